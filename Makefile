@@ -1,0 +1,63 @@
+# Every chore is one word. `make help` lists them.
+
+PYTHON ?= python3
+VENV   ?= .venv
+OUT    ?= out
+EXTRAS := dev,molecules,pyg,peers
+
+BIN   := $(VENV)/bin
+STAMP := $(VENV)/.up-to-date
+
+# One thread for the linear algebra: two-thread torch collapses on a busy two-core machine. Numba keeps two,
+# so that the tests can compare what its kernels give with one thread and with two.
+export OMP_NUM_THREADS ?= 1
+export NUMBA_NUM_THREADS ?= 2
+
+# One constraints file for everything that is installed, the build backend included. pip before 25.3 reads
+# PIP_CONSTRAINT when it builds, later ones PIP_BUILD_CONSTRAINT; each ignores the other name.
+env $(STAMP): export PIP_CONSTRAINT := constraints.txt
+env $(STAMP): export PIP_BUILD_CONSTRAINT := constraints.txt
+env $(STAMP): export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help env run test check format bench docs clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+
+env: $(STAMP) ## create .venv with the package and its development tools
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[$(EXTRAS)]'
+	@touch $@
+
+run: env ## generate a Hückel data set, describe it and draw it
+	@mkdir -p $(OUT)
+	$(BIN)/hiddenfield generate huckel -n 20000 --out $(OUT)/huckel.parquet
+	$(BIN)/hiddenfield describe $(OUT)/huckel.parquet --plot $(OUT)/huckel.png
+	@echo "The data set is $(OUT)/huckel.parquet, its picture $(OUT)/huckel.png"
+
+test: env ## run the tests and every example in the docstrings, README and docs
+	$(BIN)/python -m pytest -q -n 2
+
+check: env ## formatting, lint, docstrings, types, imports-go-left, documentation
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/test_architecture.py
+	$(BIN)/mkdocs build --strict --quiet
+
+format: env ## rewrite the code in the house format
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+bench: env ## run the benchmarks
+	$(BIN)/python -m benchmarks
+
+docs: env ## build the documentation into site/
+	$(BIN)/mkdocs build --strict
+
+clean: ## remove everything that the other targets made
+	rm -rf $(VENV) $(OUT) site dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
