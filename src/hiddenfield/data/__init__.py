@@ -1,0 +1,31 @@
+"""Structured data: packs of sequences, trees and graphs; readers, converters, the Arrow format, generators."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hiddenfield.lazy import attach
+
+if TYPE_CHECKING:
+    from hiddenfield.data.build import from_arcs, from_edges
+    from hiddenfield.data.combine import concatenate
+    from hiddenfield.data.description import Description, describe
+    from hiddenfield.data.reading import read, scan, write
+    from hiddenfield.data.structures import Structures
+    from hiddenfield.data.vocabulary import Vocabulary
+
+__getattr__, __dir__, __all__ = attach(
+    __name__,
+    {
+        "Description": "hiddenfield.data.description",
+        "Structures": "hiddenfield.data.structures",
+        "Vocabulary": "hiddenfield.data.vocabulary",
+        "concatenate": "hiddenfield.data.combine",
+        "describe": "hiddenfield.data.description",
+        "from_arcs": "hiddenfield.data.build",
+        "from_edges": "hiddenfield.data.build",
+        "read": "hiddenfield.data.reading",
+        "scan": "hiddenfield.data.reading",
+        "write": "hiddenfield.data.reading",
+    },
+)

@@ -1,0 +1,336 @@
+"""From arrays to a pack: everything is checked here, and nothing loops over structures or arcs in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from hiddenfield.data.features import (
+    as_attributes,
+    as_columns,
+    as_ids,
+    as_labels,
+    as_targets,
+    structure_name,
+)
+from hiddenfield.data.structures import Structures
+from hiddenfield.data.vocabulary import Vocabulary
+from hiddenfield.errors import InputError
+from hiddenfield.ops import counting_sort, match_reverse
+from hiddenfield.shapes import Array, Int
+
+__all__ = ["from_arcs", "from_edges"]
+
+Vocabularies = Sequence[Vocabulary | None] | None
+
+
+def from_arcs(
+    source: Any,
+    target: Any,
+    *,
+    node_ptr: Any,
+    arc_ptr: Any = None,
+    reverse: Any = None,
+    node_labels: Any = None,
+    node_vocabularies: Vocabularies = None,
+    arc_labels: Any = None,
+    arc_vocabularies: Vocabularies = None,
+    node_attributes: Any = None,
+    node_attribute_names: Sequence[str] | None = None,
+    arc_attributes: Any = None,
+    arc_attribute_names: Sequence[str] | None = None,
+    targets: Any = None,
+    target_names: Sequence[str] | None = None,
+    target_vocabularies: Vocabularies = None,
+    node_targets: Any = None,
+    node_target_names: Sequence[str] | None = None,
+    node_target_vocabularies: Vocabularies = None,
+    ids: Any = None,
+    columns: Mapping[str, Any] | None = None,
+) -> Structures:
+    r"""Build a pack from directed arcs, checking everything.
+
+    Parameters
+    ----------
+    source, target
+        Where every arc starts and ends. Node numbers within each structure when `arc_ptr` is given, through the whole
+        pack, in any order, when it is not.
+    node_ptr
+        Bounds of every structure's nodes: N + 1 integers from 0.
+    arc_ptr
+        Bounds of every structure's arcs.
+    reverse
+        For each arc, in the given order, the number of the same edge the other way, or -1. Without it the k-th arc
+        :math:`i \to j` (ordered by label) is paired with the k-th arc :math:`j \to i`.
+    node_labels, arc_labels
+        Codes, if the vocabularies are given; otherwise the symbols themselves (strings or integers), from which
+        sorted vocabularies are made. One column, or a matrix with a column a feature.
+    node_attributes, arc_attributes
+        Finite numbers, one row a node or arc.
+    targets, node_targets
+        Numbers (NaN: missing), or class symbols (None: missing); one column or several. With a vocabulary for a
+        column: its codes.
+    ids, columns
+        N strings; further arrays of length N.
+
+    Returns
+    -------
+    Structures
+        With arcs sorted by (target, source). Cost: linear in nodes and arcs.
+
+    Raises
+    ------
+    InputError
+        Naming the structure, the arc or node, the value and what was expected.
+
+    Examples
+    --------
+    A path of three nodes, one way, and a single node:
+
+    >>> pack = from_arcs([0, 1], [1, 2], node_ptr=[0, 3, 4], node_labels=["a", "b", "a", "c"])
+    >>> pack.num_nodes.tolist(), pack.num_arcs.tolist(), pack.reverse.tolist()
+    ([3, 1], [2, 0], [-1, -1])
+    >>> from_arcs([0], [7], node_ptr=[0, 3])
+    Traceback (most recent call last):
+    hiddenfield.errors.InputError: structure 0: arc 0 ends at node 7, but the pack's nodes are 0 to 2
+    """
+    node_bounds = _bounds(node_ptr, "node_ptr")
+    count = len(node_bounds) - 1
+    names = as_ids(ids, count)
+    start, end = _indices(source, "source"), _indices(target, "target")
+    if len(start) != len(end):
+        raise InputError(f"source and target must have one entry an arc each, got {len(start)} and {len(end)}")
+    if arc_ptr is not None:
+        start, end = _pack_wide(start, end, node_bounds, _bounds(arc_ptr, "arc_ptr"), names)
+    else:
+        _check_pack_wide(start, end, node_bounds, names)
+    total_nodes, total_arcs = int(node_bounds[-1]), len(start)
+    symbols = as_labels(arc_labels, arc_vocabularies, total_arcs, "arc")
+    order, in_ptr = _sort(start, end, total_nodes, None if reverse is not None else symbols[0])
+    dtype = np.int32 if max(total_nodes, total_arcs) < 2**31 else np.int64
+    start, end = (start, end) if order is None else (start[order], end[order])
+    sorted_source = torch.from_numpy(np.ascontiguousarray(start, dtype=dtype))
+    sorted_ptr = torch.from_numpy(np.ascontiguousarray(in_ptr, dtype=dtype))
+    if reverse is None:
+        matched = match_reverse(sorted_source, sorted_ptr)
+    else:
+        matched = torch.from_numpy(_given_reverse(reverse, order, start, end).astype(dtype))
+    node_codes, node_words = as_labels(node_labels, node_vocabularies, total_nodes, "node")
+    node_values, node_names = as_attributes(node_attributes, node_attribute_names, node_bounds, "node", names)
+    arc_bounds = in_ptr[node_bounds]
+    arc_values, arc_names = as_attributes(_permuted(arc_attributes, order), arc_attribute_names, arc_bounds, "arc", names)
+    outcome = as_targets(targets, target_names, target_vocabularies, count, "target", names)
+    node_outcome = as_targets(node_targets, node_target_names, node_target_vocabularies, total_nodes, "node_target", None)
+    return Structures(
+        node_ptr=torch.from_numpy(node_bounds.astype(dtype)),
+        in_ptr=sorted_ptr,
+        source=sorted_source,
+        reverse=matched,
+        node_labels=node_codes,
+        node_vocabularies=node_words,
+        arc_labels=symbols[0] if symbols[0] is None or order is None else symbols[0][torch.from_numpy(order)],
+        arc_vocabularies=symbols[1],
+        node_attributes=node_values,
+        node_attribute_names=node_names,
+        arc_attributes=arc_values,
+        arc_attribute_names=arc_names,
+        targets=outcome[0],
+        target_names=outcome[1],
+        target_vocabularies=outcome[2],
+        node_targets=node_outcome[0],
+        node_target_names=node_outcome[1],
+        node_target_vocabularies=node_outcome[2],
+        ids=names,
+        columns=as_columns(columns, count),
+    )
+
+
+def from_edges(
+    first: Any,
+    second: Any,
+    *,
+    node_ptr: Any,
+    edge_ptr: Any = None,
+    edge_labels: Any = None,
+    edge_attributes: Any = None,
+    edge_vocabularies: Vocabularies = None,
+    edge_attribute_names: Sequence[str] | None = None,
+    **options: Any,
+) -> Structures:
+    """Build a pack from undirected edges: each becomes two arcs that are each other's reverse, a loop one arc.
+
+    Both arcs carry the edge's labels and attributes. Everything else is as in `from_arcs`.
+
+    Examples
+    --------
+    A triangle and an edge:
+
+    >>> pack = from_edges([0, 1, 2, 3], [1, 2, 0, 4], node_ptr=[0, 3, 5], edge_labels=["s", "s", "d", "s"])
+    >>> pack.num_edges.tolist(), pack.num_arcs.tolist(), pack.symmetric
+    ([3, 1], [6, 2], True)
+    """
+    one, other = _indices(first, "first"), _indices(second, "second")
+    if len(one) != len(other):
+        raise InputError(f"first and second must have one entry an edge each, got {len(one)} and {len(other)}")
+    if edge_ptr is not None:
+        bounds, names = _bounds(node_ptr, "node_ptr"), options.get("ids")
+        one, other = _pack_wide(one, other, bounds, _bounds(edge_ptr, "edge_ptr"), as_ids(names, len(bounds) - 1))
+    edges = len(one)
+    two_way = np.flatnonzero(one != other)
+    reverse = np.arange(edges + len(two_way))
+    reverse[two_way] = edges + np.arange(len(two_way))
+    reverse[edges:] = two_way
+    edge_of_arc = np.concatenate([np.arange(edges), two_way])
+    codes, vocabularies = as_labels(edge_labels, edge_vocabularies, edges, "edge")
+    return from_arcs(
+        np.concatenate([one, other[two_way]]),
+        np.concatenate([other, one[two_way]]),
+        node_ptr=node_ptr,
+        reverse=reverse,
+        arc_labels=None if codes is None else codes.numpy()[edge_of_arc],
+        arc_vocabularies=vocabularies or None,
+        arc_attributes=_permuted(edge_attributes, edge_of_arc),
+        arc_attribute_names=edge_attribute_names,
+        **options,
+    )
+
+
+def _indices(values: Any, name: str) -> Int[Array, " rows"]:
+    """Return a one-dimensional int64 array; refuse what is not made of integers."""
+    if isinstance(values, torch.Tensor):
+        values = values.detach().cpu().numpy()
+    try:
+        array = np.asarray(values)
+    except (ValueError, OverflowError) as error:
+        raise InputError(f"{name} must be a one-dimensional array of integers: {error}") from None
+    if array.size == 0 and array.ndim <= 1:
+        return np.zeros(0, dtype=np.int64)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise InputError(
+            f"{name} must be a one-dimensional array of integers, got shape {array.shape} of {array.dtype}"
+        )
+    if array.dtype == np.uint64 and array.max() > np.iinfo(np.int64).max:
+        raise InputError(f"{name} must fit 64-bit signed integers, got {array.max()}")
+    return array.astype(np.int64, copy=False)
+
+
+def _bounds(values: Any, name: str) -> Int[Array, " bounds"]:
+    bounds = _indices(values, name)
+    if len(bounds) == 0 or bounds[0] != 0:
+        raise InputError(f"{name} must start with 0 and have one more entry than there are structures, got {bounds[:3]}")
+    falling = np.flatnonzero(np.diff(bounds) < 0)
+    if len(falling):
+        at = int(falling[0])
+        raise InputError(f"{name} must not fall, but entry {at} is {bounds[at]} and entry {at + 1} is {bounds[at + 1]}")
+    return bounds
+
+
+def _pack_wide(start: Array, end: Array, node_ptr: Array, arc_ptr: Array, ids: Array | None) -> tuple[Array, Array]:
+    """Turn node numbers within structures into numbers through the pack, checking their range."""
+    if len(arc_ptr) != len(node_ptr):
+        raise InputError(f"arc_ptr and node_ptr must be equally long, got {len(arc_ptr)} and {len(node_ptr)}")
+    if arc_ptr[-1] != len(start):
+        raise InputError(f"arc_ptr ends at {arc_ptr[-1]}, but there are {len(start)} arcs")
+    structure = np.repeat(np.arange(len(node_ptr) - 1), np.diff(arc_ptr))
+    sizes = np.diff(node_ptr)[structure]
+    for ends, verb in ((start, "starts"), (end, "ends")):
+        bad = np.flatnonzero((ends < 0) | (ends >= sizes))
+        if len(bad):
+            arc = int(bad[0])
+            owner = int(structure[arc])
+            nodes = f"has nodes 0 to {sizes[arc] - 1}" if sizes[arc] else "has no nodes"
+            raise InputError(
+                f"{structure_name(owner, ids)}: arc {arc - int(arc_ptr[owner])} {verb} at node {ends[arc]}, "
+                f"but the structure {nodes}"
+            )
+    offsets = node_ptr[:-1][structure]
+    return start + offsets, end + offsets
+
+
+def _check_pack_wide(start: Array, end: Array, node_ptr: Array, ids: Array | None) -> None:
+    total = int(node_ptr[-1])
+    for ends, others, verb in ((start, end, "starts"), (end, start, "ends")):
+        bad = np.flatnonzero((ends < 0) | (ends >= total))
+        if len(bad):
+            arc = int(bad[0])
+            known = 0 <= others[arc] < total
+            owner = int(np.searchsorted(node_ptr, others[arc], side="right")) - 1 if known else None
+            place = "" if owner is None else structure_name(owner, ids) + ": "
+            nodes = f"the pack's nodes are 0 to {total - 1}" if total else "the pack has no nodes"
+            raise InputError(f"{place}arc {arc} {verb} at node {ends[arc]}, but {nodes}")
+    if len(node_ptr) == 2:
+        return
+    owner = np.repeat(np.arange(len(node_ptr) - 1, dtype=np.int32), np.diff(node_ptr))
+    crossing = np.flatnonzero(owner[start] != owner[end])
+    if len(crossing):
+        arc = int(crossing[0])
+        raise InputError(
+            f"arc {arc} goes from node {start[arc]} of {structure_name(int(owner[start[arc]]), ids)} to node {end[arc]} "
+            f"of {structure_name(int(owner[end[arc]]), ids)}; an arc must stay within one structure"
+        )
+
+
+def _sort(start: Array, end: Array, total: int, labels: torch.Tensor | None) -> tuple[Array | None, Array]:
+    """Return the order of the arcs by (target, source, label), None if they stand so, and the in-bounds."""
+    in_ptr = np.zeros(total + 1, dtype=np.int64)
+    same_target = end[1:] == end[:-1]
+    sorted_already = bool(np.all((end[1:] > end[:-1]) | (same_target & (start[1:] >= start[:-1]))))
+    if sorted_already:
+        np.cumsum(np.bincount(end, minlength=total), out=in_ptr[1:])
+        order = None
+    else:
+        order, in_ptr = _order(start, end, total, np.arange(len(start)))
+    if labels is not None and labels.shape[1]:
+        first, second = (start, end) if order is None else (start[order], end[order])
+        if bool(np.any((first[1:] == first[:-1]) & (second[1:] == second[:-1]))):
+            # Parallel arcs: order them by label, so that arcs of one label are paired with each other.
+            by_label = np.lexsort(labels.numpy().T[::-1])
+            order, in_ptr = _order(start, end, total, by_label)
+    return order, in_ptr
+
+
+def _order(start: Array, end: Array, total: int, before: Array) -> tuple[Array, Array]:
+    """Sort stably by source, then by target: linear time, and equal pairs stay in the order `before`."""
+    by_source, _ = counting_sort(torch.from_numpy(start[before]), total)
+    order = before[by_source.numpy()]
+    by_target, in_ptr = counting_sort(torch.from_numpy(end[order]), total)
+    return order[by_target.numpy()], in_ptr.numpy().astype(np.int64)
+
+
+def _given_reverse(reverse: Any, order: Array | None, start: Array, end: Array) -> Array:
+    """Check the reverse that the caller gives and renumber it to the sorted arcs."""
+    given = _indices(reverse, "reverse")
+    arcs = len(start)
+    if len(given) != arcs:
+        raise InputError(f"reverse must have one entry an arc ({arcs}), got {len(given)}")
+    if arcs and (given.min() < -1 or given.max() >= arcs):
+        raise InputError(f"reverse must lie in -1 to {arcs - 1}, got {given[(given < -1) | (given >= arcs)][0]}")
+    if order is not None:
+        place = np.empty(arcs + 1, dtype=np.int64)
+        place[order], place[-1] = np.arange(arcs), -1
+        given = place[given[order]]
+    has = given >= 0
+    back = given[has]
+    wrong = (start[has] != end[back]) | (end[has] != start[back]) | (given[back] != np.flatnonzero(has))
+    if wrong.any():
+        arc = int(np.flatnonzero(has)[np.argmax(wrong)])
+        other = int(given[arc])
+        raise InputError(
+            f"reverse must pair arcs that run between the same nodes the other way, each other's partner; but the arc "
+            f"{start[arc]}->{end[arc]} is paired with {start[other]}->{end[other]}"
+        )
+    return given
+
+
+def _permuted(values: Any, order: Array | None) -> Any:
+    if values is None or order is None:
+        return values
+    if isinstance(values, torch.Tensor):
+        values = values.detach().cpu().numpy()
+    array = np.asarray(values)
+    if array.ndim == 0 or (len(order) and len(array) <= order.max()):
+        raise InputError(f"attributes must have one row for each of {int(order.max()) + 1} arcs or edges, got {array.shape}")
+    return array[order]

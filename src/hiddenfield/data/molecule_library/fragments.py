@@ -1,0 +1,210 @@
+"""The building blocks: ring systems, side groups and linkers, written as short line notations.
+
+Everything that the library is combined from is in the three tables at the end of this module. The notation is
+the part of SMILES that the tables need (organic-subset atoms, lower case for aromatic ones, brackets with a
+hydrogen count, ``-``, ``=``, ``#``, branches, ring closures of one digit) and `parse` reads it, so that no
+chemistry package is needed when the library is used.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+from hiddenfield.errors import InputError
+
+SINGLE, DOUBLE, TRIPLE, AROMATIC = 1, 2, 3, 4
+BOND_SYMBOLS = {"-": SINGLE, "=": DOUBLE, "#": TRIPLE}
+VALENCES = {"C": 4, "N": 3, "O": 2, "S": 2, "Si": 4, "F": 1, "Cl": 1}
+TOKEN = re.compile(r"\[(?P<bracket>[A-Za-z]+?)(?P<hydrogen>H\d?)?\]|(?P<atom>Cl|[CNOSFcnos])|(?P<other>[-=#()1-9])")
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """Heavy atoms and the bonds between them.
+
+    Attributes
+    ----------
+    elements : tuple of str
+        The symbol of every atom, capitalised.
+    aromatic : tuple of bool
+        Whether the notation has the atom in lower case.
+    bracket_hydrogens : tuple of int or None
+        The hydrogens written in brackets, None for an atom without brackets.
+    bonds : tuple of (int, int, int)
+        First atom, second atom, one of `SINGLE`, `DOUBLE`, `TRIPLE`, `AROMATIC`.
+    """
+
+    elements: tuple[str, ...]
+    aromatic: tuple[bool, ...]
+    bracket_hydrogens: tuple[int | None, ...]
+    bonds: tuple[tuple[int, int, int], ...]
+
+    def __len__(self) -> int:
+        return len(self.elements)
+
+    @cached_property
+    def neighbours(self) -> tuple[dict[int, int], ...]:
+        """For every atom, its neighbours and the kind of the bond to each."""
+        table: tuple[dict[int, int], ...] = tuple({} for _ in self.elements)
+        for first, second, kind in self.bonds:
+            table[first][second] = kind
+            table[second][first] = kind
+        return table
+
+    @cached_property
+    def ring_bonds(self) -> frozenset[tuple[int, int]]:
+        """The bonds, as (smaller, larger) atom numbers, whose removal leaves their atoms connected."""
+        return frozenset((min(i, j), max(i, j)) for i, j, _ in self.bonds if self._connected_without(i, j))
+
+    def _connected_without(self, start: int, goal: int) -> bool:
+        seen, stack = {start}, [start]
+        while stack:
+            atom = stack.pop()
+            for other in self.neighbours[atom]:
+                if {atom, other} != {start, goal} and other not in seen:
+                    seen.add(other)
+                    stack.append(other)
+        return goal in seen
+
+    def unsaturated(self, atom: int) -> bool:
+        """Whether the atom is aromatic or has a multiple bond."""
+        return self.aromatic[atom] or any(kind != SINGLE for kind in self.neighbours[atom].values())
+
+    def hydrogens(self, atom: int, joined: int = 0) -> int:
+        """Hydrogens on the atom when `joined` further single bonds leave it.
+
+        Aromatic carbon has three sigma bonds, aromatic N, O and S without brackets have no hydrogen, and any other
+        atom fills its usual valence.
+        """
+        written = self.bracket_hydrogens[atom]
+        if written is not None:
+            return written
+        if self.aromatic[atom]:
+            return 3 - len(self.neighbours[atom]) - joined if self.elements[atom] == "C" else 0
+        return VALENCES[self.elements[atom]] - sum(self.neighbours[atom].values()) - joined
+
+    @cached_property
+    def sites(self) -> tuple[int, ...]:
+        """The unsaturated ring carbons with one hydrogen: where linkers and side groups may replace it."""
+        ring_atoms = {atom for bond in self.ring_bonds for atom in bond}
+        return tuple(
+            atom
+            for atom in sorted(ring_atoms)
+            if self.elements[atom] == "C" and self.unsaturated(atom) and self.hydrogens(atom) == 1
+        )
+
+
+def parse(notation: str) -> Fragment:
+    """Read a line notation into a `Fragment`, atoms in the order in which they are written.
+
+    A bond that is not written is aromatic between two aromatic atoms and single otherwise.
+
+    Examples
+    --------
+    >>> thiophene = parse("c1ccsc1")
+    >>> thiophene.elements, thiophene.sites
+    (('C', 'C', 'C', 'S', 'C'), (0, 1, 2, 4))
+    """
+    elements: list[str] = []
+    aromatic: list[bool] = []
+    hydrogens: list[int | None] = []
+    bonds: list[tuple[int, int, int]] = []
+    openings: dict[str, int] = {}
+    branches: list[int] = []
+    previous, kind, end = -1, 0, 0
+
+    def bind(first: int, second: int, written: int) -> None:
+        unwritten = AROMATIC if aromatic[first] and aromatic[second] else SINGLE
+        bonds.append((first, second, written or unwritten))
+
+    for token in TOKEN.finditer(notation):
+        if token.start() != end:
+            break
+        end = token.end()
+        symbol, other = token["bracket"] or token["atom"], token["other"]
+        if symbol:
+            elements.append(symbol.capitalize())
+            aromatic.append(symbol.islower())
+            count = token["hydrogen"]
+            hydrogens.append(None if token["atom"] else int(count[1:] or 1) if count else 0)
+            if previous >= 0:
+                bind(previous, len(elements) - 1, kind)
+            previous, kind = len(elements) - 1, 0
+        elif other in BOND_SYMBOLS:
+            kind = BOND_SYMBOLS[other]
+        elif other == "(":
+            branches.append(previous)
+        elif other == ")":
+            previous = branches.pop()
+        elif other in openings:
+            bind(openings.pop(other), previous, kind)
+            kind = 0
+        else:
+            openings[other] = previous
+    if end != len(notation) or openings or branches:
+        raise InputError(f"cannot read the fragment {notation!r} from position {end}: see the notation in this module")
+    return Fragment(tuple(elements), tuple(aromatic), tuple(hydrogens), tuple(bonds))
+
+
+RING_SYSTEMS: dict[str, str] = {
+    "benzene": "c1ccccc1",
+    "pyridine": "c1ccncc1",
+    "pyridazine": "c1ccnnc1",
+    "pyrimidine": "c1cncnc1",
+    "pyrazine": "c1cnccn1",
+    "triazine": "c1ncncn1",
+    "tetrazine": "c1nncnn1",
+    "thiophene": "c1ccsc1",
+    "furan": "c1ccoc1",
+    "pyrrole": "c1cc[nH]c1",
+    "methylpyrrole": "Cn1cccc1",
+    "thiazole": "c1cscn1",
+    "oxazole": "c1cocn1",
+    "thiadiazole": "c1nncs1",
+    "oxadiazole": "c1nnco1",
+    "silole": "[SiH2]1C=CC=C1",
+    "cyclopentadiene": "C1C=CC=C1",
+    "ethylenedioxythiophene": "c1scc2OCCOc12",
+    "thieno[3,2-b]thiophene": "c1cc2sccc2s1",
+    "thieno[2,3-b]thiophene": "c1cc2ccsc2s1",
+    "furo[3,2-b]furan": "c1cc2occc2o1",
+    "pyrrolo[3,2-b]pyrrole": "c1cc2[nH]ccc2[nH]1",
+    "thieno[3,2-b]pyrrole": "c1cc2sccc2[nH]1",
+    "thiazolo[5,4-d]thiazole": "c1nc2scnc2s1",
+    "thieno[3,4-b]pyrazine": "c1cnc2cscc2n1",
+    "naphthalene": "c1ccc2ccccc2c1",
+    "quinoline": "c1ccc2ncccc2c1",
+    "quinoxaline": "c1ccc2nccnc2c1",
+    "benzothiophene": "c1ccc2sccc2c1",
+    "benzofuran": "c1ccc2occc2c1",
+    "indole": "c1ccc2[nH]ccc2c1",
+    "benzothiazole": "c1ccc2scnc2c1",
+    "benzothiadiazole": "c1ccc2nsnc2c1",
+    "benzoxadiazole": "c1ccc2nonc2c1",
+    "pyridothiadiazole": "c1cc2nsnc2cn1",
+    "anthracene": "c1ccc2cc3ccccc3cc2c1",
+    "phenanthrene": "c1ccc2ccc3ccccc3c2c1",
+    "phenazine": "c1ccc2nc3ccccc3nc2c1",
+    "fluorene": "c1ccc2-c3ccccc3Cc2c1",
+    "carbazole": "c1ccc2c3ccccc3[nH]c2c1",
+    "dibenzothiophene": "c1ccc2c3ccccc3sc2c1",
+    "dibenzofuran": "c1ccc2c3ccccc3oc2c1",
+    "benzo[1,2-b:4,5-b']dithiophene": "c1cc2cc3sccc3cc2s1",
+    "dithieno[3,2-b:2',3'-d]thiophene": "c1cc2sc3ccsc3c2s1",
+    "dithieno[3,2-b:2',3'-d]pyrrole": "c1cc2[nH]c3ccsc3c2s1",
+    "cyclopentadithiophene": "c1cc2Cc3ccsc3-c2s1",
+    "dithienosilole": "c1cc2[SiH2]c3ccsc3-c2s1",
+}
+
+SIDE_GROUPS: tuple[str, ...] = ("F", "Cl", "C", "O", "OC", "N", "N(C)C", "C#N", "C=O", "SC")
+
+# A linker is entered at its first atom. An exit that is not the last atom is written with the number of the atom.
+DIRECT = ""
+SYMMETRIC_LINKERS: dict[str, int] = {DIRECT: 0, "C=C": 1, "C#C": 1, "N=N": 1, "N": 0, "C=CC=C": 3}
+# Each with its mirror image, which is what a molecule read backwards has in its place.
+ONE_WAY_LINKERS: tuple[tuple[tuple[str, int], tuple[str, int]], ...] = (
+    (("C=N", 1), ("N=C", 1)),
+    (("C(C#N)=C", 3), ("C=C(C#N)", 1)),
+)

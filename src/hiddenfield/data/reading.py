@@ -1,0 +1,83 @@
+"""read, scan, write: files in and out."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from hiddenfield.data.files import existing
+from hiddenfield.data.formats import Format, formats
+from hiddenfield.data.structures import Structures
+from hiddenfield.errors import InputError, ReadError
+from hiddenfield.registry import choose
+
+__all__ = ["read", "scan", "write"]
+
+
+def read(path: str | Path, format: str | None = None, **options: Any) -> Structures:
+    """Read structures from a file or folder.
+
+    Parameters
+    ----------
+    path
+        A file, possibly .gz or .xz, or a folder (of the TU text files, or of Parquet shards).
+    format
+        The name of a format; by default it is recognised from the file.
+    options
+        The format's own, for example ``structure="smiles", target="pce"`` for a table; see the page of readers.
+
+    Returns
+    -------
+    Structures
+
+    Raises
+    ------
+    ReadError
+        If the file is malformed, naming file and line.
+
+    Examples
+    --------
+    >>> import hiddenfield as hf, pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "proteins.fasta"
+    >>> _ = path.write_text(">first\\nMKV\\n>second\\nMA\\n")
+    >>> hf.read(path)
+    Structures(2 structures, 5 nodes, 6 arcs; node labels: symbol (4))
+    """
+    path = existing(path)
+    known = formats()
+    chosen = choose("format", known, format) if format is not None else _recognise(path, known)
+    accepted = inspect.signature(chosen.read).parameters
+    for name in options:
+        if name not in accepted:
+            choices = ", ".join(list(accepted)[1:]) or "none"
+            raise InputError(f"format {chosen.name!r} has no option {name!r}; its options are: {choices}")
+    return chosen.read(path, **options)
+
+
+def scan(path: str | Path, **options: Any) -> Iterator[Structures]:
+    """Read pack by pack: every shard or row group of an Arrow or Parquet set in turn, anything else as one pack.
+
+    Memory is bounded by the largest shard, so a set may be larger than memory.
+    """
+    from hiddenfield.data.readers import arrow
+
+    path = existing(path)
+    if arrow.FORMAT.recognises(path):
+        return arrow.scan(path)
+    return iter([read(path, **options)])
+
+
+def write(structures: Structures, path: str | Path, **options: Any) -> None:
+    """Write a pack to ``.parquet`` or ``.arrow``, atomically: the file is there whole, or not at all."""
+    from hiddenfield.data.readers import arrow
+
+    arrow.write(structures, Path(path), **options)
+
+
+def _recognise(path: Path, known: dict[str, Format]) -> Format:
+    for candidate in known.values():
+        if candidate.recognises(path):
+            return candidate
+    raise ReadError(f"not recognised as any known format; name one with format=: {', '.join(known)}", file=path)

@@ -1,0 +1,76 @@
+"""The errors that hiddenfield raises: one small hierarchy.
+
+Each text says what was expected, what came (with the index, id, file and line where there is one) and what to
+do. Everything a user can cause is a `HiddenfieldError`, and also the built-in that one would expect.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+__all__ = [
+    "HiddenfieldError",
+    "InputError",
+    "MissingDependencyError",
+    "ReadError",
+    "SkippedInputWarning",
+    "UnknownSymbolError",
+]
+
+
+class HiddenfieldError(Exception):
+    """Base of every error that the library raises on purpose."""
+
+
+class InputError(HiddenfieldError, ValueError):
+    """An argument, array or file does not hold what was expected."""
+
+
+class UnknownSymbolError(InputError):
+    """A symbol is not in the vocabulary that must encode it."""
+
+
+class ReadError(InputError):
+    """A file is malformed.
+
+    Parameters
+    ----------
+    message
+        What was expected, what came, what to do.
+    file, line
+        Where; `line` counts from one.
+
+    Examples
+    --------
+    >>> raise ReadError("expected two integers, got 'x'", file="A.txt", line=3)
+    Traceback (most recent call last):
+    hiddenfield.errors.ReadError: A.txt, line 3: expected two integers, got 'x'
+    """
+
+    def __init__(self, message: str, *, file: str | Path | None = None, line: int | None = None) -> None:
+        self.file = None if file is None else str(file)
+        self.line = line
+        self.reason = message
+        place = "" if file is None else str(file) + ("" if line is None else f", line {line}") + ": "
+        super().__init__(place + message)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Keep file and line when the error travels back from a worker process."""
+        return _rebuild_read_error, (self.reason, self.file, self.line)
+
+
+def _rebuild_read_error(message: str, file: str | None, line: int | None) -> ReadError:
+    return ReadError(message, file=file, line=line)
+
+
+class MissingDependencyError(HiddenfieldError, ImportError):
+    """An optional package is needed and is not installed."""
+
+    @classmethod
+    def for_extra(cls, package: str, extra: str, purpose: str) -> MissingDependencyError:
+        """Build the error for `package`, which the extra named `extra` installs."""
+        return cls(f"{purpose} needs the package {package!r}: install it with pip install 'hiddenfield[{extra}]'")
+
+
+class SkippedInputWarning(UserWarning):
+    """Rows were left out on the user's own request; the text says how many and which."""
