@@ -121,7 +121,9 @@ def from_arcs(
     node_codes, node_words = as_labels(node_labels, node_vocabularies, total_nodes, "node")
     node_values, node_names = as_attributes(node_attributes, node_attribute_names, node_bounds, "node", names)
     arc_bounds = in_ptr[node_bounds]
-    arc_values, arc_names = as_attributes(_permuted(arc_attributes, order), arc_attribute_names, arc_bounds, "arc", names)
+    arc_values, arc_names = as_attributes(
+        _permuted(arc_attributes, order, total_arcs, "arc"), arc_attribute_names, arc_bounds, "arc", names
+    )
     outcome = as_targets(targets, target_names, target_vocabularies, count, "target", names)
     node_outcome = as_targets(node_targets, node_target_names, node_target_vocabularies, total_nodes, "node_target", None)
     return Structures(
@@ -192,7 +194,7 @@ def from_edges(
         reverse=reverse,
         arc_labels=None if codes is None else codes.numpy()[edge_of_arc],
         arc_vocabularies=vocabularies or None,
-        arc_attributes=_permuted(edge_attributes, edge_of_arc),
+        arc_attributes=_permuted(edge_attributes, edge_of_arc, edges, "edge"),
         arc_attribute_names=edge_attribute_names,
         **options,
     )
@@ -325,12 +327,13 @@ def _given_reverse(reverse: Any, order: Array | None, start: Array, end: Array) 
     return given
 
 
-def _permuted(values: Any, order: Array | None) -> Any:
+def _permuted(values: Any, order: Array | None, rows: int, unit: str) -> Any:
+    """Return the rows of an attribute matrix, or of a mapping from names to columns, in another order."""
     if values is None or order is None:
         return values
-    if isinstance(values, torch.Tensor):
-        values = values.detach().cpu().numpy()
-    array = np.asarray(values)
-    if array.ndim == 0 or (len(order) and len(array) <= order.max()):
-        raise InputError(f"attributes must have one row for each of {int(order.max()) + 1} arcs or edges, got {array.shape}")
+    if isinstance(values, Mapping):
+        return {name: _permuted(column, order, rows, unit) for name, column in values.items()}
+    array = values.detach().cpu().numpy() if isinstance(values, torch.Tensor) else np.asarray(values)
+    if array.ndim == 0 or len(array) != rows:
+        raise InputError(f"attributes must have one row for each of {rows} {unit}s, got shape {array.shape}")
     return array[order]

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 
 from hiddenfield.errors import InputError
-from hiddenfield.shapes import Int, Tensor
+from hiddenfield.shapes import Bool, Int, Tensor
 
-__all__ = ["resolve_index", "segment_offsets"]
+__all__ = ["resolve_index", "segment_count", "segment_offsets"]
 
 EXPECTED = "expected an integer, a slice, a boolean mask or a one-dimensional array of integers"
 
@@ -80,3 +80,15 @@ def segment_offsets(ptr: Int[Tensor, " bounds"], chosen: Int[Tensor, " chosen"])
     new_ptr = ptr.new_zeros(chosen.shape[0] + 1)
     torch.cumsum(ptr.index_select(0, chosen + 1) - starts, 0, out=new_ptr[1:])
     return new_ptr, new_ptr[:-1] - starts
+
+
+def segment_count(marked: Bool[Tensor, " rows"], ptr: Int[Tensor, " bounds"]) -> Int[Tensor, " segments"]:
+    """Count the marked rows of every segment.
+
+    Examples
+    --------
+    >>> segment_count(torch.tensor([True, False, True, True]), torch.tensor([0, 3, 3, 4]))
+    tensor([2, 0, 1])
+    """
+    running = torch.cat([ptr.new_zeros(1, dtype=torch.int64), marked.cumsum(0)])
+    return running[ptr.long()].diff().to(ptr.dtype)

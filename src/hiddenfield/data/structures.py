@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from hiddenfield.data.index import resolve_index, segment_offsets
+from hiddenfield.data.index import resolve_index, segment_count, segment_offsets
 from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.errors import InputError
 from hiddenfield.ops import Topology, take_segments
@@ -147,7 +147,7 @@ class Structures:
         """Undirected edges of every structure: an arc and its reverse count once, a one-way arc or a loop once."""
         own = torch.arange(self.total_arcs, device=self.device)
         counted = (self.reverse < 0) | (self.reverse >= own)
-        return _segment_count(counted, self.arc_ptr)
+        return segment_count(counted, self.arc_ptr)
 
     @cached_property
     def symmetric(self) -> bool:
@@ -351,12 +351,6 @@ class Structures:
         if self.device.type != "cpu":
             parts.append(f"on {self.device}")
         return f"Structures({'; '.join(parts)})"
-
-
-def _segment_count(counted: Tensor, ptr: Tensor) -> Tensor:
-    """Count the true entries of every segment."""
-    running = torch.cat([counted.new_zeros(1, dtype=torch.int64), counted.long().cumsum(0)])
-    return running[ptr.long()].diff().to(ptr.dtype)
 
 
 def _apply(function: Any, values: Tensor | None) -> Tensor | None:

@@ -1,0 +1,5 @@
+"""``python -m hiddenfield.cli``."""
+
+from hiddenfield.cli import main
+
+main()

@@ -1,0 +1,37 @@
+"""``hiddenfield describe``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hiddenfield.cli.options import Format, Json, OnError, Source, Structure, Target, emit, reader_options
+
+
+def command(
+    path: Source,
+    format: Format = None,
+    structure: Structure = None,
+    target: Target = None,
+    on_error: OnError = None,
+    plot: Annotated[Path | None, typer.Option(help="Also draw the distributions into this .png, .svg or .pdf.")] = None,
+    json: Json = False,
+) -> None:
+    """Count and summarise a data set: sizes, degrees, labels, targets, what is missing."""
+    from hiddenfield.data.description import Description
+    from hiddenfield.data.reading import scan
+    from hiddenfield.report.distributions import Distributions
+
+    packs = scan(path, **reader_options(format, structure, target, on_error))
+    if plot is None:
+        description = Description.of(packs)
+    else:
+        distributions = Distributions()
+        description = Description.of(distributions.watch(packs))
+        distributions.draw(description, plot, title=path.name)
+    result = {"path": str(path), **description.as_dict()}
+    if plot is not None:
+        result["plot"] = str(plot)
+    emit(result, str(description) + ("" if plot is None else f"\nplot               {plot}"), json)

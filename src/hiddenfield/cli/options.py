@@ -1,0 +1,35 @@
+"""Options that several subcommands share, and how results are printed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+__all__ = ["Format", "Json", "OnError", "Source", "Structure", "Target", "emit", "reader_options"]
+
+Source = Annotated[Path, typer.Argument(metavar="PATH", help="File or folder to read.", show_default=False)]
+Format = Annotated[str | None, typer.Option("--format", help="Format of PATH; recognised from the file by default.")]
+Structure = Annotated[str | None, typer.Option(help="Column of a table that holds the SMILES or sequences.")]
+Target = Annotated[
+    list[str] | None, typer.Option("--target", help="Column of a table to predict; may be given several times.")
+]
+OnError = Annotated[
+    str | None, typer.Option(metavar="raise|skip", help="What to do with a molecule that cannot be parsed.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
+
+
+def reader_options(
+    format: str | None, structure: str | None, target: list[str] | None, on_error: str | None
+) -> dict[str, Any]:
+    """Return the options that were given, as `hiddenfield.read` takes them."""
+    given = {"format": format, "structure": structure, "target": target or None, "on_error": on_error}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def emit(result: dict[str, Any], text: str, as_json: bool) -> None:
+    """Print the result: for a program on request, for a person otherwise."""
+    typer.echo(json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False) if as_json else text)

@@ -1,0 +1,301 @@
+"""What is in a pack: counts, degrees, distributions, what is missing."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from hiddenfield.data.index import segment_count
+from hiddenfield.data.labels import distinct_rows
+from hiddenfield.data.structures import Structures
+from hiddenfield.data.vocabulary import Vocabulary
+from hiddenfield.errors import InputError
+
+__all__ = ["Description", "describe"]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Count, mean, standard deviation and range of numbers; two of them can be merged."""
+
+    count: int = 0
+    mean: float = 0.0
+    squares: float = 0.0
+    """Sum of squared differences from the mean."""
+    low: float = math.inf
+    high: float = -math.inf
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> Spread:
+        """Summarise an array; NaN is left out."""
+        values = values[~np.isnan(values)] if values.dtype.kind == "f" else values
+        if not len(values):
+            return cls()
+        mean = float(values.mean(dtype=np.float64))
+        squares = float(np.square(values - mean, dtype=np.float64).sum())
+        return cls(len(values), mean, squares, float(values.min()), float(values.max()))
+
+    def merge(self, other: Spread) -> Spread:
+        """Return the summary of both sets of numbers (Chan, Golub and LeVeque's update)."""
+        count = self.count + other.count
+        if not self.count or not other.count:
+            return self if self.count else other
+        step = other.mean - self.mean
+        squares = self.squares + other.squares + step * step * self.count * other.count / count
+        mean = self.mean + step * other.count / count
+        return Spread(count, mean, squares, min(self.low, other.low), max(self.high, other.high))
+
+    def as_dict(self) -> dict[str, float | None]:
+        """Return mean, standard deviation, minimum and maximum; None where there is nothing."""
+        if not self.count:
+            return {"mean": None, "sd": None, "min": None, "max": None}
+        return {"mean": self.mean, "sd": math.sqrt(self.squares / self.count), "min": self.low, "max": self.high}
+
+
+@dataclass(frozen=True)
+class Description:
+    """Summary of one pack or, merged, of many; ``str()`` is a table for people, `as_dict` for programs."""
+
+    structures: int
+    nodes: Spread
+    edges: Spread
+    degree: Spread
+    empty: int
+    edgeless: int
+    isolated_nodes: int
+    self_loops: int
+    one_way_arcs: int
+    node_combinations: frozenset[tuple[Any, ...]]
+    arc_combinations: frozenset[tuple[Any, ...]]
+    node_label_counts: dict[str, Counter[Any]] = field(default_factory=dict)
+    arc_label_counts: dict[str, Counter[Any]] = field(default_factory=dict)
+    node_attributes: tuple[str, ...] = ()
+    arc_attributes: tuple[str, ...] = ()
+    targets: dict[str, Spread | Counter[Any]] = field(default_factory=dict)
+    targets_missing: dict[str, int] = field(default_factory=dict)
+    node_targets: dict[str, Spread | Counter[Any]] = field(default_factory=dict)
+    node_targets_missing: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, packs: Iterable[Structures]) -> Description:
+        """Describe packs one after another, as those of one set; memory holds one at a time."""
+        result: Description | None = None
+        for pack in packs:
+            result = describe(pack) if result is None else result.merge(describe(pack))
+        if result is None:
+            raise InputError("there is nothing to describe: no packs were given")
+        return result
+
+    def merge(self, other: Description) -> Description:
+        """Return the description of both packs together."""
+        for name in ("node_attributes", "arc_attributes"):
+            if getattr(self, name) != getattr(other, name):
+                raise InputError(f"packs of one set must have the same {name.replace('_', ' ')}")
+        return Description(
+            structures=self.structures + other.structures,
+            nodes=self.nodes.merge(other.nodes),
+            edges=self.edges.merge(other.edges),
+            degree=self.degree.merge(other.degree),
+            empty=self.empty + other.empty,
+            edgeless=self.edgeless + other.edgeless,
+            isolated_nodes=self.isolated_nodes + other.isolated_nodes,
+            self_loops=self.self_loops + other.self_loops,
+            one_way_arcs=self.one_way_arcs + other.one_way_arcs,
+            node_combinations=self.node_combinations | other.node_combinations,
+            arc_combinations=self.arc_combinations | other.arc_combinations,
+            node_label_counts=_merged(self.node_label_counts, other.node_label_counts),
+            arc_label_counts=_merged(self.arc_label_counts, other.arc_label_counts),
+            node_attributes=self.node_attributes,
+            arc_attributes=self.arc_attributes,
+            targets=_merged(self.targets, other.targets),
+            targets_missing=_merged(self.targets_missing, other.targets_missing),
+            node_targets=_merged(self.node_targets, other.node_targets),
+            node_targets_missing=_merged(self.node_targets_missing, other.node_targets_missing),
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain numbers, texts, lists and dicts, ready for JSON.
+
+        ``node_labels`` and ``edge_labels`` count the distinct labels that occur (combinations, where there are
+        several columns), ``node_attributes`` and ``edge_attributes`` the columns.
+        """
+        return {
+            "structures": self.structures,
+            "mean_nodes": self.nodes.mean,
+            "mean_edges": self.edges.mean,
+            "node_labels": len(self.node_combinations),
+            "edge_labels": len(self.arc_combinations),
+            "node_attributes": len(self.node_attributes),
+            "edge_attributes": len(self.arc_attributes),
+            "targets": _targets(self.targets, self.targets_missing),
+            "node_targets": _targets(self.node_targets, self.node_targets_missing),
+            "nodes": {"total": _total(self.nodes), **self.nodes.as_dict()},
+            "edges": {"total": _total(self.edges), **self.edges.as_dict()},
+            "degree": self.degree.as_dict(),
+            "node_label_columns": _columns(self.node_label_counts),
+            "edge_label_columns": _columns(self.arc_label_counts),
+            "empty_structures": self.empty,
+            "structures_without_edges": self.edgeless,
+            "isolated_nodes": self.isolated_nodes,
+            "self_loops": self.self_loops,
+            "one_way_arcs": self.one_way_arcs,
+        }
+
+    def __str__(self) -> str:
+        """Return the summary as aligned lines of text."""
+        rows = [("structures", f"{self.structures:,}")]
+        rows += [(name, _spread_text(spread)) for name, spread in self._sizes()]
+        for kind, columns in (("node label", self.node_label_counts), ("edge label", self.arc_label_counts)):
+            rows += [(f"{kind} {name}", _counter_text(counts)) for name, counts in columns.items()]
+        for kind, names in (("node attributes", self.node_attributes), ("edge attributes", self.arc_attributes)):
+            if names:
+                rows.append((kind, f"{len(names)}: " + ", ".join(names[:6]) + (", …" if len(names) > 6 else "")))
+        for kind, columns, missing in (
+            ("target", self.targets, self.targets_missing),
+            ("node target", self.node_targets, self.node_targets_missing),
+        ):
+            for name, summary in columns.items():
+                text = _spread_text(summary) if isinstance(summary, Spread) else _counter_text(summary)
+                rows.append((f"{kind} {name}", text + (f"; {missing[name]:,} missing" if missing[name] else "")))
+        remarks = [("empty structures", self.empty), ("structures without edges", self.edgeless - self.empty)]
+        remarks += [("isolated nodes", self.isolated_nodes), ("self-loops", self.self_loops)]
+        remarks += [("one-way arcs", self.one_way_arcs)]
+        rows += [(name, f"{count:,}") for name, count in remarks if count]
+        width = max(len(name) for name, _ in rows)
+        return "\n".join(f"{name:<{width}}  {text}" for name, text in rows)
+
+    def _sizes(self) -> Sequence[tuple[str, Spread]]:
+        return (("nodes", self.nodes), ("edges", self.edges), ("degree", self.degree))
+
+
+def describe(structures: Structures) -> Description:
+    """Describe a pack: sizes, degrees, label and target distributions, what is missing.
+
+    Examples
+    --------
+    >>> import hiddenfield as hf
+    >>> print(describe(hf.data.from_sequences(["GATTACA", "CAT", ""], targets=["x", "y", None])))
+    structures         3
+    nodes              mean 3.333, sd 2.867, 0 to 7
+    edges              mean 2.667, sd 2.494, 0 to 6
+    degree             mean 1.6, sd 0.4899, 1 to 2
+    node label symbol  4: A 4, T 3, C 2, G 1
+    target target      2: x 1, y 1; 1 missing
+    empty structures   1
+    """
+    structures = structures.to("cpu")
+    in_degree = structures.in_ptr.diff().numpy()
+    out_degree = np.bincount(structures.source.numpy(), minlength=structures.total_nodes)
+    num_edges = structures.num_edges.numpy()
+    num_nodes = structures.num_nodes.numpy()
+    # An edge is an arc each way but one neighbour: the paired arcs into a node are counted once, not twice.
+    paired = segment_count(structures.reverse >= 0, structures.in_ptr).numpy()
+    degree = in_degree + out_degree - paired
+    targets, missing = _target_summaries(structures.targets, structures.target_names, structures.target_vocabularies)
+    node_targets, node_missing = _target_summaries(
+        structures.node_targets, structures.node_target_names, structures.node_target_vocabularies
+    )
+    return Description(
+        structures=len(structures),
+        nodes=Spread.of(num_nodes),
+        edges=Spread.of(num_edges),
+        degree=Spread.of(degree),
+        empty=int((num_nodes == 0).sum()),
+        edgeless=int((num_edges == 0).sum()),
+        isolated_nodes=int((degree == 0).sum()),
+        self_loops=int((structures.target == structures.source).sum()),
+        one_way_arcs=int((structures.reverse < 0).sum()),
+        node_combinations=_combinations(structures.node_labels, structures.node_vocabularies),
+        arc_combinations=_combinations(structures.arc_labels, structures.arc_vocabularies),
+        node_label_counts=_label_counts(structures.node_labels, structures.node_vocabularies),
+        arc_label_counts=_label_counts(structures.arc_labels, structures.arc_vocabularies),
+        node_attributes=structures.node_attribute_names,
+        arc_attributes=structures.arc_attribute_names,
+        targets=targets,
+        targets_missing=missing,
+        node_targets=node_targets,
+        node_targets_missing=node_missing,
+    )
+
+
+def _label_counts(labels: torch.Tensor | None, vocabularies: tuple[Vocabulary, ...]) -> dict[str, Counter[Any]]:
+    if labels is None:
+        return {}
+    return {
+        vocabulary.name: _count(labels[:, column].numpy(), vocabulary) for column, vocabulary in enumerate(vocabularies)
+    }
+
+
+def _count(codes: np.ndarray, vocabulary: Vocabulary) -> Counter[Any]:
+    counts = np.bincount(codes, minlength=len(vocabulary))
+    return Counter({symbol: int(count) for symbol, count in zip(vocabulary.symbols, counts, strict=True) if count})
+
+
+def _combinations(labels: torch.Tensor | None, vocabularies: tuple[Vocabulary, ...]) -> frozenset[tuple[Any, ...]]:
+    if labels is None or not len(vocabularies):
+        return frozenset()
+    rows = distinct_rows(labels, vocabularies)[0].numpy()
+    columns = [vocabulary.decode(rows[:, k]) for k, vocabulary in enumerate(vocabularies)]
+    return frozenset(zip(*columns, strict=True))
+
+
+def _target_summaries(
+    targets: torch.Tensor | None, names: tuple[str, ...], vocabularies: tuple[Vocabulary | None, ...]
+) -> tuple[dict[str, Spread | Counter[Any]], dict[str, int]]:
+    summaries: dict[str, Spread | Counter[Any]] = {}
+    missing: dict[str, int] = {}
+    for column, (name, vocabulary) in enumerate(zip(names, vocabularies, strict=True)):
+        values = targets[:, column].numpy()  # type: ignore[index]
+        present = values[~np.isnan(values)]
+        missing[name] = len(values) - len(present)
+        summaries[name] = Spread.of(present) if vocabulary is None else _count(present.astype(np.int64), vocabulary)
+    return summaries, missing
+
+
+def _merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Merge two summaries of columns, which must be the same columns."""
+    if one.keys() != other.keys():
+        raise InputError(f"packs of one set must have the same columns, got {sorted(one)} and {sorted(other)}")
+    return {k: v.merge(other[k]) if isinstance(v, Spread) else v + other[k] for k, v in one.items()}
+
+
+def _total(spread: Spread) -> int:
+    return round(spread.mean * spread.count)
+
+
+def _columns(counts: dict[str, Counter[Any]]) -> list[dict[str, Any]]:
+    return [{"name": name, "labels": len(c), "counts": _by_symbol(c)} for name, c in counts.items()]
+
+
+def _by_symbol(counts: Counter[Any]) -> dict[str, int]:
+    return {str(symbol): count for symbol, count in counts.most_common()}
+
+
+def _targets(columns: dict[str, Spread | Counter[Any]], missing: dict[str, int]) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for name, summary in columns.items():
+        row: dict[str, Any] = {"name": name, "missing": missing[name]}
+        if isinstance(summary, Spread):
+            row |= {"kind": "numeric", **summary.as_dict()}
+        else:
+            row |= {"kind": "classes", "classes": len(summary), "counts": _by_symbol(summary)}
+        rows.append(row)
+    return rows
+
+
+def _spread_text(spread: Spread) -> str:
+    if not spread.count:
+        return "none"
+    sd = math.sqrt(spread.squares / spread.count)
+    return f"mean {spread.mean:.4g}, sd {sd:.4g}, {spread.low:.4g} to {spread.high:.4g}"
+
+
+def _counter_text(counts: Counter[Any], most: int = 8) -> str:
+    shown = ", ".join(f"{symbol} {count:,}" for symbol, count in counts.most_common(most))
+    return f"{len(counts):,}: {shown}" + (", …" if len(counts) > most else "")

@@ -1,0 +1,1 @@
+"""Results for a person to look at: plots and pages."""

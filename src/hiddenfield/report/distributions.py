@@ -1,0 +1,111 @@
+"""A picture of a data set: sizes, labels, targets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hiddenfield.data.description import Description
+from hiddenfield.data.structures import Structures
+from hiddenfield.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["Distributions"]
+
+SUFFIXES = (".png", ".svg", ".pdf")
+BLUE, RED = "#3b6ea5", "#b5483a"
+
+
+@dataclass
+class Distributions:
+    """Gathers, pack by pack, the numbers whose histograms are drawn.
+
+    Memory: a few numbers a structure, whatever its size.
+
+    Examples
+    --------
+    >>> import hiddenfield as hf, pathlib, tempfile
+    >>> pack = hf.data.from_sequences(["GATTACA", "CAT"], targets=[1.0, 2.0])
+    >>> gathered = Distributions()
+    >>> description = hf.data.Description.of(gathered.watch([pack]))
+    >>> gathered.draw(description, pathlib.Path(tempfile.mkdtemp()) / "words.png", title="words")
+    """
+
+    num_nodes: list[np.ndarray] = field(default_factory=list)
+    num_edges: list[np.ndarray] = field(default_factory=list)
+    targets: list[dict[str, np.ndarray]] = field(default_factory=list)
+
+    def watch(self, packs: Iterable[Structures]) -> Iterator[Structures]:
+        """Pass packs through, keeping what the picture needs."""
+        for pack in packs:
+            self.num_nodes.append(pack.num_nodes.cpu().numpy())
+            self.num_edges.append(pack.num_edges.cpu().numpy())
+            columns = zip(pack.target_names, pack.target_vocabularies, strict=True)
+            numeric = [(k, name) for k, (name, words) in enumerate(columns) if words is None]
+            values = None if pack.targets is None else pack.targets.cpu().numpy()
+            self.targets.append({name: values[:, k] for k, name in numeric} if values is not None else {})
+            yield pack
+
+    def draw(self, description: Description, path: Path, *, title: str) -> None:
+        """Draw the panels into an image file: nodes, edges, the label columns, the targets (at most nine panels)."""
+        if path.suffix.lower() not in SUFFIXES:
+            raise InputError(f"a plot's file must end in {', '.join(SUFFIXES)}, got {str(path)!r}")
+        from matplotlib.figure import Figure
+
+        panels = self._panels(description)[:9]
+        columns = min(3, len(panels))
+        rows = -(-len(panels) // columns)
+        figure = Figure(figsize=(4.2 * columns, 3.1 * rows), layout="constrained")
+        figure.suptitle(f"{title}: {description.structures:,} structures")
+        for number, (kind, name, values) in enumerate(panels):
+            axes = figure.add_subplot(rows, columns, number + 1)
+            draw = _bars if kind == "bars" else _histogram
+            draw(axes, name, values)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=130)
+
+    def _panels(self, description: Description) -> list[tuple[str, str, Any]]:
+        panels: list[tuple[str, str, Any]] = [
+            ("histogram", "nodes of a structure", np.concatenate(self.num_nodes)),
+            ("histogram", "edges of a structure", np.concatenate(self.num_edges)),
+        ]
+        for name, summary in description.targets.items():
+            if isinstance(summary, dict):
+                panels.append(("bars", f"target {name}", summary))
+            else:
+                panels.append(("histogram", f"target {name}", np.concatenate([t[name] for t in self.targets])))
+        panels += [("bars", f"node label {name}", counts) for name, counts in description.node_label_counts.items()]
+        panels += [("bars", f"edge label {name}", counts) for name, counts in description.arc_label_counts.items()]
+        return panels
+
+
+def _histogram(axes: Axes, name: str, values: np.ndarray) -> None:
+    values = values[np.isfinite(values)]
+    whole = values.dtype.kind in "iu"
+    if whole and len(values) and values.max() - values.min() < 60:
+        bins: Any = np.arange(values.min() - 0.5, values.max() + 1.5)
+    else:
+        bins = 40
+    axes.hist(values, bins=bins, color=RED if name.startswith("target") else BLUE)
+    axes.set_xlabel(name)
+    axes.set_ylabel("structures")
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _bars(axes: Axes, name: str, counts: Any, most: int = 15) -> None:
+    shown = counts.most_common(most)
+    positions = np.arange(len(shown))
+    axes.bar(positions, [count for _, count in shown], color=RED if name.startswith("target") else BLUE)
+    texts = [str(symbol) for symbol, _ in shown]
+    turned = max((len(text) for text in texts), default=0) > 4
+    axes.set_xticks(positions, texts, rotation=45 if turned else 0, ha="right" if turned else "center")
+    axes.set_xlabel(name + (f" ({most} most frequent of {len(counts)})" if len(counts) > most else ""))
+    axes.set_ylabel("structures" if name.startswith("target") else "occurrences")
+    axes.set_yscale("log" if shown and shown[0][1] > 100 * max(shown[-1][1], 1) else "linear")
+    axes.spines[["top", "right"]].set_visible(False)
