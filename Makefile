@@ -13,6 +13,9 @@ STAMP := $(VENV)/.up-to-date
 export OMP_NUM_THREADS ?= 1
 export NUMBA_NUM_THREADS ?= 2
 
+# The documentation's theme would advertise its successor at every build.
+export NO_MKDOCS_2_WARNING := 1
+
 # One constraints file for everything that is installed, the build backend included. pip before 25.3 reads
 # PIP_CONSTRAINT when it builds, later ones PIP_BUILD_CONSTRAINT; each ignores the other name.
 env $(STAMP): export PIP_CONSTRAINT := constraints.txt

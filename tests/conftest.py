@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import ast
 import os
 from pathlib import Path
 
-from jaxtyping import install_import_hook
+from jaxtyping import _import_hook, install_import_hook
 
 # Before anything imports the package: every annotated function and dataclass of it then checks the types and
 # the shapes that it promises. Subprocesses (the command line, import times) run without, as users do.
+# A Numba or Triton kernel is compiled from its own body, and a checked function's body is the check: the hook
+# therefore leaves a function alone that is decorated as one, just as it does for typing.no_type_check.
+KERNEL_DECORATORS = {"kernel", "njit", "jit"}
+_unchecked = _import_hook._is_no_type_check
+
+
+def _is_kernel(decorator: ast.AST) -> bool:
+    if isinstance(decorator, ast.Call):
+        return _is_kernel(decorator.func)
+    name = decorator.attr if isinstance(decorator, ast.Attribute) else getattr(decorator, "id", "")
+    return name in KERNEL_DECORATORS or _unchecked(decorator)
+
+
+_import_hook._is_no_type_check = _is_kernel
 install_import_hook("hiddenfield", "beartype.beartype")
 
 import pytest  # noqa: E402

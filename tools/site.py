@@ -1,6 +1,6 @@
 """Two hooks of MkDocs: the public names of a module become reference entries, and equations become MathML.
 
-Both happen when the site is built, so that the reference is complete by construction and reading fetches nothing.
+Both happen when the site is built: the reference is complete by construction, and reading fetches nothing.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ EQUATION = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Replace ``::: module`` by one entry for every name in its ``__all__``, at the place that defines the name.
+    """Replace ``::: module`` by one entry for every name in its ``__all__``, at the place that defines it.
 
-    The packages import their names when they are first used, which a reader of the source alone cannot follow.
+    The packages import their names when they are first used, which no reader of the source alone can follow.
 
     Examples
     --------
