@@ -1,0 +1,84 @@
+"""What every benchmark shares: the machine in words, timing side by side, tables."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+PACKAGES = ("torch", "numpy", "numba", "pyarrow", "torch-geometric", "rdkit")
+
+
+def environment() -> dict[str, Any]:
+    """Describe the machine and the versions that a result was measured with."""
+    model = platform.processor() or "unknown processor"
+    cpu_info = Path("/proc/cpuinfo")
+    if cpu_info.exists():
+        names = [line.split(":", 1)[1].strip() for line in cpu_info.read_text().splitlines() if line.startswith("model name")]
+        model = names[0] if names else model
+    return {
+        "processor": model,
+        "cores": os.cpu_count(),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "packages": {name: _version(name) for name in PACKAGES},
+        "date": time.strftime("%Y-%m-%d"),
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def side_by_side(candidates: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
+    """Return each candidate's best time in seconds; they take turns, so that a busy machine is busy for all."""
+    for candidate in candidates.values():
+        candidate()
+    best = dict.fromkeys(candidates, float("inf"))
+    for _ in range(repeats):
+        for name, candidate in candidates.items():
+            start = time.perf_counter()
+            candidate()
+            best[name] = min(best[name], time.perf_counter() - start)
+    return best
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return rows as a Markdown table; the keys of the first are the columns."""
+    columns = list(rows[0])
+    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+    lines += ["| " + " | ".join(_text(row.get(column)) for column in columns) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def main(run: Callable[..., dict[str, Any]]) -> None:
+    """Give one benchmark a command line: ``--quick`` for small sizes, ``--json`` for the results' file."""
+    parser = argparse.ArgumentParser(description="see the module's docstring for the question and the rivals")
+    parser.add_argument("--quick", action="store_true", help="small sizes, few repeats")
+    parser.add_argument("--json", type=Path, help="where to write the results")
+    arguments = parser.parse_args()
+    result = run(quick=arguments.quick)
+    print(table(result["rows"]))
+    if arguments.json:
+        arguments.json.write_text(json.dumps({"environment": environment(), **result}, indent=2) + "\n")
