@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 from hiddenfield.errors import InputError
 
 SINGLE, DOUBLE, TRIPLE, AROMATIC = 1, 2, 3, 4
 BOND_SYMBOLS = {"-": SINGLE, "=": DOUBLE, "#": TRIPLE}
 VALENCES = {"C": 4, "N": 3, "O": 2, "S": 2, "Si": 4, "F": 1, "Cl": 1}
-TOKEN = re.compile(r"\[(?P<bracket>[A-Za-z]+?)(?P<hydrogen>H\d?)?\]|(?P<atom>Cl|[CNOSFcnos])|(?P<other>[-=#()1-9])")
+TOKEN = re.compile(
+    r"\[(?P<bracket>[A-Za-z]+?)(?P<hydrogen>H\d?)?\]|(?P<atom>Cl|[CNOSFcnos])|(?P<other>[-=#()1-9])"
+)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Fragment:
     """Heavy atoms and the bonds between them.
 
@@ -75,8 +77,8 @@ class Fragment:
     def hydrogens(self, atom: int, joined: int = 0) -> int:
         """Hydrogens on the atom when `joined` further single bonds leave it.
 
-        Aromatic carbon has three sigma bonds, aromatic N, O and S without brackets have no hydrogen, and any other
-        atom fills its usual valence.
+        Aromatic carbon has three sigma bonds, aromatic N, O and S without brackets have no hydrogen, and any
+        other atom fills its usual valence.
         """
         written = self.bracket_hydrogens[atom]
         if written is not None:
@@ -96,10 +98,12 @@ class Fragment:
         )
 
 
+@cache
 def parse(notation: str) -> Fragment:
     """Read a line notation into a `Fragment`, atoms in the order in which they are written.
 
-    A bond that is not written is aromatic between two aromatic atoms and single otherwise.
+    Reading the same notation twice gives the same object. A bond that is not written is aromatic between two
+    aromatic atoms and single otherwise.
 
     Examples
     --------
@@ -144,7 +148,9 @@ def parse(notation: str) -> Fragment:
         else:
             openings[other] = previous
     if end != len(notation) or openings or branches:
-        raise InputError(f"cannot read the fragment {notation!r} from position {end}: see the notation in this module")
+        raise InputError(
+            f"cannot read the fragment {notation!r} from position {end}: see the module for the notation"
+        )
     return Fragment(tuple(elements), tuple(aromatic), tuple(hydrogens), tuple(bonds))
 
 
@@ -200,9 +206,8 @@ RING_SYSTEMS: dict[str, str] = {
 
 SIDE_GROUPS: tuple[str, ...] = ("F", "Cl", "C", "O", "OC", "N", "N(C)C", "C#N", "C=O", "SC")
 
-# A linker is entered at its first atom. An exit that is not the last atom is written with the number of the atom.
-DIRECT = ""
-SYMMETRIC_LINKERS: dict[str, int] = {DIRECT: 0, "C=C": 1, "C#C": 1, "N=N": 1, "N": 0, "C=CC=C": 3}
+# Linkers, with the atom from which the chain goes on; it enters at the first.
+SYMMETRIC_LINKERS: dict[str, int] = {"C=C": 1, "C#C": 1, "N=N": 1, "N": 0, "C=CC=C": 3}
 # Each with its mirror image, which is what a molecule read backwards has in its place.
 ONE_WAY_LINKERS: tuple[tuple[tuple[str, int], tuple[str, int]], ...] = (
     (("C=N", 1), ("N=C", 1)),

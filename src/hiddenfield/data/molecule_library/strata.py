@@ -1,0 +1,232 @@
+r"""The library: which chains there are, and how they are numbered.
+
+A chain of ring systems is a *centre* between two *arms*. For an odd number of ring systems the centre is a
+ring system, for an even number it is a linker; an arm is what lies on one side, read from the end of the
+chain towards the centre. Read backwards, the chain has the mirrored centre and its arms exchanged. So every
+molecule is counted once when
+
+- a centre that is its own mirror image takes *unordered* pairs of the K arms, K (K + 1) / 2 of them, and
+- of a centre and its different mirror image only one is used, with all K**2 *ordered* pairs.
+
+Two such chains are never the same molecule: an isomorphism maps ring systems (the parts that are connected by
+ring bonds) to ring systems and keeps their order along the chain or reverses it, and the states of a ring
+system are distinct by construction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from hiddenfield.data.molecule_library.fragments import (
+    ONE_WAY_LINKERS,
+    RING_SYSTEMS,
+    SIDE_GROUPS,
+    SYMMETRIC_LINKERS,
+    Fragment,
+    parse,
+)
+from hiddenfield.data.molecule_library.permutation import permute
+from hiddenfield.data.molecule_library.pieces import Piece, PieceTable, build_piece, build_table
+from hiddenfield.data.molecule_library.states import automorphisms, enumerate_states, mirrored
+from hiddenfield.shapes import Array, Int
+
+LONGEST_WORD = 7
+NO_PIECE = -1
+# Larger ring systems have enough inner places without side groups.
+LARGEST_WITHIN_WITH_GROUP = 6
+
+
+@dataclass(frozen=True, eq=False)
+class Stratum:
+    """Chains of one shape: all their arms and centres, as numbers of pieces.
+
+    Attributes
+    ----------
+    name : str
+        What the chains have in common.
+    arms : array of int, (arms, depth)
+        Pieces from the start of the chain inwards.
+    symmetric, one_way : array of int
+        Centres that are their own mirror image, and one of each other pair.
+    taken : int
+        How many of the chains, in a fixed scrambled order, belong to the library.
+    """
+
+    name: str
+    arms: Int[Array, "arms depth"]
+    symmetric: Int[Array, " centres"]
+    one_way: Int[Array, " centres"]
+    taken: int
+
+    @property
+    def size(self) -> int:
+        """Number of distinct molecules of this shape."""
+        count = len(self.arms)
+        return len(self.symmetric) * (count * (count + 1) // 2) + len(self.one_way) * count * count
+
+
+@dataclass(frozen=True, eq=False)
+class Library:
+    """The pieces, their mirror images, and the strata that are built of them."""
+
+    table: PieceTable
+    mirror: Int[Array, " pieces"]
+    strata: tuple[Stratum, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of molecules in the library."""
+        return sum(stratum.taken for stratum in self.strata)
+
+
+def unrank(
+    stratum: Stratum, mirror: Int[Array, " pieces"], ranks: Int[Array, " rows"]
+) -> Int[Array, "rows pieces"]:
+    """Return the chains with the given numbers in 0, ..., size - 1, each as its pieces from start to end.
+
+    For a symmetric centre, q = j (j + 1) / 2 + i numbers the arms i <= j.
+    """
+    count = len(stratum.arms)
+    pairs = count * (count + 1) // 2
+    first_ordered = len(stratum.symmetric) * pairs
+    ordered = ranks >= first_ordered
+    centre, within = np.divmod(ranks, pairs)
+    right = ((np.sqrt(8.0 * within + 1.0) - 1.0) / 2.0).astype(np.int64)
+    right -= right * (right + 1) // 2 > within
+    right += (right + 1) * (right + 2) // 2 <= within
+    left = within - right * (right + 1) // 2
+    one_way, both = np.divmod(ranks[ordered] - first_ordered, count * count)
+    left[ordered], right[ordered] = np.divmod(both, count)
+    centre[ordered] = one_way + len(stratum.symmetric)
+    centres = np.concatenate([stratum.symmetric, stratum.one_way])
+    backwards = mirror[stratum.arms[right]][:, ::-1]
+    return np.concatenate([stratum.arms[left], centres[centre][:, None], backwards], axis=1)
+
+
+def words(library: Library, numbers: Int[Array, " rows"]) -> Int[Array, "rows longest"]:
+    """Return the pieces of the molecules with the given library numbers, `NO_PIECE` after the last."""
+    result = np.full((len(numbers), LONGEST_WORD), NO_PIECE, dtype=np.int64)
+    start = 0
+    for key, stratum in enumerate(library.strata):
+        inside = np.flatnonzero((numbers >= start) & (numbers < start + stratum.taken))
+        ranks = permute(numbers[inside] - start, stratum.size, key)
+        chains = unrank(stratum, library.mirror, ranks)
+        result[inside, : chains.shape[1]] = chains
+        start += stratum.taken
+    return result
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A piece with what the rules of the strata ask of it: its role, ring atoms and number of side groups."""
+
+    piece: Piece
+    mirror: int
+    role: str
+    atoms: int = 0
+    groups: int = 0
+
+
+@lru_cache(maxsize=1)
+def library() -> Library:
+    """Build the library's tables: about a second, once a process."""
+    entries = _entries()
+    mirror = np.array([entry.mirror for entry in entries])
+
+    def numbers(role: str, rule: Callable[[Entry], bool] = lambda entry: True) -> Int[Array, " pieces"]:
+        return np.array(
+            [number for number, entry in enumerate(entries) if entry.role == role and rule(entry)]
+        )
+
+    direct, linkers = numbers("direct"), numbers("linker")
+    wide = numbers("start", lambda entry: entry.atoms >= 8)[:, None]
+    middle = np.concatenate(
+        [
+            _product(numbers("start", lambda entry: entry.atoms <= 10), direct),
+            _product(numbers("start", lambda entry: entry.atoms <= 10 and not entry.groups), linkers),
+        ]
+    )
+    narrow = np.concatenate(
+        [
+            _product(numbers("start", lambda entry: entry.atoms <= 6), direct),
+            _product(numbers("start", lambda entry: entry.atoms <= 6 and not entry.groups), linkers),
+        ]
+    )
+    long = _product(narrow, numbers("within", lambda entry: entry.atoms <= 8 and not entry.groups))
+    strata = (
+        _stratum("two ring systems, bound directly", wide, direct, mirror, 10_000_000),
+        _stratum("two ring systems, linked", wide, linkers, mirror, 15_000_000),
+        _stratum("three ring systems", middle, numbers("within"), mirror, 45_000_000),
+        _stratum("four ring systems, bound directly", long, direct, mirror, 20_000_000),
+        _stratum("four ring systems, linked", long, linkers, mirror, 10_000_000),
+    )
+    return Library(build_table([entry.piece for entry in entries]), mirror, strata)
+
+
+def _product(rows: Int[Array, ...], column: Int[Array, " column"]) -> Int[Array, "arms depth"]:
+    """Append each number of `column` to each row."""
+    table = rows.reshape(len(rows), -1)
+    return np.concatenate(
+        [np.repeat(table, len(column), axis=0), np.tile(column, len(table))[:, None]], axis=1
+    )
+
+
+def _stratum(
+    name: str,
+    arms: Int[Array, "arms depth"],
+    centres: Int[Array, " centres"],
+    mirror: Int[Array, " pieces"],
+    taken: int,
+) -> Stratum:
+    image = mirror[centres]
+    return Stratum(name, arms, centres[image == centres], centres[centres < image], taken)
+
+
+def _entries() -> list[Entry]:
+    """List all pieces: linkers; then for every ring system the starts, ends and inner parts of chains."""
+    entries = _linkers()
+    for ring, notation in enumerate(RING_SYSTEMS.values()):
+        fragment = parse(notation)
+        size = len(fragment)
+        for groups in (0, 1):
+            for state in enumerate_states(ring, fragment, 1, groups, len(SIDE_GROUPS)):
+                (joint,) = state.joints
+                number = len(entries)
+                start = build_piece(fragment, None, joint, state.groups)
+                end = build_piece(fragment, joint, None, state.groups)
+                entries.append(Entry(start, number + 1, "start", size, groups))
+                entries.append(Entry(end, number, "end", size, groups))
+            if groups == 0 or size <= LARGEST_WITHIN_WITH_GROUP:
+                entries.extend(_within(ring, fragment, groups, len(entries)))
+    return entries
+
+
+def _within(ring: int, fragment: Fragment, groups: int, start: int) -> list[Entry]:
+    states = enumerate_states(ring, fragment, 2, groups, len(SIDE_GROUPS))
+    symmetries = automorphisms(fragment)
+    place = {state: start + number for number, state in enumerate(states)}
+    return [
+        Entry(
+            build_piece(fragment, state.joints[0], state.joints[1], state.groups),
+            place[mirrored(state, symmetries)],
+            "within",
+            len(fragment),
+            groups,
+        )
+        for state in states
+    ]
+
+
+def _linkers() -> list[Entry]:
+    """List the direct bond, which has no atoms, and the linkers."""
+    entries = [Entry(Piece("-", -1, [], [], [], []), 0, "direct")]
+    for text, leave in SYMMETRIC_LINKERS.items():
+        entries.append(Entry(build_piece(parse(text), 0, leave), len(entries), "linker"))
+    for one, other in ONE_WAY_LINKERS:
+        for (text, leave), mirror in ((one, len(entries) + 1), (other, len(entries))):
+            entries.append(Entry(build_piece(parse(text), 0, leave), mirror, "linker"))
+    return entries
