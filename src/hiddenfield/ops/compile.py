@@ -1,0 +1,127 @@
+"""Numba kernels that are compiled on their first call, once for one thread and once for several.
+
+Importing an op must be quick, so Numba is loaded when the first kernel runs. A kernel is written as a plain
+Python function over NumPy arrays whose outermost loop runs over `prange`; it must write each output row in
+one iteration and in a fixed order, so that the result does not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+import torch
+
+from hiddenfield.shapes import Array, Tensor
+
+__all__ = ["Kernel", "as_array", "kernel", "prange"]
+
+prange = range
+"""Stands for `numba.prange` until the kernel is compiled; the undecorated function runs with it as it is."""
+
+PARALLEL_WORK = 1 << 15
+"""Scalars written below which one thread is used: starting two costs about as much (benchmarks/ops.py)."""
+
+# One lock for all kernels: Numba's fallback threading layer allows one parallel region at a time.
+_parallel_region = threading.Lock()
+
+
+def as_array(tensor: Tensor) -> Array:
+    """View a tensor in host memory as a contiguous NumPy array, without copying where it is contiguous."""
+    return tensor.contiguous().numpy(force=True)
+
+
+class Kernel:
+    """A function that Numba compiles when it is first called; see `kernel`.
+
+    Calling it with ``work=n``, the number of scalars it will write, runs on one thread where `n` is small and
+    on `torch.get_num_threads()` threads (at most Numba's own limit) where it is large.
+    """
+
+    def __init__(self, function: Callable[..., None]) -> None:
+        if not isinstance(function, FunctionType):
+            raise TypeError(f"a kernel is made of a plain Python function, got {function!r}")
+        self.function = function
+        self.__name__ = function.__name__
+        self.__doc__ = function.__doc__
+        self._can_split = "prange" in function.__code__.co_names
+        self._serial: Callable[..., None] | None = None
+        self._parallel: Callable[..., None] | None = None
+        self._process = 0
+
+    def __call__(self, *arguments: Any, work: int = PARALLEL_WORK) -> None:
+        """Run the kernel, compiling it for these element types if it has not been."""
+        if work >= PARALLEL_WORK and self._can_split and (threads := torch.get_num_threads()) > 1:
+            return self._call_parallel(threads, arguments)
+        serial = self._serial
+        if serial is None:
+            serial = self._serial = self._compile(parallel=False)
+        serial(*arguments)
+
+    def _call_parallel(self, threads: int, arguments: tuple[Any, ...]) -> None:
+        import numba
+
+        if self._parallel is None:
+            self._parallel = self._compile(parallel=True)
+            self._process = os.getpid()
+        # A forked child inherits no threads, and GNU OpenMP ends a child that asks for them.
+        if self._process != os.getpid():
+            return self(*arguments, work=0)
+        with _parallel_region:
+            before = numba.get_num_threads()
+            limit: int = getattr(numba.config, "NUMBA_NUM_THREADS")  # noqa: B009 (set when Numba starts)
+            numba.set_num_threads(min(threads, limit))
+            try:
+                self._parallel(*arguments)
+            finally:
+                numba.set_num_threads(before)
+
+    def _compile(self, *, parallel: bool) -> Callable[..., None]:
+        import numba
+
+        plain = self.function
+        copy = FunctionType(
+            plain.__code__,
+            {**plain.__globals__, "prange": numba.prange},
+            plain.__name__,
+            plain.__defaults__,
+            plain.__closure__,
+        )
+        # The name is part of the key of Numba's cache on disk and the options are not.
+        suffix = "_parallel" if parallel else "_serial"
+        copy.__name__ = plain.__name__ + suffix
+        copy.__qualname__ = plain.__qualname__ + suffix
+        copy.__module__ = plain.__module__
+        try:
+            return numba.njit(nogil=True, parallel=parallel, cache=True)(copy)
+        except RuntimeError:  # neither the package's folder nor the user's cache folder can be written
+            return numba.njit(nogil=True, parallel=parallel)(copy)
+
+
+def kernel(function: Callable[..., None]) -> Kernel:
+    """Make a lazily compiled kernel of a plain Python function.
+
+    The body sees NumPy arrays and scalars, writes its results into arrays that it is given and returns
+    nothing. It may use NumPy, `math`, and `prange` from this module for the loop that is split among threads.
+    It may not call other Python functions of the package.
+
+    Cost: the first call of each combination of element types compiles (about a second) or loads the result
+    from Numba's cache on disk; later calls cost about a microsecond each plus the work.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hiddenfield.ops.compile import kernel, prange
+    >>> @kernel
+    ... def double(values, out):
+    ...     for i in prange(values.size):
+    ...         out[i] = 2 * values[i]
+    >>> out = np.empty(3)
+    >>> double.function(np.array([1.0, 2.0, 3.0]), out)  # as plain Python; `double(..., work=3)` compiles it
+    >>> out
+    array([2., 4., 6.])
+    """
+    return Kernel(function)

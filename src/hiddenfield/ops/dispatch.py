@@ -1,0 +1,145 @@
+"""Which implementation of an op runs, and the checks and allocations that all ops share."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import torch
+
+from hiddenfield.errors import InputError
+from hiddenfield.shapes import Array, Int, Tensor
+
+__all__ = ["Implementations", "check_index", "check_pointers", "check_rows", "check_total", "empty", "reject"]
+
+KERNEL_DTYPES = frozenset({torch.float32, torch.float64, torch.int32, torch.int64})
+INDEX_DTYPES = (torch.int32, torch.int64)
+
+HUGE_PAGE = 1 << 21
+MADV_HUGEPAGE = 14
+
+
+@dataclass(frozen=True)
+class Implementations:
+    """The implementations of one op, all with the same arguments and results; the first argument decides.
+
+    Parameters
+    ----------
+    reference
+        Plain PyTorch; runs on every device and with every dtype, and is what the others are tested against.
+    cpu
+        A Numba kernel for float32, float64, int32 and int64 in host memory.
+    cuda
+        A Triton kernel. None while an op has none: the reference then runs on the device.
+
+    Examples
+    --------
+    >>> from hiddenfield.ops.dispatch import Implementations
+    >>> negate = Implementations(reference=lambda x: -x, cpu=lambda x: x.neg())
+    >>> negate(torch.ones(2))
+    tensor([-1., -1.])
+    """
+
+    reference: Callable[..., Any]
+    cpu: Callable[..., Any] | None = None
+    cuda: Callable[..., Any] | None = None
+
+    def __call__(self, first: Tensor, *others: Any) -> Any:
+        """Run the implementation for the device and dtype of `first`."""
+        if first.is_cpu:
+            if self.cpu is not None and first.dtype in KERNEL_DTYPES:
+                return self.cpu(first, *others)
+        elif first.is_cuda and self.cuda is not None:
+            return self.cuda(first, *others)
+        return self.reference(first, *others)
+
+
+def empty(shape: Sequence[int], like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """Allocate an uninitialised result beside `like`, on huge pages where that pays.
+
+    Fresh memory costs a page fault for every 4 KiB when it is first written, which for results beyond the
+    allocator's reuse (about 64 MiB) takes longer than the op itself; 2 MiB pages make it 2.5 times cheaper
+    (benchmarks/ops.py). Linux only, and only a hint to the system.
+    """
+    out = torch.empty(shape, dtype=dtype or like.dtype, device=like.device)
+    size = out.numel() * out.element_size()
+    if size >= 4 * HUGE_PAGE and out.is_cpu:
+        advise = _memory_advice()
+        if advise is not None:
+            begin = -(-out.data_ptr() // HUGE_PAGE) * HUGE_PAGE
+            end = (out.data_ptr() + size) // HUGE_PAGE * HUGE_PAGE
+            advise(begin, end - begin, MADV_HUGEPAGE)
+    return out
+
+
+@functools.cache
+def _memory_advice() -> Callable[[int, int, int], int] | None:
+    if not sys.platform.startswith("linux"):
+        return None
+    advise = getattr(ctypes.CDLL(None), "madvise", None)
+    if advise is not None:
+        advise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    return advise
+
+
+def reject(message: str) -> NoReturn:
+    """Raise the error for a bad argument."""
+    raise InputError(message)
+
+
+def check_rows(values: Tensor, name: str, rows: int, per: str, index: Tensor) -> None:
+    """Check in O(1) that `values` is a float matrix of `rows` rows on the device of `index`."""
+    if not isinstance(values, Tensor):
+        reject(f"{name} must be a tensor, got {type(values).__name__}; convert it with torch.as_tensor")
+    if values.ndim != 2 or values.shape[0] != rows:
+        reject(
+            f"{name} must have shape ({rows}, dim), one row for each of the {rows} {per}, "
+            f"got {tuple(values.shape)}"
+        )
+    if not values.is_floating_point():
+        reject(
+            f"{name} must hold floating-point numbers, got {values.dtype}; convert with .to(torch.float32)"
+        )
+    if values.device != index.device:
+        reject(
+            f"{name} is on {values.device} and the indices are on {index.device}; move one with .to(device)"
+        )
+
+
+def check_pointers(rows: Tensor, ptr: Int[Tensor, " segments+1"], segments: int | None = None) -> None:
+    """Check in O(1) that `rows` is (rows,) or (rows, dim) and that `ptr` can point into it."""
+    if not isinstance(rows, Tensor):
+        reject(f"rows must be a tensor, got {type(rows).__name__}; convert it with torch.as_tensor")
+    if rows.ndim not in (1, 2):
+        reject(f"rows must have shape (rows,) or (rows, dim), got {tuple(rows.shape)}")
+    if not rows.is_floating_point():
+        reject(f"rows must hold floating-point numbers, got {rows.dtype}; convert with .to(torch.float32)")
+    check_index(ptr, "ptr", rows.device)
+    if ptr.shape[0] == 0 or (segments is not None and ptr.shape[0] != segments + 1):
+        wanted = "segments + 1" if segments is None else f"{segments} + 1"
+        reject(f"ptr must hold {wanted} numbers, beginning with 0, got {ptr.shape[0]}")
+
+
+def check_total(ptr: Array, num_rows: int) -> None:
+    """Check in O(1), in host memory, that the segments end where the rows do."""
+    if ptr[-1] != num_rows:
+        reject(f"the last number of ptr must be the number of rows, {num_rows}, got {int(ptr[-1])}")
+
+
+def check_index(index: Tensor, name: str, device: torch.device) -> None:
+    """Check in O(1) that `index` is a vector of int32 or int64 on `device`."""
+    if not isinstance(index, Tensor):
+        reject(f"{name} must be a tensor, got {type(index).__name__}; convert it with torch.as_tensor")
+    if index.ndim != 1 or index.dtype not in INDEX_DTYPES:
+        reject(
+            f"{name} must be a vector of int32 or int64, got shape {tuple(index.shape)} and {index.dtype}; "
+            "convert with .to(torch.int32)"
+        )
+    if index.device != device:
+        reject(
+            f"{name} is on {index.device} and the other tensors are on {device}; move one with .to(device)"
+        )

@@ -1,0 +1,203 @@
+"""Cut chosen segments out of packed rows: the batch loader."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from hiddenfield.errors import InputError
+from hiddenfield.ops.compile import as_array, kernel, prange
+from hiddenfield.ops.dispatch import INDEX_DTYPES, check_index, empty, reject
+from hiddenfield.ops.segment_sum import segment_of_row
+from hiddenfield.shapes import Array, Int, Shaped, Tensor
+
+__all__ = ["take_pointers", "take_segments", "take_segments_reference"]
+
+
+def take_pointers(ptr: Int[Tensor, " segments+1"], index: Int[Tensor, " chosen"]) -> Int[Tensor, " chosen+1"]:
+    """Return where each chosen segment begins once they stand one after another; int64.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from hiddenfield.ops import take_pointers
+    >>> take_pointers(torch.tensor([0, 2, 2, 5]), torch.tensor([2, 0]))
+    tensor([0, 3, 5])
+    """
+    out = torch.zeros(index.shape[0] + 1, dtype=torch.int64, device=ptr.device)
+    torch.cumsum(torch.diff(ptr).index_select(0, index), 0, dtype=torch.int64, out=out[1:])
+    return out
+
+
+def take_segments(
+    values: Shaped[Tensor, " rows *width"],
+    ptr: Int[Tensor, " segments+1"],
+    index: Int[Tensor, " chosen"],
+    new_ptr: Int[Tensor, " chosen+1"],
+    shift: Int[Tensor, " chosen"] | None = None,
+) -> Shaped[Tensor, " taken *width"]:
+    """Copy the rows of the segments ``index[0]``, ``index[1]``, ... one after another.
+
+    `ptr`, `index`, `new_ptr` and `shift` are all in host memory, or all where `values` is. With values on a
+    device the former is the way to cut a batch: the size of the result is then known here and nothing waits
+    for the device; two numbers a chosen segment travel there.
+
+    Parameters
+    ----------
+    values
+        (rows,) or (rows, width), of any dtype.
+    ptr
+        (segments + 1,) int32 or int64; segment `s` is rows ``ptr[s]:ptr[s + 1]``.
+    index
+        (chosen,) int32 or int64, segments in any order, repeated or not. Where `values` is in host memory
+        too, a number out of range is refused; on a device it is the caller's duty.
+    new_ptr
+        (chosen + 1,), from `take_pointers`.
+    shift
+        (chosen,) integers added to the values of each segment, which must then be int32 or int64 themselves:
+        new node or arc numbers. Negative values, such as -1 for "no reverse", stay as they are.
+
+    Returns
+    -------
+    Tensor
+        (new_ptr[-1],) or (new_ptr[-1], width), of the dtype of `values`.
+
+    Notes
+    -----
+    O(rows taken). In host memory each segment is one block copy, whatever the dtype, split among threads. No
+    gradient flows: this cuts data.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from hiddenfield.ops import take_pointers, take_segments
+    >>> ptr, index = torch.tensor([0, 2, 2, 5]), torch.tensor([2, 0])
+    >>> new_ptr = take_pointers(ptr, index)
+    >>> take_segments(torch.tensor([0, 1, 7, -1, 9]), ptr, index, new_ptr, shift=torch.tensor([10, 20]))
+    tensor([17, -1, 19, 20, 21])
+    """
+    _check(values, ptr, index, new_ptr, shift)
+    if values.is_cpu:
+        return _take_segments_cpu(values.detach(), ptr, index, new_ptr, shift)
+    return take_segments_reference(values.detach(), ptr, index, new_ptr, shift)
+
+
+def _check(values: Tensor, ptr: Tensor, index: Tensor, new_ptr: Tensor, shift: Tensor | None) -> None:
+    if values.ndim not in (1, 2):
+        reject(f"values must have shape (rows,) or (rows, width), got {tuple(values.shape)}")
+    for name, vector in (("ptr", ptr), ("index", index), ("new_ptr", new_ptr)):
+        check_index(vector, name, index.device)
+    if not (index.is_cpu or index.device == values.device):
+        reject(f"index is on {index.device} and values are on {values.device}; move one with .to(device)")
+    if ptr.shape[0] == 0:
+        reject("ptr must hold segments + 1 numbers, beginning with 0, got none")
+    if new_ptr.shape[0] != index.shape[0] + 1:
+        reject(f"new_ptr must hold {index.shape[0]} + 1 numbers, got {new_ptr.shape[0]}; see take_pointers")
+    if shift is not None:
+        check_index(shift, "shift", index.device)
+        if values.dtype not in INDEX_DTYPES:
+            reject(f"a shift needs values of int32 or int64, got {values.dtype}; leave shift out")
+        if shift.shape != index.shape:
+            reject(f"shift must hold one number for each of {index.shape[0]} segments, got {shift.shape[0]}")
+
+
+def take_segments_reference(
+    values: Tensor, ptr: Tensor, index: Tensor, new_ptr: Tensor, shift: Tensor | None = None
+) -> Tensor:
+    """Compute the old place of each new row, and copy."""
+    num_rows, device = int(new_ptr[-1]), values.device
+    offset = (ptr.index_select(0, index) - new_ptr[:-1]).to(device, non_blocking=True)
+    segment = segment_of_row(new_ptr.to(device, non_blocking=True), num_rows)
+    out = values.index_select(0, torch.arange(num_rows, device=device) + offset.index_select(0, segment))
+    if shift is None:
+        return out
+    moved = shift.to(device, out.dtype, non_blocking=True).index_select(0, segment)
+    return torch.where(out < 0, out, out + (moved.unsqueeze(1) if out.ndim == 2 else moved))
+
+
+def _take_segments_cpu(
+    values: Tensor, ptr: Tensor, index: Tensor, new_ptr: Tensor, shift: Tensor | None
+) -> Tensor:
+    out = empty((int(new_ptr[-1]), *values.shape[1:]), values)
+    width = values.shape[1] if values.ndim == 2 else 1
+    bad = np.full(1, -1, dtype=np.int64)
+    places = as_array(ptr), as_array(index), as_array(new_ptr)
+    if shift is None:
+        source, target, width = _as_words(values.contiguous(), out, width)
+        _copy_kernel(source, *places, width, target, bad, work=target.size)
+    else:
+        source, target = as_array(values).reshape(-1), out.numpy().reshape(-1)
+        _shift_kernel(source, *places, as_array(shift.to(values.dtype)), width, target, bad, work=target.size)
+    if bad[0] >= 0:
+        _refuse(int(bad[0]), ptr, index)
+    return out
+
+
+def _as_words(values: Tensor, out: Tensor, width: int) -> tuple[Array, Array, int]:
+    """See both as vectors of 1, 4 or 8-byte words, so that three compiled kernels serve every dtype."""
+    row_bytes = width * values.element_size()
+    word = np.dtype(np.int64 if row_bytes % 8 == 0 else np.int32 if row_bytes % 4 == 0 else np.uint8)
+    if values.data_ptr() % word.itemsize:  # a slice that begins within a word
+        word = np.dtype(np.uint8)
+    flat = [tensor.reshape(-1).view(torch.uint8).numpy().view(word) for tensor in (values, out)]
+    return flat[0], flat[1], row_bytes // word.itemsize
+
+
+def _refuse(place: int, ptr: Tensor, index: Tensor) -> None:
+    segment, segments = int(index[place]), ptr.shape[0] - 1
+    if not 0 <= segment < segments:
+        raise InputError(f"index[{place}] is {segment}, but there are {segments} segments")
+    raise InputError(
+        f"segment {segment} (index[{place}]) goes from row {int(ptr[segment])} to {int(ptr[segment + 1])}, "
+        "which does not fit the rows or new_ptr; compute new_ptr with take_pointers"
+    )
+
+
+@kernel
+def _copy_kernel(
+    values: Array, ptr: Array, index: Array, new_ptr: Array, width: int, out: Array, bad: Array
+) -> None:
+    for place in range(index.size):
+        segment = index[place]
+        if segment < 0 or segment >= ptr.size - 1:
+            bad[0] = place
+            return
+        begin = ptr[segment]
+        end = ptr[segment + 1]
+        new = new_ptr[place]
+        fits = 0 <= begin <= end and end * width <= values.size and new >= 0
+        if not fits or new_ptr[place + 1] - new != end - begin or new_ptr[place + 1] * width > out.size:
+            bad[0] = place
+            return
+    for place in prange(index.size):
+        begin = ptr[index[place]] * width
+        length = ptr[index[place] + 1] * width - begin
+        new = new_ptr[place] * width
+        for word in range(length):
+            out[new + word] = values[begin + word]
+
+
+@kernel
+def _shift_kernel(
+    values: Array, ptr: Array, index: Array, new_ptr: Array, shift: Array, width: int, out: Array, bad: Array
+) -> None:
+    for place in range(index.size):
+        segment = index[place]
+        if segment < 0 or segment >= ptr.size - 1:
+            bad[0] = place
+            return
+        begin = ptr[segment]
+        end = ptr[segment + 1]
+        new = new_ptr[place]
+        fits = 0 <= begin <= end and end * width <= values.size and new >= 0
+        if not fits or new_ptr[place + 1] - new != end - begin or new_ptr[place + 1] * width > out.size:
+            bad[0] = place
+            return
+    for place in prange(index.size):
+        begin = ptr[index[place]] * width
+        length = ptr[index[place] + 1] * width - begin
+        new = new_ptr[place] * width
+        add = shift[place]
+        for word in range(length):
+            value = values[begin + word]
+            out[new + word] = value + add if value >= 0 else value
