@@ -6,6 +6,7 @@ do. Everything a user can cause is a `HiddenfieldError`, and also the built-in t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 __all__ = [
@@ -73,4 +74,16 @@ class MissingDependencyError(HiddenfieldError, ImportError):
 
 
 class SkippedInputWarning(UserWarning):
-    """Rows were left out on the user's own request; the text says how many and which."""
+    """Rows were left out on the user's own request; the text says how many and which.
+
+    Parameters
+    ----------
+    message
+        How many, the first of them, and why.
+    positions
+        All of them, counted from zero.
+    """
+
+    def __init__(self, message: str, positions: Sequence[int] = ()) -> None:
+        self.positions = tuple(positions)
+        super().__init__(message)

@@ -9,6 +9,7 @@ from hiddenfield.lazy import attach
 if TYPE_CHECKING:
     from hiddenfield.data.build import from_arcs, from_edges
     from hiddenfield.data.combine import concatenate
+    from hiddenfield.data.convert.sequences import from_sequences, to_sequences
     from hiddenfield.data.description import Description, describe
     from hiddenfield.data.reading import read, scan, write
     from hiddenfield.data.structures import Structures
@@ -24,8 +25,10 @@ __getattr__, __dir__, __all__ = attach(
         "describe": "hiddenfield.data.description",
         "from_arcs": "hiddenfield.data.build",
         "from_edges": "hiddenfield.data.build",
+        "from_sequences": "hiddenfield.data.convert.sequences",
         "read": "hiddenfield.data.reading",
         "scan": "hiddenfield.data.reading",
+        "to_sequences": "hiddenfield.data.convert.sequences",
         "write": "hiddenfield.data.reading",
     },
 )

@@ -1,0 +1,80 @@
+"""A progress bar for what takes longer than a second; silent where no terminal is watching."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+__all__ = ["progress"]
+
+# A bar that flashes up for an instant disturbs more than it tells.
+DELAY = 1.0
+
+
+@contextmanager
+def progress(total: int, label: str, *, shown: bool = True) -> Iterator[Callable[[int], None]]:
+    """Show how far a task has come, on standard error, once it has run for a second.
+
+    Parameters
+    ----------
+    total
+        How many steps there are.
+    label
+        What is being done, for example ``"reading molecules"``.
+    shown
+        False for no bar at all. There is none either where standard error is not a terminal.
+
+    Yields
+    ------
+    callable
+        To be called with the number of steps done since the last call.
+
+    Examples
+    --------
+    >>> with progress(3, "counting") as advance:
+    ...     for _ in range(3):
+    ...         advance(1)
+    """
+    shown = shown and sys.stderr is not None and sys.stderr.isatty()
+    started = time.monotonic()
+    done = 0
+    bar: Progress | None = None
+
+    def advance(steps: int) -> None:
+        nonlocal bar, done
+        done += steps
+        if not shown:
+            return
+        if bar is None and time.monotonic() - started >= DELAY:
+            bar = _start(total, label)
+        if bar is not None:
+            bar.update(bar.task_ids[0], completed=done)
+
+    try:
+        yield advance
+    finally:
+        if bar is not None:
+            bar.stop()
+
+
+def _start(total: int, label: str) -> Progress:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    bar.add_task(label, total=total)
+    bar.start()
+    return bar
