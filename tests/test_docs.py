@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -75,6 +78,44 @@ def test_make_targets_in_the_pages_exist() -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.M))
     named = {word for page in PAGES for word in re.findall(r"\bmake ([a-z]+)\b", "".join(fences(page, "sh")))}
     assert named <= targets
+
+
+def first_column(page: Path, heading: str) -> set[str]:
+    """Return the code words in the first column of the table whose first heading is `heading`."""
+    table = re.search(
+        rf"^\| {heading} .*\n\|[-|]+\n((?:\|.*\n)+)", page.read_text(encoding="utf-8"), flags=re.M
+    )
+    assert table, f"{page.name} has no table of {heading}"
+    return {word for row in table[1].splitlines() for word in re.findall(r"`(\w+)`", row.split("|")[1])}
+
+
+def test_readme_names_every_format() -> None:
+    from hiddenfield.data.formats import formats
+
+    assert first_column(ROOT / "README.md", "format") == set(formats())
+
+
+def test_readme_names_every_op() -> None:
+    import hiddenfield as hf
+
+    public = {name for name in hf.ops.__all__ if not name.endswith("_reference")}
+    assert first_column(ROOT / "README.md", "ops over packed rows and arcs") == public
+
+
+def test_readme_commands_run(tmp_path: Path) -> None:
+    lines = re.findall(r"`(hiddenfield [^`]+)`", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert lines, "the README shows the command line"
+    for command in [part for line in lines for part in line.split("&&")]:
+        words = shlex.split(command)[1:]
+        result = subprocess.run(
+            [sys.executable, "-m", "hiddenfield.cli", *words],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert result.returncode == 0, f"{command}: {result.stderr}"
 
 
 def test_every_pinned_version_is_plain() -> None:
