@@ -9,6 +9,9 @@ from hiddenfield.lazy import attach
 if TYPE_CHECKING:
     from hiddenfield.data.build import from_arcs, from_edges
     from hiddenfield.data.combine import concatenate
+    from hiddenfield.data.convert.edge_lists import from_edge_lists, to_edge_lists
+    from hiddenfield.data.convert.networkx import from_networkx, to_networkx
+    from hiddenfield.data.convert.parents import from_parents, to_parents
     from hiddenfield.data.convert.sequences import from_sequences, to_sequences
     from hiddenfield.data.description import Description, describe
     from hiddenfield.data.reading import read, scan, write
@@ -24,10 +27,16 @@ __getattr__, __dir__, __all__ = attach(
         "concatenate": "hiddenfield.data.combine",
         "describe": "hiddenfield.data.description",
         "from_arcs": "hiddenfield.data.build",
+        "from_edge_lists": "hiddenfield.data.convert.edge_lists",
         "from_edges": "hiddenfield.data.build",
+        "from_networkx": "hiddenfield.data.convert.networkx",
+        "from_parents": "hiddenfield.data.convert.parents",
         "from_sequences": "hiddenfield.data.convert.sequences",
         "read": "hiddenfield.data.reading",
         "scan": "hiddenfield.data.reading",
+        "to_edge_lists": "hiddenfield.data.convert.edge_lists",
+        "to_networkx": "hiddenfield.data.convert.networkx",
+        "to_parents": "hiddenfield.data.convert.parents",
         "to_sequences": "hiddenfield.data.convert.sequences",
         "write": "hiddenfield.data.reading",
     },

@@ -1,0 +1,176 @@
+"""Graphs as lists of pairs of nodes, both ways."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hiddenfield.data.build import from_arcs, from_edges
+from hiddenfield.data.convert.nested import end_to_end, integer_rows, row_counts
+from hiddenfield.data.features import as_ids, structure_name
+from hiddenfield.data.structures import Structures
+from hiddenfield.errors import InputError
+from hiddenfield.shapes import Array, Int
+
+__all__ = ["from_edge_lists", "to_edge_lists"]
+
+NODE_ROWS = ("node_labels", "node_attributes", "node_targets")
+EDGE_ROWS = ("edge_labels", "edge_attributes")
+
+
+def from_edge_lists(
+    edges: Any,
+    *,
+    num_nodes: Any = None,
+    directed: bool = False,
+    edge_labels: Any = None,
+    edge_attributes: Any = None,
+    edge_vocabularies: Any = None,
+    edge_attribute_names: Any = None,
+    **options: Any,
+) -> Structures:
+    """Build graphs from one list of pairs each.
+
+    Parameters
+    ----------
+    edges
+        For every structure its edges: an array of shape (edges, 2), or a list of pairs; nodes count from 0.
+    num_nodes
+        Nodes of every structure. By default as many as its node labels, attributes or targets have rows, or else one
+        more than the largest number among its edges.
+    directed
+        Whether a pair is one arc, from the first node to the second. Otherwise it is two, each the other's
+        reverse; a loop is one arc either way.
+    edge_labels, edge_attributes
+        One sequence of rows a structure, in the order of the pairs (for several columns a mapping from names
+        to such); both arcs of an edge carry them. The vocabularies and names are as in `from_edges`.
+    options
+        As in `from_arcs`: `node_labels`, `node_attributes`, `node_targets` (one sequence of rows a structure),
+        `targets`, `ids`, `columns`, and the names and vocabularies of these.
+
+    Returns
+    -------
+    Structures
+        Cost: linear; the lists are joined once, and nothing loops over nodes or edges.
+
+    Examples
+    --------
+    A triangle, a single node, an edge with two isolated nodes:
+
+    >>> graphs = from_edge_lists([[(0, 1), (1, 2), (2, 0)], [], [(0, 1)]], num_nodes=[3, 1, 4])
+    >>> graphs.num_nodes.tolist(), graphs.num_edges.tolist()
+    ([3, 1, 4], [3, 0, 1])
+    >>> [pairs.tolist() for pairs in to_edge_lists(graphs)]
+    [[[0, 1], [0, 2], [1, 2]], [], [[0, 1]]]
+    >>> from_edge_lists([[(0, 1)], [(0, 5)]], num_nodes=[2, 2])
+    Traceback (most recent call last):
+    hiddenfield.errors.InputError: structure 1: pair 0 is (0, 5), but the structure has nodes 0 to 1
+    """
+    pairs, counts = integer_rows(edges, "edges", 2)
+    ids = as_ids(options.get("ids"), len(counts))
+    edge_ptr = np.concatenate([[0], np.cumsum(counts)])
+    owner = np.repeat(np.arange(len(counts)), counts)
+    sizes = _sizes(num_nodes, pairs, owner, len(counts), options, ids)
+    _check_range(pairs, owner, edge_ptr, sizes, ids)
+    for name in NODE_ROWS:
+        if name in options:
+            options[name] = end_to_end(options[name], sizes, name, "node", ids)
+    labels = end_to_end(edge_labels, counts, "edge_labels", "edge", ids)
+    values = end_to_end(edge_attributes, counts, "edge_attributes", "edge", ids)
+    node_ptr = np.concatenate([[0], np.cumsum(sizes)])
+    first, second = (pairs + node_ptr[owner][:, None]).T
+    if directed:
+        return from_arcs(
+            first,
+            second,
+            node_ptr=node_ptr,
+            arc_labels=labels,
+            arc_vocabularies=edge_vocabularies,
+            arc_attributes=values,
+            arc_attribute_names=edge_attribute_names,
+            **options,
+        )
+    return from_edges(
+        first,
+        second,
+        node_ptr=node_ptr,
+        edge_labels=labels,
+        edge_vocabularies=edge_vocabularies,
+        edge_attributes=values,
+        edge_attribute_names=edge_attribute_names,
+        **options,
+    )
+
+
+def _sizes(
+    num_nodes: Any, pairs: Array, owner: Array, count: int, options: dict[str, Any], ids: Array | None
+) -> Int[Array, " structures"]:
+    """Return the number of nodes of every structure: given, or that of its node rows, or the largest number and one."""
+    if num_nodes is not None:
+        sizes, _ = integer_rows([num_nodes], "num_nodes", None)
+        if len(sizes) and sizes.min() < 0:
+            at = int(np.argmin(sizes))
+            raise InputError(f"{structure_name(at, ids)}: num_nodes must not be negative, got {sizes[at]}")
+        return sizes
+    for name in NODE_ROWS:
+        rows = options.get(name)
+        if rows is not None:
+            return row_counts(next(iter(rows.values())) if isinstance(rows, dict) else rows, name)
+    sizes = np.zeros(count, dtype=np.int64)
+    np.maximum.at(sizes, owner, pairs.max(axis=1, initial=-1) + 1)
+    return sizes
+
+
+def _check_range(pairs: Array, owner: Array, edge_ptr: Array, sizes: Array, ids: Array | None) -> None:
+    if len(sizes) != len(edge_ptr) - 1:
+        raise InputError(
+            f"num_nodes must have one entry for each of {len(edge_ptr) - 1} structures, got {len(sizes)}"
+        )
+    bad = np.flatnonzero(((pairs < 0) | (pairs >= sizes[owner][:, None])).any(axis=1))
+    if len(bad):
+        pair, at = int(bad[0]), int(owner[bad[0]])
+        nodes = f"has nodes 0 to {sizes[at] - 1}" if sizes[at] else "has no nodes"
+        raise InputError(
+            f"{structure_name(at, ids)}: pair {pair - edge_ptr[at]} is ({pairs[pair, 0]}, {pairs[pair, 1]}), "
+            f"but the structure {nodes}"
+        )
+
+
+def to_edge_lists(structures: Structures, *, directed: bool | None = None) -> list[Int[Array, "edges 2"]]:
+    """Return for every structure an array of pairs of node numbers; the inverse of `from_edge_lists`.
+
+    Parameters
+    ----------
+    structures
+        Any pack. The number of nodes is ``structures.num_nodes``; isolated nodes show nowhere else.
+    directed
+        True: one pair (source, target) an arc. False: one pair (smaller, larger) an edge, which needs every arc
+        to have a reverse. By default undirected where that is possible.
+
+    Returns
+    -------
+    list of arrays
+        Of shape (edges, 2), sorted: by (smaller, larger), or by (target, source) if directed.
+
+    Examples
+    --------
+    >>> to_edge_lists(from_edge_lists([[(1, 0), (1, 1)]], directed=True))
+    [array([[1, 0],
+           [1, 1]])]
+    """
+    if directed is None:
+        directed = not structures.symmetric
+    reverse = structures.reverse.cpu().numpy()
+    arc_ptr = structures.arc_ptr.cpu().numpy()
+    if not directed and not structures.symmetric:
+        at = int(np.searchsorted(arc_ptr, np.argmax(reverse < 0), side="right")) - 1
+        raise InputError(f"{structures.name_of(at)} has arcs that go one way only; use directed=True")
+    kept = np.arange(len(reverse)) if directed else np.flatnonzero(reverse >= np.arange(len(reverse)))
+    bounds = np.searchsorted(kept, arc_ptr)
+    offsets = np.repeat(structures.node_ptr[:-1].cpu().numpy(), np.diff(bounds)).astype(np.int64)
+    source = structures.source.cpu().numpy()[kept] - offsets
+    target = structures.target.cpu().numpy()[kept] - offsets
+    # Of the two arcs of an edge the first is the one into the smaller node.
+    pairs = np.stack([source, target] if directed else [target, source], axis=1)
+    return np.split(pairs, bounds[1:-1]) if len(structures) else []

@@ -1,0 +1,189 @@
+"""Bracketed trees: s-expressions such as the Stanford Sentiment Treebank's or the Penn Treebank's."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from hiddenfield.data.convert.parents import from_parents
+from hiddenfield.data.files import decode, inner_suffix, read_bytes
+from hiddenfield.data.formats import Format
+from hiddenfield.data.members import first_bytes
+from hiddenfield.data.nesting import line_and_column, parents_of_depths, runs
+from hiddenfield.data.structures import Structures
+from hiddenfield.data.vocabulary import Vocabulary
+from hiddenfield.errors import ReadError
+from hiddenfield.shapes import Array
+
+__all__ = ["FORMAT", "NONE", "read"]
+
+NONE = "(none)"  # No word can be spelt so: brackets delimit.
+CLASS = re.compile(r"0|-?[1-9][0-9]{0,8}")
+OPENING, CLOSING = ord("("), ord(")")
+BLANKS = np.frombuffer(b" \t\n\v\f", dtype=np.uint8)
+
+
+def read(
+    path: str | Path,
+    *,
+    classes: bool | None = None,
+    target: str = "sentiment",
+    arc_labels: Literal["direction", "position"] | None = None,
+) -> Structures:
+    r"""Read trees written with brackets: ``(label word)`` or ``(label (...) (...))``.
+
+    Every bracket is a node. If it holds one word and nothing else, the word is the node's; a word
+    beside other words or brackets is a node of its own. A bracket may lack the label, as the outermost of a Penn
+    tree does: ``( (S ...))``. Blanks and line ends separate and mean nothing more. Escapes such as ``-LRB-`` stay.
+
+    Parameters
+    ----------
+    path
+        The file; it may be compressed. Any number of trees, end to end.
+    classes
+        Whether the labels are classes to be predicted. By default they are if every one is an integer.
+    target
+        The name of the target, if they are.
+    arc_labels
+        As in `from_parents`.
+
+    Returns
+    -------
+    Structures
+        Trees numbered from the root in the order of the text, with the node label `word`, ``(none)`` where a node has
+        none. If the labels are classes: node target `target`, and the root's as the structure's target; otherwise a
+        second node label, `label`, ``(none)`` where there is none.
+
+    Raises
+    ------
+    ReadError
+        Naming line and column of the first bracket or word that does not fit.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "trees.txt"
+    >>> _ = path.write_text("(3 (2 The) (4 (3 best) (2 film)))\n")
+    >>> read(path)
+    Structures(1 structure, 5 nodes, 8 arcs; node labels: word (4); targets: sentiment; node targets: sentiment)
+    >>> _ = path.write_text("(S (NP John) (VP sleeps))\n")
+    >>> read(path)
+    Structures(1 structure, 3 nodes, 4 arcs; node labels: word (3), label (3))
+    """
+    contents = decode(read_bytes(path), path).encode()
+    level, labels, words = _nodes(contents, path)
+    given = set(labels) - {NONE}
+    if classes is None:
+        classes = bool(given) and all(CLASS.fullmatch(label) for label in given)
+    roots = np.flatnonzero(level == 0)
+    bounds = np.append(roots, len(level))
+    parents = parents_of_depths(level)
+    parents = np.where(parents < 0, -1, parents - np.repeat(roots, np.diff(bounds)))
+    features = (
+        _classes(words, labels, roots, target)
+        if classes
+        else {"node_labels": {"word": words, "label": labels}}
+    )
+    return from_parents(parents, node_ptr=bounds, arc_labels=arc_labels, **features)
+
+
+def _nodes(contents: bytes, path: str | Path) -> tuple[Array, list[str], list[str]]:
+    """Return depth, label and word of every node, in the order of the text."""
+    codes = np.frombuffer(contents, dtype=np.uint8)
+    opening, closing = codes == OPENING, codes == CLOSING
+    depth = np.cumsum(opening.astype(np.int32) - closing, dtype=np.int32)
+    starts, ends = runs(~(opening | closing | np.isin(codes, BLANKS)))
+    brackets = np.flatnonzero(opening)
+    _check_nesting(contents, depth, starts, path)
+    _check_empty(contents, brackets, closing, starts, path)
+    texts = [contents[start:end].decode() for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+    is_label, is_word = _roles(brackets, np.flatnonzero(closing), starts)
+    free = np.flatnonzero(~is_label & ~is_word)
+    # Nodes are brackets and free words; an atom that is a label or a word belongs to the last bracket before it.
+    order = np.argsort(np.concatenate([brackets, starts[free]]), kind="stable")
+    node_of = np.empty(len(order), dtype=np.int64)
+    node_of[order] = np.arange(len(order))
+    owner = np.searchsorted(brackets, starts, side="right") - 1
+    owner[free] = len(brackets) + np.arange(len(free))
+    labels, words = [NONE] * len(order), [NONE] * len(order)
+    for text, node, label in zip(texts, node_of[owner].tolist(), is_label.tolist(), strict=True):
+        (labels if label else words)[node] = text
+    return np.concatenate([depth[brackets] - 1, depth[starts[free]]])[order], labels, words
+
+
+def _roles(opens: Array, closes: Array, starts: Array) -> tuple[Array, Array]:
+    """Say which atoms are labels (first after an opening) and which are the only content of their bracket."""
+    kinds = np.repeat(np.array([0, 1, 2], dtype=np.int8), [len(opens), len(closes), len(starts)])
+    kinds = kinds[np.argsort(np.concatenate([opens, closes, starts]), kind="stable")]
+    atoms = np.flatnonzero(kinds == 2)
+    padded = np.concatenate([[1, 1], kinds, [0]])
+    is_label = padded[atoms + 1] == 0
+    # An atom after the label, and the bracket closes: its only content.
+    is_word = (padded[atoms + 1] == 2) & (padded[atoms] == 0) & (padded[atoms + 3] == 1)
+    return is_label, is_word
+
+
+def _check_nesting(contents: bytes, depth: Array, starts: Array, path: str | Path) -> None:
+    """Refuse a bracket too many, a word outside all brackets, and an end while a bracket is open."""
+    stray = starts[depth[starts] <= 0][:1]
+    below = np.flatnonzero(depth < 0)[:1]
+    first = np.sort(np.concatenate([stray, below]))[:1]
+    if len(first):
+        line, column = line_and_column(contents, int(first[0]))
+        what = "a ')' that no '(' opens" if depth[first[0]] < 0 else "a word outside all brackets"
+        raise ReadError(
+            f"column {column}: {what}; a tree is (label word) or (label (...) (...))", file=path, line=line
+        )
+    if len(depth) and depth[-1] > 0:
+        roots = np.flatnonzero((depth == 1) & (np.diff(depth, prepend=0) == 1))
+        line, column = line_and_column(contents, int(roots[-1]))
+        raise ReadError(
+            f"the tree that begins at column {column} is not closed: {depth[-1]} brackets are open at the end of the "
+            "file; is it complete?",
+            file=path,
+            line=line,
+        )
+
+
+def _check_empty(contents: bytes, brackets: Array, closing: Array, starts: Array, path: str | Path) -> None:
+    """Refuse ``()``: a node with neither label nor word nor children."""
+    marks = np.sort(np.concatenate([brackets, np.flatnonzero(closing), starts]))
+    after = marks[np.searchsorted(marks, brackets) + 1]
+    empty = brackets[closing[after]]
+    if len(empty):
+        line, column = line_and_column(contents, int(empty[0]))
+        raise ReadError(
+            f"column {column}: expected a label, a word or a bracket after '(', got ')'", file=path, line=line
+        )
+
+
+def _classes(words: list[str], labels: list[str], roots: Array, target: str) -> dict[str, Any]:
+    """Make the labels targets: of every node, and the root's of the structure."""
+    numbers = all(label == NONE or CLASS.fullmatch(label) for label in set(labels))
+    symbols = [None if label == NONE else int(label) if numbers else label for label in labels]
+    vocabulary, _ = Vocabulary.from_values(target, sorted({s for s in symbols if s is not None}, key=str))
+    codes = dict(zip(vocabulary.symbols, range(len(vocabulary)), strict=True)) | {None: np.nan}
+    values = np.array([codes[symbol] for symbol in symbols], dtype=np.float64)
+    return {
+        "node_labels": {"word": words},
+        "targets": values[roots],
+        "target_names": [target],
+        "target_vocabularies": [vocabulary],
+        "node_targets": values,
+        "node_target_names": [target],
+        "node_target_vocabularies": [vocabulary],
+    }
+
+
+def _recognises(path: Path) -> bool:
+    """Recognise by a first character ``(`` that a label or another bracket follows."""
+    if path.is_dir() or inner_suffix(path) not in (".txt", ".mrg", ".sexpr", ".sexp", ".ptb", ".trees", ""):
+        return False
+    start = first_bytes(path).removeprefix(b"\xef\xbb\xbf").lstrip()
+    return re.match(rb"\(\s*(\(|[^\s()]+[\s(])", start) is not None
+
+
+FORMAT = Format("sexpr", "bracketed trees: (label word) or (label (...) (...))", _recognises, read)
