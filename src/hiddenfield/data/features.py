@@ -89,7 +89,8 @@ def as_attributes(
             f"{kind}_attributes must be numbers with one row for each of {rows} {kind}s, got shape {array.shape} "
             f"of {array.dtype}"
         )
-    single = np.ascontiguousarray(array, dtype=np.float32)
+    with np.errstate(over="ignore"):
+        single = np.ascontiguousarray(array, dtype=np.float32)
     finite = np.isfinite(single).all(axis=1)
     if not finite.all():
         row = int(np.argmin(finite))

@@ -10,7 +10,7 @@ import torch
 from hiddenfield.errors import InputError
 from hiddenfield.shapes import Bool, Int, Tensor
 
-__all__ = ["resolve_index", "segment_count", "segment_offsets"]
+__all__ = ["resolve_index", "segment_count"]
 
 EXPECTED = "expected an integer, a slice, a boolean mask or a one-dimensional array of integers"
 
@@ -66,20 +66,6 @@ def _from_mask(mask: Tensor, length: int) -> Tensor:
     if mask.ndim != 1 or mask.shape[0] != length:
         raise InputError(f"a boolean mask must have one entry a structure ({length}), got {tuple(mask.shape)}")
     return mask.nonzero().reshape(-1)
-
-
-def segment_offsets(ptr: Int[Tensor, " bounds"], chosen: Int[Tensor, " chosen"]) -> tuple[Tensor, Tensor]:
-    """Return the bounds of the chosen segments laid end to end, and how far each one moves.
-
-    Examples
-    --------
-    >>> segment_offsets(torch.tensor([0, 2, 5]), torch.tensor([1, 1, 0]))
-    (tensor([0, 3, 6, 8]), tensor([-2,  1,  6]))
-    """
-    starts = ptr.index_select(0, chosen)
-    new_ptr = ptr.new_zeros(chosen.shape[0] + 1)
-    torch.cumsum(ptr.index_select(0, chosen + 1) - starts, 0, out=new_ptr[1:])
-    return new_ptr, new_ptr[:-1] - starts
 
 
 def segment_count(marked: Bool[Tensor, " rows"], ptr: Int[Tensor, " bounds"]) -> Int[Tensor, " segments"]:

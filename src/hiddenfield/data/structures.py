@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from hiddenfield.data.index import resolve_index, segment_count, segment_offsets
+from hiddenfield.data.index import resolve_index, segment_count
 from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.errors import InputError
-from hiddenfield.ops import Topology, take_segments
+from hiddenfield.ops import Topology, take_pointers, take_segments
 from hiddenfield.shapes import Array, Float, Int, Shaped, Tensor
 
 if TYPE_CHECKING:
@@ -180,8 +180,9 @@ class Structures:
         """
         chosen = resolve_index(index, len(self))
         node_bounds, arc_bounds = self._host_bounds
-        new_node_ptr, node_shift = segment_offsets(node_bounds, chosen)
-        new_arc_ptr, arc_shift = segment_offsets(arc_bounds, chosen)
+        new_node_ptr, new_arc_ptr = take_pointers(node_bounds, chosen), take_pointers(arc_bounds, chosen)
+        node_shift = new_node_ptr[:-1] - node_bounds.index_select(0, chosen)
+        arc_shift = new_arc_ptr[:-1] - arc_bounds.index_select(0, chosen)
 
         def nodes(values: Tensor, shift: Tensor | None = None) -> Tensor:
             return take_segments(values, node_bounds, chosen, new_node_ptr, shift)
@@ -191,7 +192,7 @@ class Structures:
 
         starts = nodes(self.in_ptr[:-1], arc_shift)
         cut: dict[str, Any] = {
-            "node_ptr": new_node_ptr.to(self.device, non_blocking=True),
+            "node_ptr": new_node_ptr.to(self.device, self.node_ptr.dtype, non_blocking=True),
             "in_ptr": torch.cat([starts, starts.new_full((1,), int(new_arc_ptr[-1]))]),
             "source": arcs(self.source, node_shift),
             "reverse": arcs(self.reverse, arc_shift),
@@ -208,7 +209,7 @@ class Structures:
         result = dataclasses.replace(self, **cut)
         # What is known of the child is handed on: a batch of a symmetric pack is symmetric, its bounds are here.
         result.__dict__["_host_bounds"] = (new_node_ptr, new_arc_ptr)
-        result.__dict__["arc_ptr"] = new_arc_ptr.to(self.device, non_blocking=True)
+        result.__dict__["arc_ptr"] = new_arc_ptr.to(self.device, self.node_ptr.dtype, non_blocking=True)
         if self.symmetric:
             result.__dict__["symmetric"] = True
         return result
@@ -371,4 +372,4 @@ def _equal(left: Any, right: Any) -> bool:
         return left.shape == right.shape and bool(np.array_equal(left, right, equal_nan=same_kind))
     if isinstance(left, Mapping) and isinstance(right, Mapping):
         return left.keys() == right.keys() and all(_equal(left[key], right[key]) for key in left)
-    return bool(left == right)
+    return type(left) is type(right) and bool(left == right)

@@ -25,7 +25,8 @@ def take_pointers(ptr: Int[Tensor, " segments+1"], index: Int[Tensor, " chosen"]
     tensor([0, 3, 5])
     """
     out = torch.zeros(index.shape[0] + 1, dtype=torch.int64, device=ptr.device)
-    torch.cumsum(torch.diff(ptr).index_select(0, index), 0, dtype=torch.int64, out=out[1:])
+    sizes = ptr.index_select(0, index + 1) - ptr.index_select(0, index)
+    torch.cumsum(sizes, 0, dtype=torch.int64, out=out[1:])
     return out
 
 
@@ -170,10 +171,11 @@ def _copy_kernel(
             bad[0] = place
             return
     for place in prange(index.size):
-        begin = ptr[index[place]] * width
-        length = ptr[index[place] + 1] * width - begin
-        new = new_ptr[place] * width
-        for word in range(length):
+        # Unsigned: no test for negative positions stands in the loop, so that it runs several words at a time.
+        begin = np.uint64(ptr[index[place]] * width)
+        length = np.uint64(ptr[index[place] + 1] * width) - begin
+        new = np.uint64(new_ptr[place] * width)
+        for word in range(np.uint64(0), length):
             out[new + word] = values[begin + word]
 
 
@@ -194,10 +196,10 @@ def _shift_kernel(
             bad[0] = place
             return
     for place in prange(index.size):
-        begin = ptr[index[place]] * width
-        length = ptr[index[place] + 1] * width - begin
-        new = new_ptr[place] * width
+        begin = np.uint64(ptr[index[place]] * width)
+        length = np.uint64(ptr[index[place] + 1] * width) - begin
+        new = np.uint64(new_ptr[place] * width)
         add = shift[place]
-        for word in range(length):
+        for word in range(np.uint64(0), length):
             value = values[begin + word]
             out[new + word] = value + add if value >= 0 else value
