@@ -45,7 +45,7 @@ test: env ## run the tests and every example in the docstrings, README and docs
 	$(BIN)/python -m pytest -q -n 2
 
 check: env ## formatting, lint, docstrings, types, imports-go-left, documentation
-	$(BIN)/ruff format --check .
+	$(BIN)/ruff format --check --output-format concise .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_architecture.py
