@@ -26,11 +26,11 @@ class Molecules:
     """
 
     node_ptr: Int[Array, " bounds"]
-    node_labels: Int[Array, "nodes columns"]
+    node_labels: Int[Array, "nodes node_columns"]
     kinds: Int[Array, " nodes"]
     first: Int[Array, " edges"]
     second: Int[Array, " edges"]
-    edge_labels: Int[Array, "edges columns"]
+    edge_labels: Int[Array, "edges edge_columns"]
 
 
 def assemble(table: PieceTable, words: Int[Array, "rows longest"]) -> Molecules:

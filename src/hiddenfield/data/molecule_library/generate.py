@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -28,7 +28,7 @@ DECIMALS = 6
 BATCH = 4096
 
 
-def huckel(n: int = 20_000, seed: int = 0, *, smiles: bool = False) -> Structures:
+def huckel(n: SupportsIndex = 20_000, seed: SupportsIndex = 0, *, smiles: bool = False) -> Structures:
     r"""Draw conjugated molecules, with targets from Hueckel theory: a data set that needs no download.
 
     A uniform random sample without repeats from a library of 100 million chains of two to four ring systems,
@@ -78,7 +78,7 @@ def huckel(n: int = 20_000, seed: int = 0, *, smiles: bool = False) -> Structure
 
 
 def huckel_shards(
-    n: int, seed: int = 0, *, shard_size: int = 100_000, smiles: bool = False
+    n: SupportsIndex, seed: SupportsIndex = 0, *, shard_size: SupportsIndex = 100_000, smiles: bool = False
 ) -> Iterator[Structures]:
     """Yield the molecules of ``huckel(n, seed)`` in packs of at most `shard_size`, in the same order.
 
@@ -99,7 +99,9 @@ def huckel_shards(
     )
 
 
-def huckel_range(start: int, stop: int, seed: int = 0, *, smiles: bool = False) -> Structures:
+def huckel_range(
+    start: SupportsIndex, stop: SupportsIndex, seed: SupportsIndex = 0, *, smiles: bool = False
+) -> Structures:
     """Return molecules start, ..., stop - 1 of the order that `seed` gives; ``huckel(n)`` is 0 to n.
 
     Examples

@@ -119,7 +119,7 @@ def _preorder(children: list[list[int]], root: int) -> list[int]:
 
 
 def _ring_closures(fragment: Fragment, order: list[int], parents: list[int | None]) -> dict[int, str]:
-    """Number the bonds off the tree: each opens at one end and closes at the other; give every atom's digits."""
+    """Return the digits of every atom: each bond off the tree opens at one end and closes at the other."""
     position = {atom: place for place, atom in enumerate(order)}
     off_tree = sorted(
         (min(position[i], position[j]), max(position[i], position[j]))

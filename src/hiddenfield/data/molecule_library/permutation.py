@@ -10,12 +10,12 @@ from math import isqrt
 
 import numpy as np
 
-from hiddenfield.shapes import Array, Int
+from hiddenfield.shapes import Array, Int, Shaped
 
 ROUNDS = 8
 
 
-def mix(values: Int[Array, " rows"]) -> Int[Array, " rows"]:
+def mix(values: Shaped[Array, " rows"]) -> Shaped[Array, " rows"]:
     """Scramble 64-bit words: two rounds of xor-shift and multiplication (the finaliser of splitmix64)."""
     with np.errstate(over="ignore"):
         values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -136,16 +136,16 @@ def _bond_rows(fragment: Fragment) -> list[BondRow]:
 
 @dataclass(frozen=True, eq=False)
 class PieceTable:
-    """Many pieces as ragged arrays: piece p has the atoms ``atom_ptr[p]:atom_ptr[p + 1]``, and so its bonds."""
+    """Many pieces as ragged arrays: the atoms of piece p are ``atom_ptr[p]:atom_ptr[p + 1]``; bonds likewise."""
 
     atom_ptr: Int[Array, " bounds"]
     bond_ptr: Int[Array, " bounds"]
     leave: Int[Array, " pieces"]
-    atom_labels: Int[Array, "atoms columns"]
+    atom_labels: Int[Array, "atoms node_columns"]
     kinds: Int[Array, " atoms"]
     bond_ends: Int[Array, "bonds two"]
-    bond_labels: Int[Array, "bonds columns"]
-    joint_labels: Int[Array, " columns"]
+    bond_labels: Int[Array, "bonds edge_columns"]
+    joint_labels: Int[Array, " edge_columns"]
     texts: Array
     node_vocabularies: tuple[Vocabulary, ...]
     edge_vocabularies: tuple[Vocabulary, ...]

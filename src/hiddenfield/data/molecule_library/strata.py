@@ -58,8 +58,8 @@ class Stratum:
 
     name: str
     arms: Int[Array, "arms depth"]
-    symmetric: Int[Array, " centres"]
-    one_way: Int[Array, " centres"]
+    symmetric: Int[Array, " symmetric_centres"]
+    one_way: Int[Array, " one_way_centres"]
     taken: int
 
     @property
@@ -85,7 +85,7 @@ class Library:
 
 def unrank(
     stratum: Stratum, mirror: Int[Array, " pieces"], ranks: Int[Array, " rows"]
-) -> Int[Array, "rows pieces"]:
+) -> Int[Array, "rows length"]:
     """Return the chains with the given numbers in 0, ..., size - 1, each as its pieces from start to end.
 
     For a symmetric centre, q = j (j + 1) / 2 + i numbers the arms i <= j.
