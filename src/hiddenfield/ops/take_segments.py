@@ -140,7 +140,9 @@ def _as_words(values: Tensor, out: Tensor, width: int) -> tuple[Array, Array, in
     word = np.dtype(np.int64 if row_bytes % 8 == 0 else np.int32 if row_bytes % 4 == 0 else np.uint8)
     if values.data_ptr() % word.itemsize:  # a slice that begins within a word
         word = np.dtype(np.uint8)
-    flat = [tensor.reshape(-1).view(torch.uint8).numpy().view(word) for tensor in (values, out)]
+    # A contiguous tensor of one element may come from numpy with stride 0, which cannot be viewed as bytes.
+    vectors = (tensor.as_strided((tensor.numel(),), (1,)) for tensor in (values, out))
+    flat = [vector.view(torch.uint8).numpy().view(word) for vector in vectors]
     return flat[0], flat[1], row_bytes // word.itemsize
 
 
