@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from hiddenfield.data.convert.parents import from_parents, to_parents
     from hiddenfield.data.convert.sequences import from_sequences, to_sequences
     from hiddenfield.data.description import Description, describe
+    from hiddenfield.data.molecules import from_smiles
     from hiddenfield.data.reading import read, scan, write
     from hiddenfield.data.structures import Structures
     from hiddenfield.data.vocabulary import Vocabulary
@@ -32,6 +33,7 @@ __getattr__, __dir__, __all__ = attach(
         "from_networkx": "hiddenfield.data.convert.networkx",
         "from_parents": "hiddenfield.data.convert.parents",
         "from_sequences": "hiddenfield.data.convert.sequences",
+        "from_smiles": "hiddenfield.data.molecules",
         "read": "hiddenfield.data.reading",
         "scan": "hiddenfield.data.reading",
         "to_edge_lists": "hiddenfield.data.convert.edge_lists",
