@@ -26,6 +26,7 @@ from hiddenfield.ops.segment_sum import (
     segment_sum,
     segment_sum_reference,
 )
+from hiddenfield.ops.send import reverse_messages, send
 from hiddenfield.ops.take_segments import take_pointers, take_segments, take_segments_reference
 from hiddenfield.ops.topology import Topology
 
@@ -40,6 +41,7 @@ __all__ = [
     "gather_sum_reference",
     "match_reverse",
     "match_reverse_reference",
+    "reverse_messages",
     "segment_argmax",
     "segment_argmax_reference",
     "segment_logsumexp",
@@ -52,6 +54,7 @@ __all__ = [
     "segment_softmax_reference",
     "segment_sum",
     "segment_sum_reference",
+    "send",
     "take_pointers",
     "take_segments",
     "take_segments_reference",

@@ -136,6 +136,34 @@ class Topology:
         return Topology(self.target[order.long()], out_ptr, reverse, num_sources=self.num_nodes)
 
     @functools.cached_property
+    def sending(self) -> Topology:
+        """From nodes to arcs: arc a, taken as a receiver, reads the row of the node that it comes from."""
+        bounds = torch.arange(self.num_arcs + 1, dtype=self.in_ptr.dtype, device=self.in_ptr.device)
+        sending = Topology(self.source, bounds, num_sources=self.num_sources)
+        order, out_ptr = self.outgoing
+        back = Topology(order, out_ptr, num_sources=self.num_arcs)
+        sending.__dict__["transpose"], back.__dict__["transpose"] = back, sending
+        return sending
+
+    @functools.cached_property
+    def reversing(self) -> Topology:
+        """From arcs to arcs: arc a, taken as a receiver, reads its reverse, or nothing; its own transpose."""
+        if self.reverse is None:
+            raise InputError(
+                "this topology has no reverse; build it with reverse=match_reverse(source, in_ptr)"
+            )
+        if self.symmetric:
+            source = self.reverse
+            bounds = torch.arange(self.num_arcs + 1, dtype=self.in_ptr.dtype, device=self.in_ptr.device)
+        else:
+            paired = self.reverse >= 0
+            source = self.reverse[paired]
+            bounds = torch.cat([self.in_ptr.new_zeros(1), paired.cumsum(0, dtype=self.in_ptr.dtype)])
+        reversing = Topology(source, bounds, num_sources=self.num_arcs)
+        reversing.__dict__["transpose"] = reversing
+        return reversing
+
+    @functools.cached_property
     def one_way(
         self,
     ) -> tuple[Int[Tensor, " oneway"], Int[Tensor, " nodes+1"], Int[Tensor, " oneway"], Tensor]:
