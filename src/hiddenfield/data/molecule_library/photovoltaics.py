@@ -47,7 +47,7 @@ def photon_current(gap: Float[Array, " structures"]) -> Float[Array, " structure
     Examples
     --------
     >>> photon_current(np.array([1.0, 2.0])).round(1)
-    array([485.3, 172.3])
+    array([436.9, 146.8])
     """
     thermal = BOLTZMANN * SUN_TEMPERATURE
     x = np.asarray(gap, dtype=np.float64) / thermal
@@ -76,7 +76,7 @@ def efficiency(
     Examples
     --------
     >>> efficiency(np.array([0.3, 0.1]), np.array([-0.2, 0.2])).round(2)
-    array([2.59, 0.  ])
+    array([8.95, 0.  ])
     """
     homo_level = ALPHA + BETA * homo
     lumo_level = ALPHA + BETA * lumo
