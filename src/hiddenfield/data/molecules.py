@@ -39,8 +39,6 @@ FIXED: dict[str, tuple[Symbol, ...]] = {
     "bond": ("single", "double", "triple", "aromatic"),
 }
 
-Complain = Callable[[int, str], Exception]
-
 
 def from_smiles(
     smiles: Any,
@@ -111,7 +109,7 @@ correct it, or leave such rows out with on_error="skip"
     texts = _texts(smiles)
     names, further = as_ids(ids, len(texts)), as_columns(columns, len(texts))
     outcome = as_targets(targets, target_names, target_vocabularies, len(texts), "target", names)
-    pack, kept = read_molecules(
+    pack, kept, skipped = read_molecules(
         texts,
         on_error=on_error,
         explicit_hydrogens=explicit_hydrogens,
@@ -119,6 +117,8 @@ correct it, or leave such rows out with on_error="skip"
         num_workers=num_workers,
         progress=progress,
     )
+    if skipped is not None:
+        warnings.warn(skipped, stacklevel=2)
     pack = pack.replace(
         targets=None if outcome[0] is None else outcome[0][kept],
         target_names=outcome[1],
@@ -139,11 +139,22 @@ def read_molecules(
     num_workers: int | None,
     progress: bool,
     name_row: Callable[[int], str] = "row {}".format,
-    complain: Complain | None = None,
-) -> tuple[Structures, Int[Array, " structures"]]:
-    """Return the molecules without targets, ids and columns, and the positions of the texts that were read.
+    complain: Callable[[int, str], Exception] | None = None,
+) -> tuple[Structures, Int[Array, " structures"], SkippedInputWarning | None]:
+    """Read molecules for a caller that has its own names for rows and its own targets, ids and columns.
 
-    `name_row` names a position in messages, `complain` makes the error for a position and a text.
+    Parameters
+    ----------
+    texts, on_error, explicit_hydrogens, extra, num_workers, progress
+        As in `from_smiles`.
+    name_row
+        Names a position in messages.
+    complain
+        Makes the error of a position and a message.
+
+    Returns
+    -------
+    The molecules, the positions of their texts, and what to warn of if any were left out.
     """
     if on_error not in ("raise", "skip"):
         raise InputError(f"on_error must be 'raise' or 'skip', got {on_error!r}")
@@ -166,11 +177,9 @@ def read_molecules(
                 )
             chunks.append(chunk)
             advance(len(chunk.num_atoms))
-    if failures:
-        _report(failures, texts, name_row)
     failed = {position for position, _ in failures}
     kept = np.array([position for position in range(len(texts)) if position not in failed], dtype=np.int64)
-    return _pack(chunks, wanted, kept), kept
+    return _pack(chunks, wanted, kept), kept, skipped_rows(failures, texts, name_row)
 
 
 def _texts(smiles: Any) -> list[Any]:
@@ -215,17 +224,18 @@ def _chunks(
             results.close()  # after an error the chunks under way are of no use
 
 
-def _report(failures: list[tuple[int, str]], texts: Sequence[Any], name_row: Callable[[int], str]) -> None:
-    """Say once how many rows were left out and which."""
+def skipped_rows(
+    failures: Sequence[tuple[int, str]], texts: Sequence[Any], name_row: Callable[[int], str]
+) -> SkippedInputWarning | None:
+    """Say how many rows were left out, which, and why; None if there are none."""
+    if not failures:
+        return None
     lines = [
         f"{name_row(position)}: {texts[position]!r:.60} ({reason})" for position, reason in failures[:10]
     ]
     more = f"; and {len(failures) - 10} more, all in the warning's positions" if len(failures) > 10 else ""
-    message = (
-        f"left out {len(failures)} of {len(texts)} rows that RDKit cannot read: {'; '.join(lines)}{more}"
-    )
-    positions = [position for position, _ in failures]
-    warnings.warn(SkippedInputWarning(message, positions), stacklevel=4)
+    message = f"left out {len(failures)} of {len(texts)} rows that cannot be read: {'; '.join(lines)}{more}"
+    return SkippedInputWarning(message, [position for position, _ in failures])
 
 
 def _pack(chunks: list[Chunk], columns: tuple[str, ...], kept: Array) -> Structures:

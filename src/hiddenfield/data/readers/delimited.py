@@ -1,0 +1,181 @@
+"""Delimited text (CSV, TSV) to rows of entries, strictly, and with the line that each row begins in."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hiddenfield.data.files import inner_suffix, read_text
+from hiddenfield.errors import InputError, ReadError
+
+__all__ = ["SUFFIXES", "Table", "read_table"]
+
+SUFFIXES = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
+SEPARATORS = (",", "\t", ";")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of entries, all of one width.
+
+    Attributes
+    ----------
+    file
+        Where they come from.
+    names
+        Of the columns, all different; ``"0"``, ``"1"``, … where the file has no header.
+    rows
+        The entries as they stand, without quotes.
+    lines
+        Number of the line in which each row begins, counted from one.
+    """
+
+    file: Path
+    names: tuple[str, ...]
+    rows: Sequence[Sequence[str]]
+    lines: Sequence[int]
+
+    def find(self, column: Any, option: str) -> int:
+        """Return the position of a column that is given by name or by position, for the named option."""
+        if isinstance(column, int) and not isinstance(column, bool):
+            if 0 <= column < len(self.names):
+                return column
+            raise InputError(f"{option}={column}: {self.file} has the columns 0 to {len(self.names) - 1}")
+        if column in self.names:
+            return self.names.index(column)
+        close = difflib.get_close_matches(str(column), self.names, n=1)
+        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        raise InputError(f"{option}={column!r}: no such column in {self.file}{hint}; it has {self.listing()}")
+
+    def listing(self, most: int = 20) -> str:
+        """Name the columns in a message."""
+        shown = ", ".join(f"{name!r:.60}" for name in self.names[:most])
+        more = f", … ({len(self.names)} in all)" if len(self.names) > most else ""
+        return f"the columns {shown}{more}"
+
+    def entries(self, position: int) -> list[str]:
+        """Return one column."""
+        return [row[position] for row in self.rows]
+
+
+def read_table(path: str | Path, *, header: bool = True, separator: str | None = None) -> Table:
+    r"""Read a whole file of delimited text.
+
+    Entries may stand in double quotes, within which a separator or a line end is part of the entry and ``""`` is a
+    quote. Lines may end in ``\n``, ``\r\n`` or ``\r``. Blank lines are allowed at the end only, so that none can
+    stand for a row of missing entries.
+
+    Parameters
+    ----------
+    path
+        The file, possibly .gz or .xz.
+    header
+        Whether the first row names the columns.
+    separator
+        One character. By default a tab for .tsv; otherwise the one of comma, tab and semicolon that the first line
+        has most of.
+
+    Raises
+    ------
+    ReadError
+        Naming the line, if rows differ in width, a quote is never closed, a column name occurs twice, or there
+        are no rows.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "small.csv"
+    >>> _ = path.write_text('name,smiles\n"1,2-ethanediol",OCCO\n')
+    >>> read_table(path).rows
+    [['1,2-ethanediol', 'OCCO']]
+    """
+    path = Path(path)
+    text = read_text(path).rstrip("\n")
+    if not text:
+        raise ReadError("the file is empty; expected delimited text", file=path)
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise ReadError("expected text, got a NUL byte; is this a binary file?", file=path, line=line)
+    separator = _separator(text, path) if separator is None else _checked(separator)
+    rows, lines = _quoted(text, separator, path) if '"' in text else _plain(text, separator)
+    width = len(rows[0])
+    for row, line in zip(rows, lines, strict=True):
+        if len(row) != width:
+            raise ReadError(_ragged(row, width, separator, header), file=path, line=line)
+    if not header:
+        return Table(path, tuple(str(position) for position in range(width)), rows, lines)
+    names = _names(rows[0], path)
+    if len(rows) == 1:
+        raise ReadError("there are no rows beneath the header", file=path, line=1)
+    return Table(path, names, rows[1:], lines[1:])
+
+
+def _separator(text: str, path: Path) -> str:
+    if SUFFIXES.get(inner_suffix(path)) == "\t":
+        return "\t"
+    first = re.sub(r'"[^"]*"', "", text[: text.find("\n")] if "\n" in text else text)
+    return max(SEPARATORS, key=first.count)
+
+
+def _checked(separator: str) -> str:
+    if len(separator) != 1 or separator in '"\n\r\0':
+        raise InputError(
+            f"separator must be one character other than a quote or a line end, got {separator!r}"
+        )
+    return separator
+
+
+def _plain(text: str, separator: str) -> tuple[list[list[str]], range]:
+    """Split text that has no quotes: several times as fast as `csv`, and without its limit on an entry's length."""
+    lines = text.split("\n")
+    return [line.split(separator) if line else [] for line in lines], range(1, len(lines) + 1)
+
+
+def _quoted(text: str, separator: str, path: Path) -> tuple[list[list[str]], list[int]]:
+    rows: list[list[str]] = []
+    lines: list[int] = []
+    reader = csv.reader(io.StringIO(text, newline="\n"), delimiter=separator, strict=True)
+    line = 1
+    try:
+        for row in reader:
+            rows.append(row)
+            lines.append(line)
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise ReadError(_quoting(str(error)), file=path, line=line) from None
+    return rows, lines
+
+
+def _quoting(error: str) -> str:
+    """Say in our words what the csv module found wrong."""
+    if "unexpected end" in error:
+        return "a quoted entry that begins in this row is never closed"
+    if "field larger" in error:
+        limit = f"longer than {csv.field_size_limit():,} characters"
+        return f"an entry that begins in this row is {limit}: close its quote, or write such a file without quotes"
+    return f"{error}; write a quote within a quoted entry twice"
+
+
+def _ragged(row: Sequence[str], width: int, separator: str, header: bool) -> str:
+    if not row:
+        return "the line is blank; remove it (blank lines may stand at the end only)"
+    what = "as the header has" if header else "as the first row has"
+    return f"expected {width} entries separated by {separator!r}, {what}, got {len(row)}"
+
+
+def _names(row: Sequence[str], path: Path) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in row)
+    if len(set(names)) != len(names):
+        twice = next(name for position, name in enumerate(names) if name in names[:position])
+        raise ReadError(
+            f"the column name {twice!r} occurs twice; if the file has no header, read it with header=False",
+            file=path,
+            line=1,
+        )
+    return names
