@@ -18,9 +18,10 @@ import torch
 from benchmarks.environment import main, side_by_side
 from hiddenfield.data.molecule_library import huckel_range
 from hiddenfield.data.molecule_library.assembly import Molecules, assemble, write_smiles
+from hiddenfield.data.molecule_library.catalogue import library
 from hiddenfield.data.molecule_library.orbitals import COULOMB, ELECTRONS, NOT_PI, pi_levels, resonance_table
 from hiddenfield.data.molecule_library.permutation import permute
-from hiddenfield.data.molecule_library.strata import library, words
+from hiddenfield.data.molecule_library.strata import words
 
 BATCH = 4096
 

@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hiddenfield.data.molecule_library.assembly import ragged_ranges
+from hiddenfield.data.molecule_library.catalogue import library
 from hiddenfield.data.molecule_library.fragments import RING_SYSTEMS, parse
 from hiddenfield.data.molecule_library.permutation import permute
 from hiddenfield.data.molecule_library.states import automorphisms, enumerate_states, mirrored
-from hiddenfield.data.molecule_library.strata import NO_PIECE, Library, Stratum, library, unrank, words
+from hiddenfield.data.molecule_library.strata import NO_PIECE, Library, Stratum, unrank, words
 from hiddenfield.errors import InputError
 
 

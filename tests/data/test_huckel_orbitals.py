@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from hiddenfield.data.molecule_library import huckel
 from hiddenfield.data.molecule_library.assembly import Molecules, assemble
+from hiddenfield.data.molecule_library.catalogue import library
 from hiddenfield.data.molecule_library.fragments import Fragment, parse
 from hiddenfield.data.molecule_library.orbitals import (
     COULOMB,
@@ -21,7 +22,7 @@ from hiddenfield.data.molecule_library.orbitals import (
     pi_levels,
 )
 from hiddenfield.data.molecule_library.photovoltaics import ALPHA, BETA, efficiency, photon_current
-from hiddenfield.data.molecule_library.strata import library, words
+from hiddenfield.data.molecule_library.strata import words
 
 
 def levels_of(notation: str) -> PiLevels:

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from hiddenfield.data.molecule_library import library_size
+from hiddenfield.data.molecule_library.catalogue import library
 from hiddenfield.data.molecule_library.fragments import RING_SYSTEMS
 from hiddenfield.data.molecule_library.orbitals import COULOMB, ELECTRONS, KINDS, RESONANCE
 from hiddenfield.data.molecule_library.photovoltaics import ALPHA, BETA, FILL_FACTOR, QUANTUM_EFFICIENCY
-from hiddenfield.data.molecule_library.strata import library
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "data" / "huckel.md"
 

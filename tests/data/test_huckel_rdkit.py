@@ -9,10 +9,11 @@ import pytest
 
 from hiddenfield.data.molecule_library import huckel
 from hiddenfield.data.molecule_library.assembly import assemble, write_smiles
+from hiddenfield.data.molecule_library.catalogue import library
 from hiddenfield.data.molecule_library.fragments import RING_SYSTEMS, parse
 from hiddenfield.data.molecule_library.lines import write
 from hiddenfield.data.molecule_library.pieces import PieceTable
-from hiddenfield.data.molecule_library.strata import NO_PIECE, Library, Stratum, library, unrank
+from hiddenfield.data.molecule_library.strata import NO_PIECE, Library, Stratum, unrank
 
 Chem = pytest.importorskip("rdkit.Chem")
 

@@ -11,10 +11,11 @@ import numpy as np
 from hiddenfield.data.build import from_edges
 from hiddenfield.data.combine import concatenate
 from hiddenfield.data.molecule_library.assembly import Molecules, assemble, write_smiles
+from hiddenfield.data.molecule_library.catalogue import library
 from hiddenfield.data.molecule_library.orbitals import pi_levels
 from hiddenfield.data.molecule_library.permutation import permute
 from hiddenfield.data.molecule_library.photovoltaics import BETA, efficiency
-from hiddenfield.data.molecule_library.strata import library, words
+from hiddenfield.data.molecule_library.strata import words
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError
 from hiddenfield.shapes import Array, Float
@@ -61,11 +62,12 @@ def huckel(n: SupportsIndex = 20_000, seed: SupportsIndex = 0, *, smiles: bool =
 
     Notes
     -----
-    Cost: some 80 microseconds and 3 kB a molecule; the tables of the library take about a second, once.
+    Cost: some 50 microseconds and 3 kB a molecule; the tables of the library take about a second, once.
 
-    References ---------- F. A. Van-Catledge, A Pariser-Parr-Pople-based set of Hueckel molecular orbital
-    parameters, Journal of Organic Chemistry 45 (1980) 4801. M. C. Scharber et al., Advanced Materials 18
-    (2006) 789.
+    References
+    ----------
+    F. A. Van-Catledge, A Pariser-Parr-Pople-based set of Hueckel molecular orbital parameters, Journal of
+    Organic Chemistry 45 (1980) 4801. M. C. Scharber et al., Advanced Materials 18 (2006) 789.
 
     Examples
     --------

@@ -44,8 +44,7 @@ def write(fragment: Fragment, entry: int | None, leave: int | None) -> Line:
 
     The longest path from `entry` to `leave` is the stem of the text and what is off the stem becomes
     branches, so that all rings are closed when the text ends. Without an entry or without a leave the atom is
-    free and the one with the longest stem is taken (the lowest number among equals); without a leave no
-    branch stays open.
+    free and chosen such that the stem is longest; without a leave no branch stays open.
 
     Examples
     --------

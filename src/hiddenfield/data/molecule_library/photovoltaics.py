@@ -70,8 +70,10 @@ def efficiency(
     with EQE = FF = 0.65 and :math:`E_{LUMO}^{PCBM} = -4.3` eV; zero where :math:`V_{oc} < 0` or where the
     donor's LUMO is not at least 0.3 eV above that of PCBM, so that charges do not separate.
 
-    References ---------- M. C. Scharber et al., Design rules for donors in bulk-heterojunction solar cells:
-    towards 10 % energy-conversion efficiency, Advanced Materials 18 (2006) 789.
+    References
+    ----------
+    M. C. Scharber et al., Design rules for donors in bulk-heterojunction solar cells: towards 10 %
+    energy-conversion efficiency, Advanced Materials 18 (2006) 789.
 
     Examples
     --------
