@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from hiddenfield.data.convert.edge_lists import from_edge_lists, to_edge_lists
     from hiddenfield.data.convert.networkx import from_networkx, to_networkx
     from hiddenfield.data.convert.parents import from_parents, to_parents
+    from hiddenfield.data.convert.pyg import from_pyg, to_pyg
     from hiddenfield.data.convert.sequences import from_sequences, to_sequences
     from hiddenfield.data.description import Description, describe
     from hiddenfield.data.molecules import from_smiles
@@ -32,6 +33,7 @@ __getattr__, __dir__, __all__ = attach(
         "from_edges": "hiddenfield.data.build",
         "from_networkx": "hiddenfield.data.convert.networkx",
         "from_parents": "hiddenfield.data.convert.parents",
+        "from_pyg": "hiddenfield.data.convert.pyg",
         "from_sequences": "hiddenfield.data.convert.sequences",
         "from_smiles": "hiddenfield.data.molecules",
         "read": "hiddenfield.data.reading",
@@ -39,6 +41,7 @@ __getattr__, __dir__, __all__ = attach(
         "to_edge_lists": "hiddenfield.data.convert.edge_lists",
         "to_networkx": "hiddenfield.data.convert.networkx",
         "to_parents": "hiddenfield.data.convert.parents",
+        "to_pyg": "hiddenfield.data.convert.pyg",
         "to_sequences": "hiddenfield.data.convert.sequences",
         "write": "hiddenfield.data.reading",
     },

@@ -22,7 +22,8 @@ def parse_xml(
     """Parse a document, calling back for every element and piece of text; a malformed one is a `ReadError`.
 
     An `InputError` that a callback raises becomes a `ReadError` with the line. Entities must not be declared, so
-    that no document can grow when it is read; external ones are never fetched. The parser keeps no tree and does not recurse: depth and size are bounded by memory alone.
+    that no document can grow when it is read; external ones are never fetched. The parser keeps no tree and does
+    not recurse: depth and size are bounded by memory alone.
 
     Examples
     --------

@@ -123,9 +123,10 @@ def read(
 def _rows(path: Path, delimiter: str | None, header: bool) -> Rows:
     """Return the fields of every line that is neither blank nor a comment."""
     lines = [
-        (number, line) for number, line in enumerate(read_text(path).split("\n"), start=1) if line.strip()
-    ]
-    lines = [(number, line) for number, line in lines if not line.lstrip().startswith("#")][int(header) :]
+        (number, line)
+        for number, line in enumerate(read_text(path).split("\n"), start=1)
+        if line and not line.isspace() and not line.lstrip().startswith("#")
+    ][int(header) :]
     if delimiter is None and lines:
         delimiter = next((mark for mark in "\t," if mark in lines[0][1].strip()), None)
     if delimiter is None:
@@ -150,21 +151,18 @@ def _check_widths(rows: Rows, path: Path) -> None:
 
 def _nodes(names: list[str], num_nodes: int | None, path: Path) -> tuple[Vocabulary, Array]:
     """Return the nodes, sorted by name, and for every name in the files the number of its node."""
-    symbols = symbols_of(names)
+    symbols: Sequence[str | int] = symbols_of(names)
+    # Integers are told apart by a sort of the array, texts by a dictionary.
+    values = np.array(symbols, dtype=np.int64) if symbols and isinstance(symbols[0], int) else symbols
     if num_nodes is None:
-        nodes, codes = Vocabulary.from_values("name", symbols)
+        nodes, codes = Vocabulary.from_values("name", values)
         return nodes, codes.astype(np.int64)
-    numbers = np.array(symbols)
-    if len(symbols) and (numbers.dtype.kind != "i" or numbers.min() < 0 or numbers.max() >= num_nodes):
-        odd = next(
-            name
-            for name, s in zip(names, symbols, strict=True)
-            if isinstance(s, str) or not 0 <= s < num_nodes
-        )
-        raise ReadError(
-            f"with num_nodes={num_nodes} nodes are named 0 to {num_nodes - 1}, got {odd!r}", file=path
-        )
-    return Vocabulary("name", tuple(range(num_nodes))), numbers.astype(np.int64)
+    for name, symbol in zip(names, symbols, strict=True):
+        if isinstance(symbol, str) or not 0 <= symbol < num_nodes:
+            raise ReadError(
+                f"with num_nodes={num_nodes} the nodes are 0 to {num_nodes - 1}, got {name!r}", file=path
+            )
+    return Vocabulary("name", tuple(range(num_nodes))), np.array(symbols, dtype=np.int64)
 
 
 def _third_fields(rows: Rows, third: str, kind: str, path: Path) -> dict[str, Any]:

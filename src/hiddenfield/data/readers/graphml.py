@@ -139,13 +139,16 @@ def _check(contents: bytes, file: Path) -> int:
             ends.append((given["source"], given["target"]))
         open_tags.append(tag)
 
-    parse_xml(contents, file, start=start, end=lambda _: open_tags.pop() and None)
+    def end(_: str) -> None:
+        open_tags.pop()
+
+    parse_xml(contents, file, start=start, end=end)
     if not graphs:
         raise ReadError("expected a <graph> inside <graphml>, got none", file=file)
     for edge, pair in enumerate(ends):
-        for end in pair:
-            if end not in nodes:
-                raise ReadError(f"edge {edge} ends at node {end!r}, which is not declared", file=file)
+        for name in pair:
+            if name not in nodes:
+                raise ReadError(f"edge {edge} ends at node {name!r}, which is not declared", file=file)
     return len(ends)
 
 
