@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -97,7 +98,8 @@ def from_pyg(
     """Build a pack from PyTorch Geometric data.
 
     Read are ``edge_index``, ``num_nodes``, ``x``, ``edge_attr``, ``y``, and the further attributes that `to_pyg`
-    writes. An arc is paired with the opposite one if there is one.
+    writes. An arc is paired with the opposite one if there is one. Where neither ``num_nodes`` nor anything of the
+    nodes is given, there are as many as ``edge_index`` names.
 
     Parameters
     ----------
@@ -130,11 +132,11 @@ def from_pyg(
     ends = [_edge_index(graph, at) for at, graph in enumerate(graphs)]
     arcs = [end.shape[1] for end in ends]
     node_y = "node_y" if y == "graph" else "y"
-    options: dict[str, Any] = {
-        "ids": [graph.id for graph in graphs]
-        if graphs and all(isinstance(g.get("id"), str) for g in graphs)
-        else None
-    }
+    with_ids = bool(graphs) if like is None else like.ids is not None
+    if with_ids and all(isinstance(graph.get("id"), str) for graph in graphs):
+        options: dict[str, Any] = {"ids": [graph.id for graph in graphs]}
+    else:
+        options = {}
     if like is not None:
         options |= _like(graphs, sizes, arcs, like)
     else:
@@ -175,9 +177,12 @@ def _listed(data: Any) -> list[Any]:
 
 
 def _num_nodes(graph: Any, at: int) -> int:
-    if graph.num_nodes is None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # It says that the number is guessed; the docstring says how.
+        number = graph.num_nodes
+    if number is None:
         raise InputError(f"structure {at}: the number of nodes is unknown; set num_nodes")
-    return int(graph.num_nodes)
+    return int(number)
 
 
 def _edge_index(graph: Any, at: int) -> Tensor:
