@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from hiddenfield.data.molecule_library import huckel
 from hiddenfield.data.molecule_library.assembly import assemble, write_smiles
@@ -14,6 +15,7 @@ from hiddenfield.data.molecule_library.fragments import RING_SYSTEMS, parse
 from hiddenfield.data.molecule_library.lines import write
 from hiddenfield.data.molecule_library.pieces import PieceTable
 from hiddenfield.data.molecule_library.strata import NO_PIECE, Library, Stratum, unrank
+from hiddenfield.data.molecules import from_smiles
 
 Chem = pytest.importorskip("rdkit.Chem")
 
@@ -142,6 +144,23 @@ def test_the_packs_labels_are_rdkits() -> None:
             assert (
                 arcs[arc] == bonds[frozenset((int(pack.source[arc] - start), int(pack.target[arc] - start)))]
             )
+
+
+def test_the_smiles_reader_gives_the_same_pack() -> None:
+    pack = huckel(200, seed=5, smiles=True)
+    read = from_smiles(pack.columns["smiles"].tolist(), num_workers=1, progress=False)
+    assert torch.equal(read.node_ptr, pack.node_ptr)
+    assert torch.equal(read.source, pack.source)
+    assert torch.equal(read.in_ptr, pack.in_ptr)
+    assert torch.equal(read.reverse, pack.reverse)
+    assert read.arc_vocabularies == pack.arc_vocabularies
+    assert torch.equal(read.arc_labels, pack.arc_labels)
+    assert [words.name for words in read.node_vocabularies] == [
+        words.name for words in pack.node_vocabularies
+    ]
+    assert decoded(read.node_labels.numpy(), read.node_vocabularies) == decoded(
+        pack.node_labels.numpy(), pack.node_vocabularies
+    )
 
 
 def test_a_sample_is_distinct() -> None:

@@ -152,7 +152,10 @@ class PieceTable:
 
 
 def build_table(pieces: Sequence[Piece]) -> PieceTable:
-    """Stack pieces; the vocabularies hold every symbol that occurs in any of them, sorted."""
+    """Stack pieces; the vocabularies hold every symbol that occurs in any of them.
+
+    Symbols are sorted, except those of bonds, which are in the order of the SMILES reader.
+    """
     atom_rows = [row for piece in pieces for row in piece.atoms]
     bond_rows = [row for piece in pieces for row in piece.bonds]
     node_vocabularies, atom_labels = _encode(NODE_COLUMNS, atom_rows)
@@ -181,8 +184,12 @@ def _encode(
 ) -> tuple[tuple[Vocabulary, ...], Array]:
     """Codes of the rows' symbols, column by column, through a dictionary of the few distinct rows."""
     distinct = {row: number for number, row in enumerate(dict.fromkeys(rows))}
+    rank: dict[Symbol, Symbol] = {name: number for number, name in enumerate(BOND_NAMES.values())}
     vocabularies = tuple(
-        Vocabulary(name, tuple(sorted({row[column] for row in distinct})))
+        Vocabulary(
+            name,
+            tuple(sorted({row[column] for row in distinct}, key=lambda symbol: rank.get(symbol, symbol))),
+        )
         for column, name in enumerate(names)
     )
     coded = np.array(
