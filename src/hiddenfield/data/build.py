@@ -265,13 +265,13 @@ def _check_pack_wide(start: Array, end: Array, node_ptr: Array, ids: Array | Non
             raise InputError(f"{place}arc {arc} {verb} at node {ends[arc]}, but {nodes}")
     if len(node_ptr) == 2:
         return
-    owner = np.repeat(np.arange(len(node_ptr) - 1, dtype=np.int32), np.diff(node_ptr))
-    crossing = np.flatnonzero(owner[start] != owner[end])
+    structure = np.repeat(np.arange(len(node_ptr) - 1, dtype=np.int32), np.diff(node_ptr))
+    crossing = np.flatnonzero(structure[start] != structure[end])
     if len(crossing):
         arc = int(crossing[0])
         raise InputError(
-            f"arc {arc} goes from node {start[arc]} of {structure_name(int(owner[start[arc]]), ids)} to node {end[arc]} "
-            f"of {structure_name(int(owner[end[arc]]), ids)}; an arc must stay within one structure"
+            f"arc {arc} goes from node {start[arc]} of {structure_name(int(structure[start[arc]]), ids)} to node {end[arc]} "
+            f"of {structure_name(int(structure[end[arc]]), ids)}; an arc must stay within one structure"
         )
 
 

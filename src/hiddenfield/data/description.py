@@ -156,11 +156,11 @@ class Description:
         for kind, names in (("node attributes", self.node_attributes), ("edge attributes", self.arc_attributes)):
             if names:
                 rows.append((kind, f"{len(names)}: " + ", ".join(names[:6]) + (", …" if len(names) > 6 else "")))
-        for kind, columns, missing in (
+        for kind, summaries, missing in (
             ("target", self.targets, self.targets_missing),
             ("node target", self.node_targets, self.node_targets_missing),
         ):
-            for name, summary in columns.items():
+            for name, summary in summaries.items():
                 text = _spread_text(summary) if isinstance(summary, Spread) else _counter_text(summary)
                 rows.append((f"{kind} {name}", text + (f"; {missing[name]:,} missing" if missing[name] else "")))
         remarks = [("empty structures", self.empty), ("structures without edges", self.edgeless - self.empty)]

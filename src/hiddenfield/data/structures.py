@@ -253,7 +253,7 @@ class Structures:
         """Return the pack on a device; ids and columns stay in host memory."""
         if torch.device(device) == self.device:
             return self
-        moved = {
+        moved: dict[str, Any] = {
             name: value.to(device, non_blocking=non_blocking)
             for name, value in self._fields().items()
             if isinstance(value, Tensor)

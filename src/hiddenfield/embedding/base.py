@@ -1,0 +1,112 @@
+"""What every embedded inference algorithm is: a module from a batch of structures to node embeddings."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from hiddenfield.data.structures import Structures
+from hiddenfield.embedding.inputs import FeatureSizes, Inputs, Projection
+from hiddenfield.errors import InputError
+from hiddenfield.registry import choose
+from hiddenfield.shapes import Float, Tensor
+
+__all__ = ["ACTIVATIONS", "Embedding", "Prepared", "matrix"]
+
+Self = TypeVar("Self")
+
+
+class Prepared(Protocol):
+    """What `Embedding.prepare` gives: something with an entry a structure, cut and moved like the structures."""
+
+    def __getitem__(self: Self, index: Any) -> Self:
+        """Return the entries of the chosen structures."""
+
+    def to(self: Self, device: torch.device | str) -> Self:
+        """Return it on a device."""
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "gelu": functional.gelu,
+    "silu": functional.silu,
+    "softplus": functional.softplus,
+}
+
+
+class Embedding(nn.Module, ABC):
+    r"""T rounds of an inference algorithm whose messages are learned vectors, with weights shared by the rounds.
+
+    Subclasses define `forward`; all return the node embeddings :math:`\tilde\mu_i`.
+
+    Parameters
+    ----------
+    sizes
+        The features of the structures that will come.
+    dim
+        Length d of messages and embeddings.
+    rounds
+        T, at least 1.
+    activation
+        The nonlinearity :math:`\sigma`: relu, as in the paper, or another of `ACTIVATIONS`.
+    bias
+        Whether a constant is added before :math:`\sigma`.
+    """
+
+    def __init__(
+        self, sizes: FeatureSizes, *, dim: int = 64, rounds: int = 4, activation: str = "relu", bias: bool = True
+    ) -> None:
+        super().__init__()
+        for name, value in (("dim", dim), ("rounds", rounds)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise InputError(f"{name} must be an integer of at least 1, got {value!r}")
+        self.sizes, self.dim, self.rounds, self.bias = sizes, dim, rounds, bool(bias)
+        self.activation_name = activation
+        self.activation = choose("activation", ACTIVATIONS, activation)
+
+    def prepare(self, structures: Structures) -> tuple[Prepared, ...]:
+        """Return what else `forward` needs, one entry a structure; computed once, cut like the structures."""
+        return ()
+
+    @abstractmethod
+    def forward(
+        self, structures: Structures, *prepared: Prepared, every_round: bool = False
+    ) -> Float[Tensor, "nodes width"]:
+        """Return (nodes, dim) after the last round or, with `every_round`, (nodes, rounds * dim) of all of them."""
+
+    def node_projection(self, *, bias: bool = False) -> Projection:
+        """Make a map of node features to messages."""
+        return Projection(self.sizes.node_labels, self.sizes.node_attributes, self.dim, bias=bias)
+
+    def arc_projection(self) -> Projection | None:
+        """Make a map of arc features to messages, None where arcs carry none."""
+        return Projection(self.sizes.arc_labels, self.sizes.arc_attributes, self.dim) if self.sizes.has_arcs else None
+
+    def node_inputs(self, structures: Structures) -> Inputs:
+        """Take the nodes' features of a batch."""
+        return Inputs.of_nodes(structures, self.sizes, self.dtype)
+
+    def arc_inputs(self, structures: Structures) -> Inputs:
+        """Take the arcs' features of a batch."""
+        return Inputs.of_arcs(structures, self.sizes, self.dtype)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Number type of the weights."""
+        return next(self.parameters()).dtype
+
+    def settings(self) -> dict[str, Any]:
+        """Return what is needed to build the module again, beside the sizes."""
+        return {"dim": self.dim, "rounds": self.rounds, "activation": self.activation_name, "bias": self.bias}
+
+
+def matrix(rows: int, columns: int) -> nn.Parameter:
+    """Return a weight matrix with Glorot's uniform initial values."""
+    return nn.Parameter(nn.init.xavier_uniform_(torch.empty(rows, columns)))

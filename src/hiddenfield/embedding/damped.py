@@ -1,0 +1,69 @@
+"""Embedded damped belief propagation."""
+
+from __future__ import annotations
+
+import torch
+from torch.nn.functional import linear
+
+from hiddenfield.data.structures import Structures
+from hiddenfield.embedding.base import Embedding, Prepared, matrix
+from hiddenfield.embedding.inputs import FeatureSizes
+from hiddenfield.ops import arc_sum, send
+from hiddenfield.shapes import Float, Tensor
+
+__all__ = ["Damped"]
+
+
+class Damped(Embedding):
+    r"""Damped belief propagation with learned messages (Dai et al. 2016, section 4.2 and appendix B.2).
+
+    In the dual of Minka (2001) a message depends on all messages into its sender and on the sender's marginal:
+
+    .. math::
+        \tilde\nu_{ij} &\leftarrow \sigma\Bigl(W_1 x_i + W_e e_{ij} + W_2 \sum_{k \in N(i)} \tilde\nu_{ki}
+        + W_6 \tilde\mu_i\Bigr) \\
+        \tilde\mu_i &\leftarrow \sigma\Bigl(W_3 x_i + W_4 \sum_{k \in N(i)} \tilde\nu_{ki} + W_7 \tilde\mu_i\Bigr)
+
+    from zero. Every matrix product is over the nodes, so a round is cheaper than one of `LoopyBP`.
+
+    Parameters
+    ----------
+    sizes, dim, rounds, activation, bias
+        As in `Embedding`.
+
+    Examples
+    --------
+    >>> import hiddenfield as hf
+    >>> words = hf.data.from_sequences(["GATTACA", "CAT"])
+    >>> Damped(FeatureSizes.of(words), dim=8)(words).shape
+    torch.Size([10, 8])
+    """
+
+    def __init__(
+        self, sizes: FeatureSizes, *, dim: int = 64, rounds: int = 4, activation: str = "relu", bias: bool = True
+    ) -> None:
+        super().__init__(sizes, dim=dim, rounds=rounds, activation=activation, bias=bias)
+        self.sender = self.node_projection(bias=bias)
+        self.arcs = self.arc_projection()
+        self.messages = matrix(dim, dim)
+        self.sender_marginal = matrix(dim, dim)
+        self.own = self.node_projection(bias=bias)
+        self.received = matrix(dim, dim)
+        self.own_marginal = matrix(dim, dim)
+
+    def forward(
+        self, structures: Structures, *prepared: Prepared, every_round: bool = False
+    ) -> Float[Tensor, "nodes width"]:
+        """Return the node embeddings."""
+        topology, nodes = structures.topology, self.node_inputs(structures)
+        sender, own = self.sender(nodes), self.own(nodes)
+        arcs = None if self.arcs is None else self.arcs(self.arc_inputs(structures))
+        from_node, carried = sender, own
+        states: list[Tensor] = []
+        for _ in range(self.rounds):
+            sent = send(from_node, topology)
+            total = arc_sum(self.activation(sent if arcs is None else sent + arcs), topology)
+            states.append(self.activation(carried + linear(total, self.received)))
+            from_node = sender + linear(total, self.messages) + linear(states[-1], self.sender_marginal)
+            carried = own + linear(states[-1], self.own_marginal)
+        return torch.cat(states, dim=1) if every_round else states[-1]

@@ -1,0 +1,76 @@
+"""Embedded double-loop belief propagation."""
+
+from __future__ import annotations
+
+import torch
+from torch.nn.functional import linear
+
+from hiddenfield.data.structures import Structures
+from hiddenfield.embedding.base import Embedding, Prepared, matrix
+from hiddenfield.embedding.inputs import FeatureSizes
+from hiddenfield.ops import arc_sum, reverse_messages, send
+from hiddenfield.shapes import Float, Tensor
+
+__all__ = ["DoubleLoop"]
+
+
+class DoubleLoop(Embedding):
+    r"""The convergent double loop with learned messages (Dai et al. 2016, section 4.2 and appendix B.1).
+
+    The CCCP updates of Yuille (2002) let a message depend on the reverse message and on the marginal of its sender,
+    which is carried along:
+
+    .. math::
+        \tilde\nu_{ij} &\leftarrow \sigma\Bigl(W_1 x_i + W_e e_{ij} + W_2 \sum_{k \in N(i) \setminus j} \tilde\nu_{ki}
+        + W_5 \tilde\nu_{ji} + W_6 \tilde\mu_i\Bigr) \\
+        \tilde\mu_i &\leftarrow \sigma\Bigl(W_3 x_i + W_4 \sum_{k \in N(i)} \tilde\nu_{ki} + W_7 \tilde\mu_i\Bigr)
+
+    from zero. Since :math:`W_2 (S_i - \nu_{ji}) + W_5 \nu_{ji} = W_2 S_i - (W_2 - W_5) \nu_{ji}` with :math:`S_i` the sum
+    of all messages into i, a round costs one matrix product over the arcs and three over the nodes.
+
+    Parameters
+    ----------
+    sizes, dim, rounds, activation, bias
+        As in `Embedding`.
+
+    Examples
+    --------
+    >>> import hiddenfield as hf
+    >>> words = hf.data.from_sequences(["GATTACA", "CAT"])
+    >>> DoubleLoop(FeatureSizes.of(words), dim=8)(words).shape
+    torch.Size([10, 8])
+    """
+
+    def __init__(
+        self, sizes: FeatureSizes, *, dim: int = 64, rounds: int = 4, activation: str = "relu", bias: bool = True
+    ) -> None:
+        super().__init__(sizes, dim=dim, rounds=rounds, activation=activation, bias=bias)
+        self.sender = self.node_projection(bias=bias)
+        self.arcs = self.arc_projection()
+        self.messages = matrix(dim, dim)
+        self.reverse = matrix(dim, dim)
+        self.sender_marginal = matrix(dim, dim)
+        self.own = self.node_projection(bias=bias)
+        self.received = matrix(dim, dim)
+        self.own_marginal = matrix(dim, dim)
+
+    def forward(
+        self, structures: Structures, *prepared: Prepared, every_round: bool = False
+    ) -> Float[Tensor, "nodes width"]:
+        """Return the node embeddings."""
+        topology, nodes = structures.topology, self.node_inputs(structures)
+        sender, own = self.sender(nodes), self.own(nodes)
+        arcs = None if self.arcs is None else self.arcs(self.arc_inputs(structures))
+        constant = send(sender, topology)
+        messages = self.activation(constant if arcs is None else constant + arcs)
+        total = arc_sum(messages, topology)
+        states = [self.activation(own + linear(total, self.received))]
+        for _ in range(self.rounds - 1):
+            from_node = sender + linear(total, self.messages) + linear(states[-1], self.sender_marginal)
+            from_arc = reverse_messages(linear(messages, self.reverse - self.messages), topology)
+            sent = send(from_node, topology) + (from_arc if arcs is None else from_arc + arcs)
+            messages = self.activation(sent)
+            total = arc_sum(messages, topology)
+            state = own + linear(total, self.received) + linear(states[-1], self.own_marginal)
+            states.append(self.activation(state))
+        return torch.cat(states, dim=1) if every_round else states[-1]

@@ -1,0 +1,170 @@
+"""What a node or an arc brings in: its labels and attributes, and linear maps of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from hiddenfield.data.structures import Structures
+from hiddenfield.errors import InputError
+from hiddenfield.ops import Topology, gather_sum
+from hiddenfield.shapes import Float, Int, Tensor
+
+__all__ = ["FeatureSizes", "Inputs", "Projection"]
+
+# Beyond this many symbols a dense one-hot matrix costs more than picking rows.
+DENSE_SYMBOLS = 1024
+
+
+@dataclass(frozen=True)
+class FeatureSizes:
+    """How many symbols each label column has, and how many attributes there are; what a model must know of data.
+
+    Examples
+    --------
+    >>> import hiddenfield as hf
+    >>> FeatureSizes.of(hf.data.from_sequences(["GATTACA"], arc_labels="direction"))
+    FeatureSizes(node_labels=(4,), node_attributes=0, arc_labels=(2,), arc_attributes=0)
+    """
+
+    node_labels: tuple[int, ...] = ()
+    node_attributes: int = 0
+    arc_labels: tuple[int, ...] = ()
+    arc_attributes: int = 0
+
+    @classmethod
+    def of(cls, structures: Structures) -> FeatureSizes:
+        """Return the sizes of a pack's features."""
+        return cls(
+            tuple(len(vocabulary) for vocabulary in structures.node_vocabularies),
+            len(structures.node_attribute_names),
+            tuple(len(vocabulary) for vocabulary in structures.arc_vocabularies),
+            len(structures.arc_attribute_names),
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain lists and numbers, for saving."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> FeatureSizes:
+        """Build from what `as_dict` gave."""
+        plain: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
+        return cls(**plain)
+
+    @property
+    def has_arcs(self) -> bool:
+        """Whether arcs carry anything."""
+        return bool(self.arc_labels) or self.arc_attributes > 0
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """The features of the rows of one batch, ready for several projections; x in the equations.
+
+    Parameters
+    ----------
+    symbols
+        For each row the positions of its symbols among all symbols of all columns, as arcs from symbols to rows.
+    one_hot
+        The same as a dense matrix, where a device multiplies faster than it picks.
+    attributes
+        (rows, attributes) or None.
+    rows
+        How many.
+    """
+
+    symbols: Topology | None
+    one_hot: Float[Tensor, "rows symbols"] | None
+    attributes: Float[Tensor, "rows attributes"] | None
+    rows: int
+    device: torch.device
+
+    @classmethod
+    def of_nodes(cls, structures: Structures, sizes: FeatureSizes, dtype: torch.dtype) -> Inputs:
+        """Take the nodes' features."""
+        return cls._of(
+            structures.node_labels, structures.node_attributes, sizes.node_labels, structures.total_nodes, structures, dtype
+        )
+
+    @classmethod
+    def of_arcs(cls, structures: Structures, sizes: FeatureSizes, dtype: torch.dtype) -> Inputs:
+        """Take the arcs' features."""
+        return cls._of(
+            structures.arc_labels, structures.arc_attributes, sizes.arc_labels, structures.total_arcs, structures, dtype
+        )
+
+    @classmethod
+    def _of(
+        cls,
+        labels: Int[Tensor, "rows columns"] | None,
+        attributes: Float[Tensor, "rows attributes"] | None,
+        sizes: tuple[int, ...],
+        rows: int,
+        structures: Structures,
+        dtype: torch.dtype,
+    ) -> Inputs:
+        attributes = None if attributes is None else attributes.to(dtype)
+        found = 0 if labels is None else labels.shape[1]
+        if found != len(sizes):
+            raise InputError(f"the model was built for {len(sizes)} label columns, the structures have {found}")
+        if labels is None or not sizes:
+            return cls(None, None, attributes, rows, structures.device)
+        offsets = [sum(sizes[:column]) for column in range(len(sizes))]
+        codes = labels if len(sizes) == 1 else labels + torch.tensor(offsets, dtype=labels.dtype).to(labels.device)
+        if not labels.is_cpu and sum(sizes) <= DENSE_SYMBOLS:
+            one_hot = torch.zeros(rows, sum(sizes), dtype=dtype, device=labels.device)
+            one_hot.scatter_(1, codes.long(), 1.0)
+            return cls(None, one_hot, attributes, rows, structures.device)
+        bounds = torch.arange(0, codes.numel() + 1, len(sizes), dtype=codes.dtype, device=codes.device)
+        symbols = Topology(codes.reshape(-1), bounds, num_sources=sum(sizes))
+        return cls(symbols, None, attributes, rows, structures.device)
+
+
+class Projection(nn.Module):
+    r"""Linear map of labels and attributes: :math:`W x + b`, with x the one-hot labels beside the attributes.
+
+    With no features at all x is the constant 1. The one-hot vectors are not formed on the CPU: a row's symbols pick
+    and add rows of the table, at a cost that does not depend on how many symbols there are.
+
+    Parameters
+    ----------
+    label_sizes, attributes
+        As in `FeatureSizes`.
+    width
+        Rows of W.
+    bias
+        Whether b is there.
+    """
+
+    def __init__(self, label_sizes: tuple[int, ...], attributes: int, width: int, *, bias: bool = False) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.empty(sum(label_sizes), width)) if label_sizes else None
+        self.weight = nn.Parameter(torch.empty(width, attributes)) if attributes else None
+        constant = self.table is None and self.weight is None
+        self.bias = nn.Parameter(torch.zeros(width)) if bias or constant else None
+        # Glorot's bound for the number of inputs that are active at once, one a column, not for all symbols.
+        bound = math.sqrt(6.0 / (width + len(label_sizes) + attributes + constant))
+        for parameter in (self.table, self.weight, self.bias if constant else None):
+            if parameter is not None:
+                nn.init.uniform_(parameter, -bound, bound)
+
+    def forward(self, inputs: Inputs) -> Float[Tensor, "rows width"]:
+        """Return (rows, width)."""
+        result: Tensor | None = None
+        if self.table is not None:
+            if inputs.one_hot is not None:
+                result = inputs.one_hot @ self.table
+            elif inputs.symbols is not None:
+                result = gather_sum(self.table, inputs.symbols)
+        if self.weight is not None and inputs.attributes is not None:
+            mapped = inputs.attributes @ self.weight.T
+            result = mapped if result is None else result + mapped
+        if result is None:
+            assert self.bias is not None
+            return self.bias.expand(inputs.rows, -1).contiguous()
+        return result if self.bias is None else result + self.bias

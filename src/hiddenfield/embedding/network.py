@@ -1,0 +1,159 @@
+"""Network: embedding, pooling and head, from structures to outputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from hiddenfield.data.structures import Structures
+from hiddenfield.embedding.base import Embedding, Prepared
+from hiddenfield.embedding.damped import Damped
+from hiddenfield.embedding.double_loop import DoubleLoop
+from hiddenfield.embedding.generalized_bp import GeneralizedBP
+from hiddenfield.embedding.inputs import FeatureSizes
+from hiddenfield.embedding.loopy_bp import LoopyBP
+from hiddenfield.embedding.mean_field import MeanField
+from hiddenfield.embedding.pooling import POOLINGS
+from hiddenfield.embedding.tree_reweighted import TreeReweighted
+from hiddenfield.errors import InputError
+from hiddenfield.registry import choose
+from hiddenfield.shapes import Float, Tensor
+
+__all__ = ["EMBEDDINGS", "Network"]
+
+EMBEDDINGS: dict[str, type[Embedding]] = {
+    "mean_field": MeanField,
+    "loopy_bp": LoopyBP,
+    "double_loop": DoubleLoop,
+    "damped": Damped,
+    "tree_reweighted": TreeReweighted,
+    "generalized_bp": GeneralizedBP,
+}
+
+
+class Network(nn.Module):
+    r"""From structures to predictions, trained end to end (equations 23 and 24 of Dai, Dai and Song 2016).
+
+    .. math:: f(\chi) = U_2\, \sigma\Bigl(U_1\, \sigma\bigl(\mathrm{pool}_i\, \sigma(W_o \tilde\mu_i)\bigr) + u_1\Bigr) + u_2
+
+    where :math:`\sigma(W_o \cdot)` is there only with `node_width`.
+
+    Parameters
+    ----------
+    sizes
+        The features of the structures that will come.
+    outputs
+        Numbers that are predicted for each structure.
+    model
+        A name of `EMBEDDINGS`.
+    pooling
+        ``"sum"``, ``"mean"`` or ``"max"`` over the nodes.
+    every_round
+        Whether the head sees the embeddings of all rounds, side by side, rather than those of the last.
+    node_width
+        Width of a layer on every node before pooling; None for none.
+    hidden
+        Width of the head's hidden layer.
+    dropout
+        Share of the hidden layer that is dropped in training.
+    options
+        Those of the embedding: ``dim``, ``rounds``, ``activation``, ``bias``, and the model's own.
+
+    Examples
+    --------
+    >>> import hiddenfield as hf
+    >>> words = hf.data.from_sequences(["GATTACA", "CAT", ""])
+    >>> network = Network(FeatureSizes.of(words), outputs=2, model="mean_field", dim=8)
+    >>> network(words).shape, network.embed(words).shape
+    (torch.Size([3, 2]), torch.Size([3, 8]))
+    """
+
+    def __init__(
+        self,
+        sizes: FeatureSizes,
+        outputs: int,
+        *,
+        model: str = "loopy_bp",
+        pooling: str = "sum",
+        every_round: bool = False,
+        node_width: int | None = None,
+        hidden: int = 64,
+        dropout: float = 0.0,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        if not 0.0 <= dropout < 1.0:
+            raise InputError(f"dropout must lie in [0, 1), got {dropout!r}")
+        for name, value in (("outputs", outputs), ("hidden", hidden), ("node_width", node_width)):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+                raise InputError(f"{name} must be an integer of at least 1, got {value!r}")
+        self.embedding = _build(choose("model", EMBEDDINGS, model), model, sizes, options)
+        self.pool = choose("pooling", POOLINGS, pooling)
+        self.every_round = every_round
+        width = self.embedding.dim * (self.embedding.rounds if every_round else 1)
+        self.node_layer = _dense(width, node_width) if node_width is not None else None
+        self.width = node_width or width
+        self.hidden_layer, self.output_layer = _dense(self.width, hidden), _dense(hidden, outputs)
+        self.dropout = nn.Dropout(dropout)
+        self._settings = {
+            "outputs": outputs,
+            "model": model,
+            "pooling": pooling,
+            "every_round": every_round,
+            "node_width": node_width,
+            "hidden": hidden,
+            "dropout": dropout,
+            **self.embedding.settings(),
+        }
+
+    def prepare(self, structures: Structures) -> tuple[Prepared, ...]:
+        """Return what else `forward` needs of the structures; see `Embedding.prepare`."""
+        return self.embedding.prepare(structures)
+
+    def nodes(self, structures: Structures, *prepared: Prepared) -> Float[Tensor, "nodes width"]:
+        """Return what is pooled: one vector a node."""
+        states = self.embedding(structures, *prepared, every_round=self.every_round)
+        return states if self.node_layer is None else self.embedding.activation(self.node_layer(states))
+
+    def embed(self, structures: Structures, *prepared: Prepared) -> Float[Tensor, "structures width"]:
+        """Return one vector a structure, the pooled node embeddings."""
+        return self.pool(self.nodes(structures, *prepared), structures.node_ptr)
+
+    def head(self, embeddings: Float[Tensor, "structures width"]) -> Float[Tensor, "structures outputs"]:
+        """Return the outputs for pooled embeddings."""
+        activation = self.embedding.activation
+        return self.output_layer(self.dropout(activation(self.hidden_layer(activation(embeddings)))))
+
+    def forward(self, structures: Structures, *prepared: Prepared) -> Float[Tensor, "structures outputs"]:
+        """Return (structures, outputs)."""
+        return self.head(self.embed(structures, *prepared))
+
+    def settings(self) -> dict[str, Any]:
+        """Return what is needed to build the network again, beside the sizes: plain values."""
+        return dict(self._settings)
+
+    @property
+    def num_parameters(self) -> int:
+        """Number of weights that are trained."""
+        return sum(parameter.numel() for parameter in self.parameters() if parameter.requires_grad)
+
+
+def _build(kind: type[Embedding], model: str, sizes: FeatureSizes, options: dict[str, Any]) -> Embedding:
+    import inspect
+
+    accepted = [name for name in inspect.signature(kind.__init__).parameters if name not in ("self", "sizes")]
+    for name in options:
+        if name not in accepted:
+            raise InputError(f"model {model!r} has no option {name!r}; its options are: {', '.join(accepted)}")
+    return kind(sizes, **options)
+
+
+def _dense(inputs: int, outputs: int) -> nn.Linear:
+    """Return a linear layer with Glorot's uniform initial values and bias 0."""
+    layer = nn.Linear(inputs, outputs)
+    nn.init.xavier_uniform_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+

@@ -1,0 +1,142 @@
+"""Embedded tree-reweighted belief propagation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.functional import linear
+
+from hiddenfield.data.structures import Structures
+from hiddenfield.embedding.base import Embedding, Prepared, matrix
+from hiddenfield.embedding.inputs import FeatureSizes
+from hiddenfield.errors import InputError
+from hiddenfield.fields.spanning_trees import edge_appearance
+from hiddenfield.ops import arc_sum, reverse_messages, send
+from hiddenfield.shapes import Float, Tensor
+
+__all__ = ["TreeReweighted"]
+
+
+class TreeReweighted(Embedding):
+    r"""Tree-reweighted belief propagation with learned messages (Dai et al. 2016, section 4.2 and appendix B.3).
+
+    Every edge has a weight :math:`v_{ij}`, the probability that it appears in a random spanning tree (Wainwright,
+    Jaakkola and Willsky 2003):
+
+    .. math::
+        \tilde\nu_{ij} &\leftarrow \sigma\Bigl(W_1 x_i + W_e e_{ij} + W_2 \sum_{k \in N(i) \setminus j} v_{ki} \tilde\nu_{ki}
+        + W_5 (1 - v_{ij}) \tilde\nu_{ji}\Bigr) \\
+        \tilde\mu_i &= \sigma\Bigl(W_3 x_i + W_4 \sum_{k \in N(i)} v_{ki} \tilde\nu_{ki}\Bigr) \\
+        \tilde\eta_{ij} &= \sigma\Bigl(W_6 (x_i + x_j) + W_7 \bigl(\textstyle\sum_{k \in N(i)} v_{ki} \tilde\nu_{ki}
+        + \sum_{k \in N(j)} v_{kj} \tilde\nu_{kj}\bigr)\Bigr)
+
+    On a tree every weight is 1 and this is `LoopyBP`. With ``weights="uniform"`` the weights are those of the uniform
+    spanning tree (effective resistances); with ``"learned"`` each is moved within (0, 1] from there by a function of
+    its effective resistance and of the arc's features, :math:`v = \mathrm{sigmoid}(\mathrm{logit}(u) + a + b \log u
+    + c^\top e)`, the same for both directions of an edge where their features are.
+
+    Parameters
+    ----------
+    sizes, dim, rounds, activation, bias
+        As in `Embedding`.
+    weights
+        ``"uniform"`` or ``"learned"``.
+
+    Examples
+    --------
+    >>> import hiddenfield as hf
+    >>> words = hf.data.from_sequences(["GATTACA", "CAT"])
+    >>> model = TreeReweighted(FeatureSizes.of(words), dim=8)
+    >>> model(words, *model.prepare(words)).shape
+    torch.Size([10, 8])
+    """
+
+    def __init__(
+        self,
+        sizes: FeatureSizes,
+        *,
+        dim: int = 64,
+        rounds: int = 4,
+        activation: str = "relu",
+        bias: bool = True,
+        weights: str = "uniform",
+    ) -> None:
+        super().__init__(sizes, dim=dim, rounds=rounds, activation=activation, bias=bias)
+        if weights not in ("uniform", "learned"):
+            raise InputError(f"weights must be 'uniform' or 'learned', got {weights!r}")
+        self.weights = weights
+        self.sender = self.node_projection(bias=bias)
+        self.arcs = self.arc_projection()
+        self.messages = matrix(dim, dim)
+        self.reverse = matrix(dim, dim)
+        self.own = self.node_projection(bias=bias)
+        self.received = matrix(dim, dim)
+        self.edge_ends = self.node_projection(bias=bias)
+        self.edge_received = matrix(dim, dim)
+        learned = weights == "learned"
+        self.weight_shift = nn.Parameter(torch.zeros(2)) if learned else None
+        self.weight_arcs = nn.Parameter(torch.zeros(dim)) if learned and self.arcs is not None else None
+
+    def prepare(self, structures: Structures) -> tuple[Structures]:
+        """Return the pack's topology with one arc attribute, each edge's appearance probability."""
+        bare = Structures(structures.node_ptr, structures.in_ptr, structures.source, structures.reverse)
+        appearance = edge_appearance(structures)
+        return (bare.replace(arc_attributes=appearance[:, None], arc_attribute_names=("appearance",)),)
+
+    def forward(
+        self, structures: Structures, *prepared: Prepared, every_round: bool = False
+    ) -> Float[Tensor, "nodes width"]:
+        """Return the node embeddings."""
+        states, _ = self._run(structures, prepared, every_round)
+        return torch.cat(states, dim=1) if every_round else states[-1]
+
+    def edge_embeddings(self, structures: Structures, *prepared: Prepared) -> Float[Tensor, "arcs dim"]:
+        r"""Return :math:`\tilde\eta_{ij}` for every arc; the two directions of an edge have the same."""
+        _, total = self._run(structures, prepared, False)
+        topology = structures.topology
+        ends = self.edge_ends(self.node_inputs(structures)) + linear(total, self.edge_received)
+        return self.activation(send(ends, topology) + ends.index_select(0, topology.target))
+
+    def _run(
+        self, structures: Structures, prepared: tuple[Prepared, ...], every_round: bool
+    ) -> tuple[list[Tensor], Tensor]:
+        topology, nodes = structures.topology, self.node_inputs(structures)
+        sender, own = self.sender(nodes), self.own(nodes)
+        arcs = None if self.arcs is None else self.arcs(self.arc_inputs(structures))
+        weight = self._weights(structures, prepared, arcs)
+        sent = send(sender, topology)
+        messages = self.activation(sent if arcs is None else sent + arcs)
+        total = arc_sum(weight * messages, topology)
+        states: list[Tensor] = []
+        for step in range(1, self.rounds + 1):
+            if every_round or step == self.rounds:
+                states.append(self.activation(own + linear(total, self.received)))
+            if step == self.rounds:
+                break
+            # Of all weighted messages into the sender the reverse one is taken away, and added with its own matrix.
+            back = linear((1 - weight) * messages, self.reverse) - linear(weight * messages, self.messages)
+            sent = send(sender + linear(total, self.messages), topology) + reverse_messages(back, topology)
+            messages = self.activation(sent if arcs is None else sent + arcs)
+            total = arc_sum(weight * messages, topology)
+        return states, total
+
+    def _weights(
+        self, structures: Structures, prepared: tuple[Prepared, ...], arcs: Tensor | None
+    ) -> Float[Tensor, "arcs 1"]:
+        (weighted,) = prepared or self.prepare(structures)
+        assert isinstance(weighted, Structures)
+        assert weighted.arc_attributes is not None
+        uniform = weighted.arc_attributes.to(self.dtype)
+        if self.weight_shift is None:
+            return uniform
+        shift = self.weight_shift[0] + self.weight_shift[1] * uniform.log()
+        if self.weight_arcs is not None and arcs is not None:
+            shift = shift + (arcs @ self.weight_arcs)[:, None]
+        # sigmoid(logit(u) + s) = u / (u + (1 - u) exp(-s)): a bridge, with u = 1, stays in every tree.
+        return uniform / (uniform + (1 - uniform) * torch.exp(-shift))
+
+    def settings(self) -> dict[str, Any]:
+        """Return what is needed to build the module again, beside the sizes."""
+        return {**super().settings(), "weights": self.weights}
