@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from hiddenfield.data.convert.pyg import from_pyg, to_pyg
     from hiddenfield.data.convert.sequences import from_sequences, to_sequences
     from hiddenfield.data.description import Description, describe
+    from hiddenfield.data.molecule_library import huckel, huckel_range, huckel_shards
     from hiddenfield.data.molecules import from_smiles
     from hiddenfield.data.reading import read, scan, write
     from hiddenfield.data.structures import Structures
@@ -36,6 +37,9 @@ __getattr__, __dir__, __all__ = attach(
         "from_pyg": "hiddenfield.data.convert.pyg",
         "from_sequences": "hiddenfield.data.convert.sequences",
         "from_smiles": "hiddenfield.data.molecules",
+        "huckel": "hiddenfield.data.molecule_library",
+        "huckel_range": "hiddenfield.data.molecule_library",
+        "huckel_shards": "hiddenfield.data.molecule_library",
         "read": "hiddenfield.data.reading",
         "scan": "hiddenfield.data.reading",
         "to_edge_lists": "hiddenfield.data.convert.edge_lists",

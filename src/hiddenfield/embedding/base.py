@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import nn
@@ -21,6 +21,7 @@ __all__ = ["ACTIVATIONS", "Embedding", "Prepared", "matrix"]
 Self = TypeVar("Self")
 
 
+@runtime_checkable
 class Prepared(Protocol):
     """What `Embedding.prepare` gives: something with an entry a structure, cut and moved like the structures."""
 
