@@ -167,7 +167,8 @@ def as_ids(ids: Any, count: int) -> Array | None:
     """Return N strings as a numpy array of variable-width text, or None."""
     if ids is None:
         return None
-    texts = np.asarray([str(value) for value in ids] if not isinstance(ids, np.ndarray) else ids)
+    # Not through numpy's fixed-width text, which drops a NUL at the end.
+    texts = ids if isinstance(ids, np.ndarray) else np.array([str(value) for value in ids], np.dtypes.StringDType())
     texts = texts.astype(np.dtypes.StringDType()) if texts.dtype.kind != "T" else texts
     if texts.ndim != 1 or len(texts) != count:
         raise InputError(f"ids must hold one text for each of {count} structures, got shape {texts.shape}")
@@ -178,7 +179,8 @@ def as_columns(columns: Mapping[str, Any] | None, count: int) -> dict[str, Array
     """Return further columns as numpy arrays of length N."""
     checked: dict[str, Array] = {}
     for name, values in (columns or {}).items():
-        array = values if isinstance(values, np.ndarray) else np.asarray(values)
+        texts = isinstance(values, (list, tuple)) and bool(values) and all(isinstance(value, str) for value in values)
+        array = np.array(values, np.dtypes.StringDType()) if texts else np.asarray(values)
         array = array.astype(np.dtypes.StringDType()) if array.dtype.kind == "U" else array
         if array.ndim != 1 or len(array) != count or array.dtype.kind not in "iufbT":
             raise InputError(
