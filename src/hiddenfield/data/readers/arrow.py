@@ -1,0 +1,257 @@
+"""Arrow: packs as Parquet or Arrow IPC files, one row a structure, or folders of either."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any
+
+from hiddenfield.data.arrow.columns import Source
+from hiddenfield.data.arrow.decode import decode, from_arrow
+from hiddenfield.data.arrow.encode import to_arrow
+from hiddenfield.data.arrow.files import MANIFEST, MANIFEST_VERSION, SUFFIXES, write, write_shards
+from hiddenfield.data.arrow.schema import Layout, parse_layout, unite
+from hiddenfield.data.combine import concatenate
+from hiddenfield.data.files import existing
+from hiddenfield.data.formats import Format
+from hiddenfield.data.structures import Structures
+from hiddenfield.errors import ReadError
+
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = ["FORMAT", "from_arrow", "read", "scan", "to_arrow", "write", "write_shards"]
+
+PARQUET_MAGIC, IPC_MAGIC = b"PAR1", b"ARROW1"
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One file: how its rows become a pack, and how many there are."""
+
+    file: Path
+    layout: Layout
+    rows: int
+
+
+def read(path: str | Path, *, columns: Sequence[str] | None = None) -> Structures:
+    """Read a pack from a Parquet or Arrow IPC file, or from a folder of them.
+
+    An IPC file is mapped into memory, so that reading is one pass of checking and of numbering the nodes. Files of a
+    folder are put end to end in the order of the manifest, or of their names where there is none; vocabularies that
+    differ are united.
+
+    Parameters
+    ----------
+    path
+        ``.parquet``, ``.arrow`` or ``.feather``, whoever wrote it, or a folder of such files.
+    columns
+        The further columns to keep; all of them by default.
+
+    Returns
+    -------
+    Structures
+
+    Raises
+    ------
+    ReadError
+        Naming the file and the row, counted from 0, or the shard that is missing.
+    """
+    packs = []
+    for shard in _shards(existing(path)):
+        table = _guarded(shard.file, lambda file: _open(file).read_all())
+        packs.append(decode(Source(table, shard.file), shard.layout, columns))
+    return concatenate(packs)
+
+
+def scan(path: str | Path, *, columns: Sequence[str] | None = None) -> Iterator[Structures]:
+    """Read pack by pack, one for each row group or record batch, so that a set may be larger than memory.
+
+    All packs of a set that this library wrote have the same vocabularies, the union of those of its files.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import hiddenfield as hf
+    >>> pack = hf.data.from_edges([0, 4], [1, 5], node_ptr=[0, 2, 3, 4, 6])
+    >>> folder = pathlib.Path(tempfile.mkdtemp()) / "set"
+    >>> write(pack, folder, shard_size=3)
+    >>> [len(part) for part in scan(folder)]
+    [3, 1]
+    """
+    shards = _shards(existing(path))
+    return (pack for shard in shards for pack in _scan_file(shard, columns))
+
+
+def _scan_file(shard: Shard, columns: Sequence[str] | None) -> Iterator[Structures]:
+    opened = _guarded(shard.file, _open)
+    first = 0
+    for number in range(max(opened.groups, 1)):
+        # A file without a single group still has its schema: an empty pack.
+        table = _guarded(
+            shard.file, lambda _, n=number: opened.read(n) if opened.groups else opened.read_all()
+        )
+        yield decode(Source(table, shard.file, first), shard.layout, columns)
+        first += table.num_rows
+
+
+class _Parquet:
+    def __init__(self, file: Path) -> None:
+        from pyarrow import parquet
+
+        self._file = parquet.ParquetFile(file, memory_map=True, page_checksum_verification=True)
+        self.schema = self._file.schema_arrow
+        self.groups = self._file.num_row_groups
+        self.rows = self._file.metadata.num_rows
+
+    def read(self, number: int) -> pyarrow.Table:
+        return self._file.read_row_group(number)
+
+    def read_all(self) -> pyarrow.Table:
+        return self._file.read()
+
+
+class _Ipc:
+    def __init__(self, file: Path) -> None:
+        import pyarrow
+
+        self._reader = pyarrow.ipc.open_file(pyarrow.memory_map(str(file)))
+        self.schema = self._reader.schema
+        self.groups = self._reader.num_record_batches
+
+    @property
+    def rows(self) -> int:
+        return sum(self._reader.get_batch(number).num_rows for number in range(self.groups))
+
+    def read(self, number: int) -> pyarrow.Table:
+        import pyarrow
+
+        return pyarrow.Table.from_batches([self._reader.get_batch(number)])
+
+    def read_all(self) -> pyarrow.Table:
+        return self._reader.read_all()
+
+
+def _open(file: Path) -> _Parquet | _Ipc:
+    with open(file, "rb") as opened:
+        magic = opened.read(len(IPC_MAGIC))
+    if magic.startswith(PARQUET_MAGIC):
+        return _Parquet(file)
+    if magic == IPC_MAGIC:
+        return _Ipc(file)
+    raise ReadError(
+        "is neither a Parquet nor an Arrow IPC file; is it complete? Fetch or write it anew", file=file
+    )
+
+
+def _guarded(file: Path, action: Any) -> Any:
+    """Do something with a file; whatever pyarrow raises on a damaged one becomes one error that names it."""
+    import pyarrow
+
+    try:
+        return action(file)
+    except ReadError:
+        raise
+    except (
+        pyarrow.ArrowException,
+        OSError,
+        ValueError,
+        EOFError,
+        MemoryError,
+        LookupError,
+        TypeError,
+    ) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ReadError(
+            f"cannot be read: {reason[:300]}; is it complete? Fetch or write it anew", file=file
+        ) from None
+
+
+def _shards(path: Path) -> list[Shard]:
+    """Return the files of a set with layouts that agree; a set whose manifest and files differ is refused."""
+    if not path.is_dir():
+        return [_describe(path)]
+    files = _data_files(path)
+    manifest = path / MANIFEST
+    if not manifest.is_file():
+        if not files:
+            raise ReadError(f"holds no file that ends in {', '.join(SUFFIXES)}", file=path)
+        shards = [_describe(file) for file in files]
+        if any(shard.layout.shard is not None for shard in shards):
+            raise ReadError(
+                f"holds shards but no {MANIFEST}: it was not copied completely; fetch it again", file=path
+            )
+    else:
+        listed = _read_manifest(manifest)
+        for name in sorted({file.name for file in files} - set(listed)):
+            raise ReadError(
+                f"is no shard of this set, whose {MANIFEST} does not list it; move it away", file=path / name
+            )
+        shards = [_expect(path / name, rows) for name, rows in listed.items()]
+    layouts = unite([shard.layout for shard in shards])
+    return [Shard(shard.file, layout, shard.rows) for shard, layout in zip(shards, layouts, strict=True)]
+
+
+def _describe(file: Path) -> Shard:
+    opened = _guarded(file, _open)
+    metadata, names, rows = _guarded(
+        file, lambda _: (opened.schema.metadata, opened.schema.names, opened.rows)
+    )
+    return Shard(file, parse_layout(metadata, names, file), rows)
+
+
+def _expect(file: Path, rows: int) -> Shard:
+    if not file.is_file():
+        raise ReadError(f"this shard, which {MANIFEST} lists, is missing; fetch it again", file=file)
+    shard = _describe(file)
+    if shard.rows != rows:
+        raise ReadError(f"has {shard.rows} rows where {MANIFEST} says {rows}; fetch it again", file=file)
+    return shard
+
+
+def _read_manifest(manifest: Path) -> dict[str, int]:
+    try:
+        described = json.loads(manifest.read_text(encoding="utf-8"))
+        version, shards = described["hiddenfield"], described["shards"]
+        listed = {str(shard["file"]): int(shard["structures"]) for shard in shards}
+        good = version == MANIFEST_VERSION and len(listed) == len(shards) > 0
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        raise ReadError("is damaged; fetch the set again", file=manifest) from None
+    if isinstance(version, int) and version > MANIFEST_VERSION:
+        raise ReadError(
+            f"is of version {version}, and this library reads up to {MANIFEST_VERSION}; upgrade it",
+            file=manifest,
+        )
+    if not good or any(PurePath(name).name != name for name in listed):
+        raise ReadError("is damaged; fetch the set again", file=manifest)
+    return listed
+
+
+def _data_files(folder: Path) -> list[Path]:
+    return sorted(
+        entry
+        for entry in folder.iterdir()
+        if entry.suffix.lower() in SUFFIXES and not entry.name.startswith((".", "_")) and entry.is_file()
+    )
+
+
+def _recognises(path: Path) -> bool:
+    try:
+        if path.is_dir():
+            return (path / MANIFEST).is_file() or bool(_data_files(path))
+        if path.suffix.lower() in SUFFIXES:
+            return True
+        with open(path, "rb") as opened:
+            return opened.read(len(IPC_MAGIC)).startswith((PARQUET_MAGIC, IPC_MAGIC))
+    except OSError:
+        return False
+
+
+FORMAT = Format(
+    name="arrow",
+    summary="Parquet and Arrow IPC files, one row a structure, and folders of them",
+    recognises=_recognises,
+    read=read,
+)
