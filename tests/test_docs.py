@@ -102,6 +102,12 @@ def test_readme_names_every_op() -> None:
     assert first_column(ROOT / "README.md", "ops over packed rows and arcs") == public
 
 
+def test_readme_names_every_embedding() -> None:
+    from hiddenfield.embedding import EMBEDDINGS
+
+    assert first_column(ROOT / "README.md", "embedding") == set(EMBEDDINGS)
+
+
 def test_readme_commands_run(tmp_path: Path) -> None:
     lines = re.findall(r"`(hiddenfield [^`]+)`", (ROOT / "README.md").read_text(encoding="utf-8"))
     assert lines, "the README shows the command line"

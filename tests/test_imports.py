@@ -36,14 +36,16 @@ def torch_alone() -> set[str]:
     return loaded_by("import torch, numpy")
 
 
-@pytest.mark.parametrize("module", ["hiddenfield", "hiddenfield.data", "hiddenfield.ops"])
+@pytest.mark.parametrize(
+    "module", ["hiddenfield", "hiddenfield.data", "hiddenfield.ops", "hiddenfield.embedding"]
+)
 def test_importing_loads_nothing_heavy(module: str, torch_alone: set[str]) -> None:
     assert (loaded_by(f"import {module}") & HEAVY) - torch_alone == set()
 
 
 PUBLIC_NAMES = """
 import importlib, pkgutil, types
-for package in ("hiddenfield", "hiddenfield.data", "hiddenfield.ops"):
+for package in ("hiddenfield", "hiddenfield.data", "hiddenfield.ops", "hiddenfield.embedding"):
     m = importlib.import_module(package)
     assert m.__all__, "nothing is public"
     assert len(set(m.__all__)) == len(m.__all__), "a name stands twice in __all__"
@@ -54,7 +56,7 @@ for package in ("hiddenfield", "hiddenfield.data", "hiddenfield.ops"):
 
 SUBMODULES = """
 import importlib, pkgutil, types
-for package in ("hiddenfield.data", "hiddenfield.ops"):
+for package in ("hiddenfield.data", "hiddenfield.ops", "hiddenfield.embedding"):
     m = importlib.import_module(package)
     for name in {info.name for info in pkgutil.iter_modules(m.__path__)} & set(m.__all__):
         importlib.import_module(f"{package}.{name}")
