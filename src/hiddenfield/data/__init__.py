@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from hiddenfield.data.convert.parents import from_parents, to_parents
     from hiddenfield.data.convert.pyg import from_pyg, to_pyg
     from hiddenfield.data.convert.sequences import from_sequences, to_sequences
+    from hiddenfield.data.convert.tables import from_table, to_table
     from hiddenfield.data.description import Description, describe
-    from hiddenfield.data.molecule_library import huckel, huckel_range, huckel_shards
+    from hiddenfield.data.molecule_library import huckel, huckel_range, huckel_shards, write_huckel
     from hiddenfield.data.molecules import from_smiles
     from hiddenfield.data.reading import read, scan, write
     from hiddenfield.data.structures import Structures
@@ -37,6 +38,7 @@ __getattr__, __dir__, __all__ = attach(
         "from_pyg": "hiddenfield.data.convert.pyg",
         "from_sequences": "hiddenfield.data.convert.sequences",
         "from_smiles": "hiddenfield.data.molecules",
+        "from_table": "hiddenfield.data.convert.tables",
         "huckel": "hiddenfield.data.molecule_library",
         "huckel_range": "hiddenfield.data.molecule_library",
         "huckel_shards": "hiddenfield.data.molecule_library",
@@ -47,6 +49,8 @@ __getattr__, __dir__, __all__ = attach(
         "to_parents": "hiddenfield.data.convert.parents",
         "to_pyg": "hiddenfield.data.convert.pyg",
         "to_sequences": "hiddenfield.data.convert.sequences",
+        "to_table": "hiddenfield.data.convert.tables",
         "write": "hiddenfield.data.reading",
+        "write_huckel": "hiddenfield.data.molecule_library",
     },
 )
