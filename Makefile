@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 OUT    ?= out
-EXTRAS := dev,molecules,pyg,peers
+EXTRAS := dev,molecules,pandas,pyg,peers
 
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.up-to-date

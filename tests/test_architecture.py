@@ -116,7 +116,7 @@ def test_modules_open_with_a_docstring_and_postponed_annotations(path: Path) -> 
 def test_every_third_party_import_is_declared() -> None:
     project = tomllib.loads((PACKAGE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    lines = [*project["dependencies"], *extras["molecules"], *extras["pyg"]]
+    lines = [*project["dependencies"], *extras["molecules"], *extras["pandas"], *extras["pyg"]]
     declared = {re.match(r"[\w.-]+", line)[0] for line in lines}
     # The names under which they are imported; Triton comes with torch, and annotations do without jaxtyping.
     declared |= {"sklearn", "triton", "jaxtyping", "hiddenfield"}
