@@ -224,6 +224,20 @@ def test_a_models_vocabularies_apply() -> None:
         from_smiles(["CC", "CS"]).recode(known.node_vocabularies)
 
 
+def test_generated_molecules_carry_the_same_labels() -> None:
+    generated = hf.data.huckel(40, seed=1, smiles=True)
+    known = hf.data.huckel(2000, seed=0)
+    parsed = from_smiles(generated.columns["smiles"])
+    assert [word.name for word in parsed.node_vocabularies] == [word.name for word in known.node_vocabularies]
+    assert [word.name for word in parsed.arc_vocabularies] == [word.name for word in known.arc_vocabularies]
+    recoded = parsed.recode(known.node_vocabularies, known.arc_vocabularies)
+    other = generated.recode(known.node_vocabularies, known.arc_vocabularies)
+    assert recoded.num_nodes.tolist() == other.num_nodes.tolist()
+    for one, two in zip(recoded, other, strict=True):
+        assert sorted(one.node_labels.tolist()) == sorted(two.node_labels.tolist())
+        assert sorted(one.arc_labels.tolist()) == sorted(two.arc_labels.tolist())
+
+
 def test_workers_give_what_one_process_gives(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CHUNK", 7)
     monkeypatch.setattr(module, "FEW", 10)

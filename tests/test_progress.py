@@ -1,0 +1,59 @@
+"""The progress bar: late, on a terminal only, and gone afterwards."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from hiddenfield import progress as module
+from hiddenfield.progress import progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def count(label: str, **options: bool) -> None:
+    with progress(3, label, **options) as advance:
+        for _ in range(3):
+            advance(1)
+
+
+def test_silent_without_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(module, "DELAY", 0.0)
+    count("counting")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_shown_on_a_terminal_when_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    count("counting")
+    assert terminal.getvalue() == ""  # it was over at once
+    monkeypatch.setattr(module, "DELAY", 0.0)
+    count("counting", shown=False)
+    assert terminal.getvalue() == ""
+    count("counting")
+    assert "counting" in terminal.getvalue()
+    assert "3/3" in terminal.getvalue()
+
+
+def test_an_error_passes_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "DELAY", 0.0)
+    monkeypatch.setattr("sys.stderr", Terminal())
+    bar = progress(2, "failing")
+    advance = bar.__enter__()
+    advance(1)
+    error = KeyError("x")
+    with pytest.raises(KeyError):
+        assert not bar.__exit__(KeyError, error, None)
+
+
+def test_without_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", None)
+    count("counting")
