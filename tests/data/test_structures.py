@@ -244,6 +244,7 @@ def test_index_error_ends_iteration_as_python_expects():
         ({"source": [], "target": [], "node_ptr": [0, 1], "ids": ["a", "b"]}, "one text for each of 1"),
         ({"source": [], "target": [], "node_ptr": [0, 1], "columns": {"c": [1, 2]}}, "column 'c'"),
         ({"source": [0, 1], "target": [1, 0], "node_ptr": [0, 2], "reverse": [0, 1]}, "the other way"),
+        ({"source": [0, 0], "target": [0, 0], "node_ptr": [0, 1], "reverse": [1, 0]}, "a self-loop with itself"),
         ({"source": [0, 1], "target": [1, 0], "node_ptr": [0, 2], "reverse": [1]}, "one entry an arc"),
         ({"source": [0, 1], "target": [1, 0], "node_ptr": [0, 2], "reverse": [1, 7]}, "-1 to 1"),
         ({"source": [0, 1], "target": [1, 0], "node_ptr": [0, 2], "arc_attributes": [1.0]}, "2 arcs"),

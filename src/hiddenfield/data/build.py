@@ -63,7 +63,8 @@ def from_arcs(
     arc_ptr
         Bounds of every structure's arcs.
     reverse
-        For each arc, in the given order, the number of the same edge the other way, or -1. Without it the k-th arc
+        For each arc, in the given order, the number of the same edge the other way (its own for a self-loop), or -1
+        where there is none. Without it the k-th arc
         :math:`i \to j` (ordered by label) is paired with the k-th arc :math:`j \to i`.
     node_labels, arc_labels
         Codes, if the vocabularies are given; otherwise the symbols themselves (strings or integers), from which
@@ -324,6 +325,10 @@ def _given_reverse(reverse: Any, order: Array | None, start: Array, end: Array) 
             f"reverse must pair arcs that run between the same nodes the other way, each other's partner; but the arc "
             f"{start[arc]}->{end[arc]} is paired with {start[other]}->{end[other]}"
         )
+    wrong = (start == end) & (given != np.arange(arcs))
+    if wrong.any():
+        node = int(start[np.argmax(wrong)])
+        raise InputError(f"reverse must pair a self-loop with itself, but a loop at node {node} is not its own reverse")
     return given
 
 
