@@ -286,6 +286,10 @@ REFUSED = [
     ({"reverse": [[3, 0, 3, 2], [], [-1]]}, "row 0: the reverse of arc 0 is arc 3, which does not run"),
     ({"reverse": [[-1, 0, 3, 2], [], [-1]]}, "row 0: the reverse of arc 1 is arc 0, which does not run"),
     ({"reverse": [[1, 0, 3, 2], [], [0]]}, "row 2: the reverse of arc 0 is arc 0, which does not run"),
+    (
+        {"source": [[1, 0, 2, 1], [], [1]], "reverse": [[1, 0, 3, 2], [], [-1]]},
+        "row 2: arc 0 is a self-loop, which must be its own reverse, but its reverse is -1",
+    ),
     ({"reverse": [[1, 0, 3], [], [-1]]}, "row 0: column 'reverse' has 3 entries, but column 'source' says 4"),
     ({"node_label_atom": [["C", None, "C"], [], ["N", "C"]]}, "row 0: column 'node_label_atom' holds null"),
     ({"node_label_atom": [[0.5, 1, 2], [], [3, 4]]}, "column 'node_label_atom' must hold texts or integers"),

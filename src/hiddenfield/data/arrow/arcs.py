@@ -17,6 +17,7 @@ WORDS = (
     "arc {arc} ends at node {value}, but the structure {nodes}",
     "the reverse of arc {arc} is {value}, but the structure has {arcs} arcs",
     "the reverse of arc {arc} is arc {value}, which does not run between the same nodes the other way and back",
+    "arc {arc} is a self-loop, which must be its own reverse, but its reverse is {value}",
 )
 
 
@@ -49,7 +50,7 @@ def lay_out(
     """Check the arcs of every structure and number nodes and arcs through the pack.
 
     Every end must be a node of its structure; a reverse must be -1, or an arc of the structure that runs between the
-    same two nodes the other way and whose own reverse is this one.
+    same two nodes the other way and whose own reverse is this one. A self-loop is its own reverse.
 
     Parameters
     ----------
@@ -82,7 +83,7 @@ def lay_out(
     ordered, problem, row, arc = report.tolist()
     if problem:
         size, number = int(node_ptr[row + 1] - node_ptr[row]), arc - int(arc_ptr[row])
-        value = int((source, target, given, given)[problem - 1][arc])
+        value = int((source, target, given, given, given)[problem - 1][arc])
         held = f"has nodes 0 to {size - 1}" if size else "has no nodes"
         count = int(arc_ptr[row + 1] - arc_ptr[row])
         return Problem(row, WORDS[problem].format(arc=number, value=value, nodes=held, arcs=count))
@@ -127,6 +128,9 @@ def _number(
             back = reverse[arc]
             if back < -1 or back >= end - start:
                 report[1], report[2], report[3] = 3, row, arc
+                return
+            if source[arc] == target[arc] and back != arc - start:
+                report[1], report[2], report[3] = 5, row, arc
                 return
             new_reverse[arc] = -1
             if back >= 0:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +22,7 @@ from hiddenfield.errors import InputError
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["MANIFEST", "MANIFEST_VERSION", "SUFFIXES", "write", "write_shards"]
+__all__ = ["MANIFEST", "MANIFEST_VERSION", "SUFFIXES", "EncodedShard", "encode_shard", "write", "write_shards"]
 
 PARQUET = (".parquet",)
 IPC = (".arrow", ".feather")
@@ -72,7 +74,22 @@ def write(structures: Structures, path: str | Path, *, shard_size: int | None = 
     write_shards((structures[start : start + int(shard_size)] for start in starts), path)
 
 
-def write_shards(packs: Iterable[Structures], folder: str | Path) -> int:
+@dataclass(frozen=True)
+class EncodedShard:
+    """A shard as the bytes of its Parquet file: what a process that made it sends to the one that writes."""
+
+    contents: bytes
+    structures: int
+
+
+def encode_shard(pack: Structures, number: int) -> EncodedShard:
+    """Return shard `number` of a data set, compressed and ready for `write_shards`."""
+    sink = io.BytesIO()
+    _write_parquet(pack, sink, number)
+    return EncodedShard(sink.getvalue(), len(pack))
+
+
+def write_shards(packs: Iterable[Structures | EncodedShard], folder: str | Path) -> int:
     """Write packs, one after another, as the Parquet shards of one data set; return how many structures there are.
 
     Memory is bounded by the largest pack, so the set may be larger than memory. The shards are
@@ -95,10 +112,11 @@ def write_shards(packs: Iterable[Structures], folder: str | Path) -> int:
     with _atomic_folder(folder) as temporary:
         for number, pack in enumerate(packs):
             name = f"part-{number:05d}.parquet"
+            shard = pack if isinstance(pack, EncodedShard) else encode_shard(pack, number)
             with _explained(folder), open(temporary / name, "xb") as sink:
-                _write_parquet(pack, sink, number)
+                sink.write(shard.contents)
                 _to_disk(sink)
-            shards.append({"file": name, "structures": len(pack)})
+            shards.append({"file": name, "structures": shard.structures})
         if not shards:
             raise InputError(
                 "write_shards needs at least one pack, got none; an empty pack keeps the features' names"
