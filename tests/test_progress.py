@@ -46,12 +46,14 @@ def test_shown_on_a_terminal_when_it_takes_long(monkeypatch: pytest.MonkeyPatch)
 def test_an_error_passes_through(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "DELAY", 0.0)
     monkeypatch.setattr("sys.stderr", Terminal())
-    bar = progress(2, "failing")
-    advance = bar.__enter__()
-    advance(1)
-    error = KeyError("x")
+
+    def fail() -> None:
+        with progress(2, "failing") as advance:
+            advance(1)
+            raise KeyError("x")
+
     with pytest.raises(KeyError):
-        assert not bar.__exit__(KeyError, error, None)
+        fail()
 
 
 def test_without_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
