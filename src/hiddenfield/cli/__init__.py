@@ -6,13 +6,14 @@ called wrongly; 130 interrupted.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import sys
-from collections.abc import Sequence
-from typing import Annotated
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
 
-import click
 import typer
 
 from hiddenfield.errors import HiddenfieldError
@@ -22,7 +23,7 @@ __all__ = ["build", "main"]
 COMMANDS = ("convert", "describe", "generate", "formats", "version")
 
 
-def build() -> typer.Typer:
+def build(*, debug: bool = False) -> typer.Typer:
     """Put the subcommands together."""
     app = typer.Typer(
         name="hiddenfield",
@@ -39,35 +40,39 @@ def build() -> typer.Typer:
         """Latent-variable models of sequences, trees, graphs and relations."""
 
     for name in COMMANDS:
-        module = importlib.import_module(f"hiddenfield.cli.{name}")
-        app.command(name=name)(module.command)
+        command = importlib.import_module(f"hiddenfield.cli.{name}").command
+        app.command(name=name)(command if debug else guarded(command))
     return app
 
 
+def guarded(command: Callable[..., None]) -> Callable[..., None]:
+    """Turn the failures that a user can cause into one line on standard error and an exit code."""
+
+    @functools.wraps(command)
+    def run(*arguments: Any, **options: Any) -> None:
+        try:
+            with warnings.catch_warnings():
+                warnings.showwarning = lambda message, *_, **__: _say("warning", message)
+                command(*arguments, **options)
+        except BrokenPipeError:
+            # The reader of our output went away, as `head` does: nothing is wrong, and nothing more is to be said.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except KeyboardInterrupt:
+            _say("interrupted", "nothing was left half-written")
+            raise typer.Exit(130) from None
+        except (HiddenfieldError, OSError, MemoryError) as failure:
+            _say("error", str(failure) or type(failure).__name__)
+            raise typer.Exit(1) from None
+
+    return run
+
+
+def _say(kind: str, message: object) -> None:
+    print(f"hiddenfield: {kind}: {' '.join(str(message).split())}", file=sys.stderr)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit with its code."""
+    """Run the command line and exit with its code. ``--debug`` may stand anywhere."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
-    words = [word for word in words if word != "--debug"]
-    try:
-        code = build()(words, standalone_mode=False, prog_name="hiddenfield")
-        sys.exit(code if isinstance(code, int) else 0)
-    except click.exceptions.Exit as stop:
-        sys.exit(stop.exit_code)
-    except click.ClickException as wrong:
-        if debug:
-            raise
-        wrong.show()
-        sys.exit(wrong.exit_code)
-    except (KeyboardInterrupt, click.Abort):
-        print("hiddenfield: interrupted", file=sys.stderr)
-        sys.exit(130)
-    except BrokenPipeError:
-        # The reader of our output went away, as `head` does: nothing is wrong, and nothing more is to be said.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
-    except (HiddenfieldError, OSError, MemoryError) as failure:
-        if debug:
-            raise
-        print(f"hiddenfield: error: {' '.join(str(failure).split()) or type(failure).__name__}", file=sys.stderr)
-        sys.exit(1)
+    build(debug=debug)([word for word in words if word != "--debug"], prog_name="hiddenfield")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from hiddenfield.cli.options import Format, Json, OnError, Source, Structure, Target, emit, reader_options
+from hiddenfield.cli.options import Format, Json, OnError, Setting, Source, Structure, Target, emit, reader_options
 
 
 def command(
@@ -18,6 +18,7 @@ def command(
     structure: Structure = None,
     target: Target = None,
     on_error: OnError = None,
+    setting: Setting = None,
     shard_size: Annotated[int | None, typer.Option(min=1, help="Structures in a shard, when OUTPUT is a folder.")] = None,
     json: Json = False,
 ) -> None:
@@ -25,7 +26,7 @@ def command(
     import hiddenfield
 
     start = time.perf_counter()
-    structures = hiddenfield.read(path, **reader_options(format, structure, target, on_error))
+    structures = hiddenfield.read(path, **reader_options(format, structure, target, on_error, setting))
     hiddenfield.write(structures, output, **({} if shard_size is None else {"shard_size": shard_size}))
     seconds = time.perf_counter() - start
     result = {"path": str(path), "output": str(output), "structures": len(structures), "seconds": round(seconds, 3)}

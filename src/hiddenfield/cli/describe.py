@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hiddenfield.cli.options import Format, Json, OnError, Source, Structure, Target, emit, reader_options
+from hiddenfield.cli.options import Format, Json, OnError, Setting, Source, Structure, Target, emit, reader_options
 
 
 def command(
@@ -16,6 +16,7 @@ def command(
     structure: Structure = None,
     target: Target = None,
     on_error: OnError = None,
+    setting: Setting = None,
     plot: Annotated[Path | None, typer.Option(help="Also draw the distributions into this .png, .svg or .pdf.")] = None,
     json: Json = False,
 ) -> None:
@@ -24,7 +25,7 @@ def command(
     from hiddenfield.data.reading import scan
     from hiddenfield.report.distributions import Distributions
 
-    packs = scan(path, **reader_options(format, structure, target, on_error))
+    packs = scan(path, **reader_options(format, structure, target, on_error, setting))
     if plot is None:
         description = Description.of(packs)
     else:

@@ -8,7 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-__all__ = ["Format", "Json", "OnError", "Source", "Structure", "Target", "emit", "reader_options"]
+from hiddenfield.errors import InputError
+
+__all__ = ["Format", "Json", "OnError", "Setting", "Source", "Structure", "Target", "emit", "reader_options"]
 
 Source = Annotated[Path, typer.Argument(metavar="PATH", help="File or folder to read.", show_default=False)]
 Format = Annotated[str | None, typer.Option("--format", help="Format of PATH; recognised from the file by default.")]
@@ -19,15 +21,48 @@ Target = Annotated[
 OnError = Annotated[
     str | None, typer.Option(metavar="raise|skip", help="What to do with a molecule that cannot be parsed.")
 ]
+Setting = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Another option of the format; see hiddenfield formats."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
 
 
 def reader_options(
-    format: str | None, structure: str | None, target: list[str] | None, on_error: str | None
+    format: str | None,
+    structure: str | None,
+    target: list[str] | None,
+    on_error: str | None,
+    settings: list[str] | None = None,
 ) -> dict[str, Any]:
     """Return the options that were given, as `hiddenfield.read` takes them."""
-    given = {"format": format, "structure": structure, "target": target or None, "on_error": on_error}
+    given: dict[str, Any] = {"format": format, "structure": structure, "target": target or None, "on_error": on_error}
+    for setting in settings or []:
+        name, equals, value = setting.partition("=")
+        if not equals or not name:
+            raise InputError(f"--set expects NAME=VALUE, got {setting!r}")
+        given[name.strip()] = parse(value)
     return {name: value for name, value in given.items() if value is not None}
+
+
+def parse(text: str) -> Any:
+    """Read a value from the command line: true, false, a number, a list with commas, or else the text itself.
+
+    Examples
+    --------
+    >>> parse("true"), parse("3"), parse("0.5"), parse("a,b"), parse("header")
+    (True, 3, 0.5, ['a', 'b'], 'header')
+    """
+    if "," in text:
+        return [parse(part) for part in text.split(",")]
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
 
 
 def emit(result: dict[str, Any], text: str, as_json: bool) -> None:

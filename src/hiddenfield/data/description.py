@@ -139,7 +139,7 @@ class Description:
             "edges": {"total": _total(self.edges), **self.edges.as_dict()},
             "degree": self.degree.as_dict(),
             "node_label_columns": _columns(self.node_label_counts),
-            "edge_label_columns": _columns(self.arc_label_counts),
+            "arc_label_columns": _columns(self.arc_label_counts),
             "empty_structures": self.empty,
             "structures_without_edges": self.edgeless,
             "isolated_nodes": self.isolated_nodes,
@@ -151,9 +151,9 @@ class Description:
         """Return the summary as aligned lines of text."""
         rows = [("structures", f"{self.structures:,}")]
         rows += [(name, _spread_text(spread)) for name, spread in self._sizes()]
-        for kind, columns in (("node label", self.node_label_counts), ("edge label", self.arc_label_counts)):
+        for kind, columns in (("node label", self.node_label_counts), ("arc label", self.arc_label_counts)):
             rows += [(f"{kind} {name}", _counter_text(counts)) for name, counts in columns.items()]
-        for kind, names in (("node attributes", self.node_attributes), ("edge attributes", self.arc_attributes)):
+        for kind, names in (("node attributes", self.node_attributes), ("arc attributes", self.arc_attributes)):
             if names:
                 rows.append((kind, f"{len(names)}: " + ", ".join(names[:6]) + (", …" if len(names) > 6 else "")))
         for kind, summaries, missing in (

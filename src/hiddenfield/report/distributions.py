@@ -81,7 +81,7 @@ class Distributions:
             else:
                 panels.append(("histogram", f"target {name}", np.concatenate([t[name] for t in self.targets])))
         panels += [("bars", f"node label {name}", counts) for name, counts in description.node_label_counts.items()]
-        panels += [("bars", f"edge label {name}", counts) for name, counts in description.arc_label_counts.items()]
+        panels += [("bars", f"arc label {name}", counts) for name, counts in description.arc_label_counts.items()]
         return panels
 
 
@@ -100,6 +100,8 @@ def _histogram(axes: Axes, name: str, values: np.ndarray) -> None:
 
 def _bars(axes: Axes, name: str, counts: Any, most: int = 15) -> None:
     shown = counts.most_common(most)
+    if all(isinstance(symbol, int) for symbol, _ in shown):
+        shown = sorted(shown)
     positions = np.arange(len(shown))
     axes.bar(positions, [count for _, count in shown], color=RED if name.startswith("target") else BLUE)
     texts = [str(symbol) for symbol, _ in shown]

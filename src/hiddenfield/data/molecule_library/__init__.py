@@ -9,5 +9,6 @@ the targets, and `generate` gives packs.
 from __future__ import annotations
 
 from hiddenfield.data.molecule_library.generate import huckel, huckel_range, huckel_shards, library_size
+from hiddenfield.data.molecule_library.writing import write_huckel
 
-__all__ = ["huckel", "huckel_range", "huckel_shards", "library_size"]
+__all__ = ["huckel", "huckel_range", "huckel_shards", "library_size", "write_huckel"]

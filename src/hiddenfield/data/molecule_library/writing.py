@@ -1,0 +1,111 @@
+"""The library into files: one file, or shards made by several processes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+
+from hiddenfield.data.arrow.files import SUFFIXES, EncodedShard, encode_shard, write, write_shards
+from hiddenfield.data.molecule_library.generate import huckel_range, huckel_shards
+from hiddenfield.data.structures import Structures
+from hiddenfield.errors import InputError
+from hiddenfield.progress import progress
+
+__all__ = ["write_huckel"]
+
+# Below this many molecules starting processes takes longer than it saves.
+WORTH_PROCESSES = 50_000
+
+
+def write_huckel(
+    path: str | Path,
+    n: int = 20_000,
+    seed: int = 0,
+    *,
+    smiles: bool = False,
+    shard_size: int = 50_000,
+    workers: int | None = None,
+) -> int:
+    """Write ``huckel(n, seed)`` to a file, or to a folder of shards; return how many molecules were written.
+
+    Memory is that of a few shards, whatever n. The result does not depend on the number of processes.
+
+    Parameters
+    ----------
+    path
+        A ``.parquet`` or ``.arrow`` file, or a folder.
+    n, seed, smiles
+        As in `huckel`.
+    shard_size
+        Molecules in a shard of a folder.
+    workers
+        Processes that make the shards; by default one a core.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import hiddenfield as hf
+    >>> folder = pathlib.Path(tempfile.mkdtemp()) / "molecules"
+    >>> write_huckel(folder, 5, seed=3, shard_size=2)
+    5
+    >>> hf.read(folder) == hf.data.huckel(5, seed=3)
+    True
+    """
+    path = Path(path).expanduser()
+    processes = os.cpu_count() or 1 if workers is None else workers
+    if isinstance(processes, bool) or not isinstance(processes, int) or processes < 1:
+        raise InputError(f"workers must be an integer of at least 1, got {workers!r}")
+    parts = huckel_shards(n, seed, shard_size=shard_size, smiles=smiles)  # checks the arguments
+    if path.suffix.lower() in SUFFIXES:
+        write(_whole(n, seed, smiles), path)
+        return n
+    if path.suffix[1:].isalpha():
+        raise InputError(
+            f"{path.name!r} must end in {', '.join(SUFFIXES)}, or have no suffix: then it is a folder of shards"
+        )
+    with progress(n, "generating molecules") as advance:
+        if processes > 1 and n >= WORTH_PROCESSES:
+            return write_shards(_in_processes(n, seed, smiles, shard_size, processes, advance), path)
+        return write_shards(_counted(parts, advance), path)
+
+
+def _whole(n: int, seed: int, smiles: bool) -> Structures:
+    from hiddenfield.data.combine import concatenate
+
+    packs = []
+    with progress(n, "generating molecules") as advance:
+        for pack in huckel_shards(n, seed, shard_size=5_000, smiles=smiles):
+            packs.append(pack)
+            advance(len(pack))
+    return concatenate(packs)
+
+
+def _counted(parts: Iterator[Structures], advance: Callable[[int], None]) -> Iterator[Structures]:
+    for part in parts:
+        yield part
+        advance(len(part))
+
+
+def _in_processes(
+    n: int, seed: int, smiles: bool, shard_size: int, processes: int, advance: Callable[[int], None]
+) -> Iterator[EncodedShard]:
+    """Let processes make and compress the shards; what comes back is ready to be written, and small."""
+    from joblib import Parallel, delayed
+
+    starts = iter(range(0, n, shard_size))
+    numbered = enumerate(starts)
+    with Parallel(n_jobs=processes, return_as="generator") as parallel:
+        # A few rounds at a time, so that finished shards do not pile up before a slow disk.
+        while batch := list(islice(numbered, 4 * processes)):
+            tasks = (
+                delayed(_make_shard)(number, start, min(start + shard_size, n), seed, smiles) for number, start in batch
+            )
+            for shard in parallel(tasks):
+                yield shard
+                advance(shard.structures)
+
+
+def _make_shard(number: int, start: int, stop: int, seed: int, smiles: bool) -> EncodedShard:
+    return encode_shard(huckel_range(start, stop, seed, smiles=smiles), number)
