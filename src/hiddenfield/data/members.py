@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import io
 import lzma
 import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
 from hiddenfield.data.files import COMPRESSIONS, existing, inner_suffix, read_bytes
 from hiddenfield.errors import ReadError
@@ -36,10 +36,10 @@ def first_bytes(path: Path, size: int = 4096) -> bytes:
         return b""
 
 
-def _opened(path: Path) -> IO[bytes]:
+def _opened(path: Path) -> io.BufferedIOBase:
     suffix = path.suffix.lower()
     if suffix == ".gz":
-        return gzip.open(path, "rb")  # type: ignore[return-value]
+        return gzip.open(path, "rb")
     return lzma.open(path, "rb") if suffix == ".xz" else path.open("rb")
 
 

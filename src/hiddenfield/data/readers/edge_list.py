@@ -22,6 +22,7 @@ from hiddenfield.shapes import Array
 
 __all__ = ["FORMAT", "read"]
 
+NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 Rows = list[tuple[int, list[str]]]  # line number and fields
 
 
@@ -173,18 +174,15 @@ def _third_fields(rows: Rows, third: str, kind: str, path: Path) -> dict[str, An
     if third == "label":
         vocabulary, codes = Vocabulary.from_values("label", symbols_of(texts))
         return {f"{kind}_labels": codes, f"{kind}_vocabularies": [vocabulary]}
-    weights = np.empty(len(texts))
-    for position, text in enumerate(texts):
-        try:
-            weights[position] = float(text)
-        except ValueError:
-            weights[position] = np.nan
-        if not np.isfinite(np.float32(weights[position])):
-            raise ReadError(
-                f"expected a finite number as the weight, got {text!r}; is it a label? Then say third='label'",
-                file=path,
-                line=rows[position][0],
-            )
+    weights = np.array([_number(text) for text in texts])
+    wrong = np.flatnonzero(~(np.abs(weights) <= np.finfo(np.float32).max))
+    if len(wrong):
+        at = int(wrong[0])
+        raise ReadError(
+            f"expected a finite number as the weight, got {texts[at]!r}; is it a label? Then say third='label'",
+            file=path,
+            line=rows[at][0],
+        )
     return {f"{kind}_attributes": weights, f"{kind}_attribute_names": ["weight"]}
 
 
@@ -257,7 +255,12 @@ def _recognises(path: Path) -> bool:
 
 
 def _is_number(text: str) -> bool:
-    return re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", text) is not None
+    return NUMBER.fullmatch(text) is not None
+
+
+def _number(text: str) -> float:
+    """Return the number, or NaN where there is none; Python's own rule would also take ``1_000``."""
+    return float(text) if NUMBER.fullmatch(text) else np.nan
 
 
 FORMAT = Format(
