@@ -44,7 +44,7 @@ def counting_sort(
     >>> counting_sort(torch.tensor([2, 0, 2, 1]), 4)
     (tensor([1, 3, 0, 2]), tensor([0, 1, 2, 4, 4]))
     """
-    check_index(keys, "keys", keys.device)
+    check_index(keys, "keys")
     if num_keys < 0:
         raise InputError(f"num_keys must not be negative, got {num_keys}")
     return _implementations(keys, num_keys)

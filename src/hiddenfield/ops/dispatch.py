@@ -65,8 +65,8 @@ def empty(shape: Sequence[int], like: Tensor, dtype: torch.dtype | None = None) 
     allocator's reuse (about 64 MiB) takes longer than the op itself; 2 MiB pages make it 2.5 times cheaper
     (benchmarks/ops.py). Linux only, and only a hint to the system.
     """
-    out = torch.empty(shape, dtype=dtype or like.dtype, device=like.device)
-    size = out.numel() * out.element_size()
+    out = like.new_empty(shape, dtype=dtype)
+    size = out.nbytes
     if size >= 4 * HUGE_PAGE and out.is_cpu:
         advise = _memory_advice()
         if advise is not None:
@@ -130,8 +130,8 @@ def check_total(ptr: Array, num_rows: int) -> None:
         reject(f"the last number of ptr must be the number of rows, {num_rows}, got {int(ptr[-1])}")
 
 
-def check_index(index: Tensor, name: str, device: torch.device) -> None:
-    """Check in O(1) that `index` is a vector of int32 or int64 on `device`."""
+def check_index(index: Tensor, name: str, device: torch.device | None = None) -> None:
+    """Check in O(1) that `index` is a vector of int32 or int64, and on `device` if one is given."""
     if not isinstance(index, Tensor):
         reject(f"{name} must be a tensor, got {type(index).__name__}; convert it with torch.as_tensor")
     if index.ndim != 1 or index.dtype not in INDEX_DTYPES:
@@ -139,7 +139,7 @@ def check_index(index: Tensor, name: str, device: torch.device) -> None:
             f"{name} must be a vector of int32 or int64, got shape {tuple(index.shape)} and {index.dtype}; "
             "convert with .to(torch.int32)"
         )
-    if index.device != device:
+    if device is not None and index.device != device:
         reject(
             f"{name} is on {index.device} and the other tensors are on {device}; move one with .to(device)"
         )

@@ -45,7 +45,7 @@ def match_reverse(source: Int[Tensor, " arcs"], in_ptr: Int[Tensor, " nodes+1"])
     >>> match_reverse(torch.tensor([1, 0, 2, 2]), torch.tensor([0, 1, 3, 4]))
     tensor([ 1,  0, -1,  3])
     """
-    check_index(source, "source", source.device)
+    check_index(source, "source")
     check_index(in_ptr, "in_ptr", source.device)
     if in_ptr.shape[0] == 0:
         raise InputError("in_ptr must hold nodes + 1 numbers, beginning with 0, got none")

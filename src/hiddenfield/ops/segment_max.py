@@ -85,7 +85,8 @@ def segment_argmax_reference(rows: Tensor, ptr: Tensor) -> Tensor:
 
 def _take_winners(rows: Tensor, winner: Tensor) -> Tensor:
     if rows.shape[0] == 0:
-        return rows.new_full(winner.shape, -torch.inf)
+        # Nothing to take; the empty sum keeps the result in the graph of `rows`.
+        return rows.sum(0) + rows.new_full(winner.shape, -torch.inf)
     return rows.gather(0, winner.clamp(min=0)).masked_fill(winner < 0, -torch.inf)
 
 

@@ -84,9 +84,12 @@ def take_segments(
 
 
 def _check(values: Tensor, ptr: Tensor, index: Tensor, new_ptr: Tensor, shift: Tensor | None) -> None:
+    if not isinstance(values, Tensor):
+        reject(f"values must be a tensor, got {type(values).__name__}; convert it with torch.as_tensor")
     if values.ndim not in (1, 2):
         reject(f"values must have shape (rows,) or (rows, width), got {tuple(values.shape)}")
-    for name, vector in (("ptr", ptr), ("index", index), ("new_ptr", new_ptr)):
+    check_index(index, "index")
+    for name, vector in (("ptr", ptr), ("new_ptr", new_ptr)):
         check_index(vector, name, index.device)
     if not (index.is_cpu or index.device == values.device):
         reject(f"index is on {index.device} and values are on {values.device}; move one with .to(device)")

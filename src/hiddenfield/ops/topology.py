@@ -65,7 +65,7 @@ class Topology:
     num_sources: int = -1
 
     def __post_init__(self) -> None:
-        check_index(self.source, "source", self.source.device)
+        check_index(self.source, "source")
         check_index(self.in_ptr, "in_ptr", self.source.device)
         if self.in_ptr.shape[0] == 0:
             raise InputError("in_ptr must hold nodes + 1 numbers, beginning with 0, got none")
