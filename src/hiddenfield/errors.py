@@ -15,6 +15,7 @@ __all__ = [
     "MissingDependencyError",
     "ReadError",
     "SkippedInputWarning",
+    "TrainingError",
     "UnknownSymbolError",
 ]
 
@@ -71,6 +72,10 @@ class MissingDependencyError(HiddenfieldError, ImportError):
     def for_extra(cls, package: str, extra: str, purpose: str) -> MissingDependencyError:
         """Build the error for `package`, which the extra named `extra` installs."""
         return cls(f"{purpose} needs the package {package!r}: install it with pip install 'hiddenfield[{extra}]'")
+
+
+class TrainingError(HiddenfieldError, RuntimeError):
+    """Training cannot go on; the text says where it broke and what to try."""
 
 
 class SkippedInputWarning(UserWarning):

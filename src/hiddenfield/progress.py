@@ -18,7 +18,7 @@ DELAY = 1.0
 
 
 @contextmanager
-def progress(total: int, label: str, *, shown: bool = True) -> Iterator[Callable[[int], None]]:
+def progress(total: int, label: str, *, shown: bool = True) -> Iterator[Callable[..., None]]:
     """Show how far a task has come, on standard error, once it has run for a second.
 
     Parameters
@@ -33,7 +33,7 @@ def progress(total: int, label: str, *, shown: bool = True) -> Iterator[Callable
     Yields
     ------
     callable
-        To be called with the number of steps done since the last call.
+        To be called with the number of steps done since the last call and, if wanted, a few words on how it goes.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def progress(total: int, label: str, *, shown: bool = True) -> Iterator[Callable
     done = 0
     bar: Progress | None = None
 
-    def advance(steps: int) -> None:
+    def advance(steps: int, note: str = "") -> None:
         nonlocal bar, done
         done += steps
         if not shown:
@@ -54,7 +54,7 @@ def progress(total: int, label: str, *, shown: bool = True) -> Iterator[Callable
         if bar is None and time.monotonic() - started >= DELAY:
             bar = _start(total, label)
         if bar is not None:
-            bar.update(bar.task_ids[0], completed=done)
+            bar.update(bar.task_ids[0], completed=done, description=f"{label} {note}" if note else label)
 
     try:
         yield advance

@@ -1,0 +1,237 @@
+"""Task: what is predicted, how a prediction is scored, and in which units it is given back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from hiddenfield.data.structures import Structures
+from hiddenfield.data.vocabulary import Vocabulary
+from hiddenfield.errors import InputError
+from hiddenfield.shapes import Array, Float, Tensor
+
+__all__ = ["LOSSES", "Column", "Task"]
+
+LOSSES = ("square", "absolute", "huber")
+
+
+@dataclass(frozen=True)
+class Column:
+    """One target: a number with the mean and scale of its training values, or a class with its vocabulary."""
+
+    name: str
+    vocabulary: Vocabulary | None = None
+    mean: float = 0.0
+    scale: float = 1.0
+    weights: tuple[float, ...] = ()
+
+    @property
+    def outputs(self) -> int:
+        """Numbers that a network gives for it: one, or one a class."""
+        return 1 if self.vocabulary is None else len(self.vocabulary)
+
+
+@dataclass(frozen=True)
+class Task:
+    """The targets of a data set as a learning problem: one column or several, numbers and classes, entries missing.
+
+    A column of numbers is standardised inside and scored by the square, absolute or Huber loss; a column of classes
+    is scored by the softmax loss over its classes, with weights if wanted. Missing entries do not count. The loss is
+    the mean over the entries that are there.
+
+    Parameters
+    ----------
+    columns
+        One a target.
+    loss
+        For numbers: ``"square"``, ``"absolute"`` or ``"huber"``.
+
+    Examples
+    --------
+    >>> import hiddenfield as hf
+    >>> words = hf.data.from_sequences(["GA", "TA", "C"], targets={"y": [1.0, 3.0, None], "kind": ["a", "b", "a"]})
+    >>> task = Task.of(words)
+    >>> task.outputs, task.columns[0].mean
+    (3, 2.0)
+    """
+
+    columns: tuple[Column, ...]
+    loss: str = "square"
+
+    @classmethod
+    def of(
+        cls,
+        structures: Structures,
+        *,
+        loss: str = "square",
+        class_weight: str | Mapping[Any, float] | None = None,
+    ) -> Task:
+        """Make the task of a pack's targets.
+
+        Parameters
+        ----------
+        structures
+            The training structures.
+        loss
+            For numbers.
+        class_weight
+            None, ``"balanced"`` (inverse to the classes' frequencies) or a weight for each class.
+        """
+        if loss not in LOSSES:
+            raise InputError(f"unknown loss {loss!r}; choose from: {', '.join(LOSSES)}")
+        if structures.targets is None or not structures.target_names:
+            raise InputError("there is nothing to learn: the structures have no targets; give y, or read with target=")
+        values = structures.targets.cpu().numpy()
+        names = zip(structures.target_names, structures.target_vocabularies, strict=True)
+        columns = [_column(values[:, k], name, words, class_weight) for k, (name, words) in enumerate(names)]
+        return cls(tuple(columns), loss)
+
+    @property
+    def outputs(self) -> int:
+        """Numbers that a network must give for each structure."""
+        return sum(column.outputs for column in self.columns)
+
+    @property
+    def is_regression(self) -> bool:
+        """Whether every target is a number."""
+        return all(column.vocabulary is None for column in self.columns)
+
+    def slices(self) -> list[slice]:
+        """Return which of the outputs belong to each column."""
+        bounds = np.cumsum([0] + [column.outputs for column in self.columns])
+        return [slice(int(a), int(b)) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+
+    def standardize(self, targets: Float[Tensor, "structures targets"]) -> Float[Tensor, "structures targets"]:
+        """Return the targets as the loss takes them: numbers with mean 0 and scale 1, class codes as they are."""
+        mean = targets.new_tensor([column.mean for column in self.columns])
+        scale = targets.new_tensor([column.scale for column in self.columns])
+        return (targets - mean) / scale
+
+    def score(
+        self, outputs: Float[Tensor, "structures outputs"], standardized: Float[Tensor, "structures targets"]
+    ) -> Float[Tensor, ""]:
+        """Return the loss: the weighted mean over the entries that are not missing, 0 if all are."""
+        losses, weights = [], []
+        for column, part, k in zip(self.columns, self.slices(), range(len(self.columns)), strict=True):
+            target = standardized[:, k]
+            present = ~target.isnan()
+            weight = present.to(outputs.dtype)
+            if column.vocabulary is None:
+                value = self._number_loss(outputs[:, part.start], torch.where(present, target, 0.0).to(outputs.dtype))
+            else:
+                codes = torch.where(present, target, 0.0).long()
+                value = functional.cross_entropy(outputs[:, part], codes, reduction="none")
+                if column.weights:
+                    weight = weight * outputs.new_tensor(column.weights)[codes]
+            losses.append((value * weight).sum())
+            weights.append(weight.sum())
+        return torch.stack(losses).sum() / torch.stack(weights).sum().clamp(min=1e-12)
+
+    def _number_loss(self, output: Tensor, target: Tensor) -> Tensor:
+        if self.loss == "square":
+            return (output - target) ** 2
+        if self.loss == "absolute":
+            return (output - target).abs()
+        return functional.huber_loss(output, target, reduction="none")
+
+    def predictions(self, outputs: Float[Tensor, "structures outputs"]) -> list[Float[Array, "..."]]:
+        """Return one array a column, in the user's units: numbers (N,), or probabilities of the classes (N, C)."""
+        result = []
+        for column, part in zip(self.columns, self.slices(), strict=True):
+            values = outputs[:, part].double().cpu()
+            if column.vocabulary is None:
+                result.append((values[:, 0] * column.scale + column.mean).numpy())
+            else:
+                result.append(values.softmax(dim=1).numpy())
+        return result
+
+    def metrics(
+        self, outputs: Float[Tensor, "structures outputs"], targets: Float[Tensor, "structures targets"]
+    ) -> dict[str, float]:
+        """Return mean absolute and root mean square error, or accuracy, over all columns of the kind."""
+        absolute, square, right = [], [], []
+        for k, (column, prediction) in enumerate(zip(self.columns, self.predictions(outputs), strict=True)):
+            truth = targets[:, k].double().cpu().numpy()
+            present = ~np.isnan(truth)
+            if column.vocabulary is None:
+                difference = prediction[present] - truth[present]
+                absolute.append(np.abs(difference))
+                square.append(difference**2)
+            else:
+                right.append(prediction[present].argmax(axis=1) == truth[present])
+        result: dict[str, float] = {}
+        if absolute:
+            result["mae"] = _mean(absolute)
+            result["rmse"] = math.sqrt(_mean(square))
+        if right:
+            result["accuracy"] = _mean(right)
+        return result
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values, for saving."""
+        columns = [
+            {
+                "name": c.name,
+                "classes": None if c.vocabulary is None else list(c.vocabulary.symbols),
+                "mean": c.mean,
+                "scale": c.scale,
+                "weights": list(c.weights),
+            }
+            for c in self.columns
+        ]
+        return {"columns": columns, "loss": self.loss}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Task:
+        """Build from what `as_dict` gave."""
+        columns = tuple(
+            Column(
+                c["name"],
+                None if c["classes"] is None else Vocabulary(c["name"], tuple(c["classes"])),
+                float(c["mean"]),
+                float(c["scale"]),
+                tuple(c["weights"]),
+            )
+            for c in values["columns"]
+        )
+        return cls(columns, values["loss"])
+
+
+def _mean(parts: list[Array]) -> float:
+    joined = np.concatenate(parts)
+    return float(joined.mean()) if len(joined) else math.nan
+
+
+def _column(values: Array, name: str, words: Vocabulary | None, class_weight: Any) -> Column:
+    present = values[~np.isnan(values)]
+    if not len(present):
+        raise InputError(f"target {name!r} is missing for every structure; there is nothing to learn from")
+    if words is None:
+        scale = float(present.std())
+        return Column(name, None, float(present.mean()), scale if scale > 1e-12 * max(1.0, abs(present).max()) else 1.0)
+    counts = np.bincount(present.astype(np.int64), minlength=len(words))
+    if (counts > 0).sum() < 2:
+        only = words.symbols[int(counts.argmax())]
+        raise InputError(
+            f"target {name!r} has the one class {only!r} in all {len(present)} structures; at least two are needed"
+        )
+    return Column(name, words, weights=_class_weights(name, words, counts, class_weight))
+
+
+def _class_weights(name: str, words: Vocabulary, counts: Array, class_weight: Any) -> tuple[float, ...]:
+    if class_weight is None:
+        return ()
+    if class_weight == "balanced":
+        return tuple(float(w) for w in counts.sum() / ((counts > 0).sum() * np.maximum(counts, 1)))
+    if not isinstance(class_weight, Mapping):
+        raise InputError(f"class_weight must be None, 'balanced' or a weight for each class, got {class_weight!r}")
+    missing = [symbol for symbol in words.symbols if symbol not in class_weight]
+    if missing:
+        raise InputError(f"class_weight has no weight for class {missing[0]!r} of target {name!r}")
+    return tuple(float(class_weight[symbol]) for symbol in words.symbols)
