@@ -17,7 +17,7 @@ __all__ = ["read", "scan", "write"]
 
 
 def read(path: str | Path, format: str | None = None, **options: Any) -> Structures:
-    """Read structures from a file or folder.
+    r"""Read structures from a file or folder.
 
     Parameters
     ----------
@@ -41,18 +41,14 @@ def read(path: str | Path, format: str | None = None, **options: Any) -> Structu
     --------
     >>> import hiddenfield as hf, pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "proteins.fasta"
-    >>> _ = path.write_text(">first\\nMKV\\n>second\\nMA\\n")
+    >>> _ = path.write_text(">first\nMKV\n>second\nMA\n")
     >>> hf.read(path)
     Structures(2 structures, 5 nodes, 6 arcs; node labels: symbol (4))
     """
     path = existing(path)
     known = formats()
     chosen = choose("format", known, format) if format is not None else _recognise(path, known)
-    accepted = inspect.signature(chosen.read).parameters
-    for name in options:
-        if name not in accepted:
-            choices = ", ".join(list(accepted)[1:]) or "none"
-            raise InputError(f"format {chosen.name!r} has no option {name!r}; its options are: {choices}")
+    _check_options(chosen, options)
     return chosen.read(path, **options)
 
 
@@ -64,8 +60,10 @@ def scan(path: str | Path, **options: Any) -> Iterator[Structures]:
     from hiddenfield.data.readers import arrow
 
     path = existing(path)
-    if arrow.FORMAT.recognises(path):
-        return arrow.scan(path)
+    if options.get("format") == arrow.FORMAT.name or ("format" not in options and arrow.FORMAT.recognises(path)):
+        options.pop("format", None)
+        _check_options(arrow.FORMAT, options)
+        return arrow.scan(path, **options)
     return iter([read(path, **options)])
 
 
@@ -74,6 +72,14 @@ def write(structures: Structures, path: str | Path, **options: Any) -> None:
     from hiddenfield.data.readers import arrow
 
     arrow.write(structures, Path(path), **options)
+
+
+def _check_options(chosen: Format, options: dict[str, Any]) -> None:
+    accepted = inspect.signature(chosen.read).parameters
+    for name in options:
+        if name not in accepted:
+            choices = ", ".join(list(accepted)[1:]) or "none"
+            raise InputError(f"format {chosen.name!r} has no option {name!r}; its options are: {choices}")
 
 
 def _recognise(path: Path, known: dict[str, Format]) -> Format:
