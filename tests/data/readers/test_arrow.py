@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+import hiddenfield.data
 from hiddenfield.data.arrow import encode
 from hiddenfield.data.build import from_arcs
 from hiddenfield.data.readers import arrow
@@ -396,6 +397,18 @@ def test_tampered_metadata_are_refused(change: Callable[[dict[str, Any]], None],
         arrow.from_arrow(with_metadata(change))
 
 
+def test_a_missing_id_column_is_refused_and_an_added_one_read() -> None:
+    table = arrow.to_arrow(arrow.from_arrow(plain_table()))
+    with pytest.raises(ReadError, match="speak of a column 'id' that is not there"):
+        arrow.from_arrow(table.drop_columns("id"))
+    without = arrow.to_arrow(arrow.from_arrow(plain_table(id=None)))
+    assert arrow.from_arrow(without.append_column("id", table["id"])).ids.tolist() == [
+        "path",
+        "nothing",
+        "arc",
+    ]
+
+
 def test_a_column_that_was_added_travels_along() -> None:
     table = arrow.to_arrow(arrow.from_arrow(plain_table()))
     pack = arrow.from_arrow(table.append_column("rank", pyarrow.array([3, 1, 2])))
@@ -659,6 +672,16 @@ def test_files_are_recognised_by_what_they_begin_with(tmp_path: Path) -> None:
     (tmp_path / "empty.parquet").write_bytes(b"")
     with pytest.raises(ReadError, match=r"empty.parquet: is neither a Parquet nor an Arrow IPC file"):
         arrow.read(tmp_path / "empty.parquet")
+
+
+def test_the_front_door(tmp_path: Path) -> None:
+    pack = arrow.from_arrow(plain_table())
+    hiddenfield.data.write(pack, tmp_path / "set", shard_size=2)
+    assert hiddenfield.data.read(tmp_path / "set") == pack
+    assert [len(part) for part in hiddenfield.data.scan(tmp_path / "set")] == [2, 1]
+    assert [list(part.columns) for part in hiddenfield.data.scan(tmp_path / "set", columns=())] == [[], []]
+    with pytest.raises(InputError, match="format 'arrow' has no option 'target'"):
+        hiddenfield.data.scan(tmp_path / "set", target="pce")
 
 
 def test_a_real_set_round_trips(data_path: Path, tmp_path: Path) -> None:

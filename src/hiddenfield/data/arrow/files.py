@@ -22,7 +22,15 @@ from hiddenfield.errors import InputError
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["MANIFEST", "MANIFEST_VERSION", "SUFFIXES", "EncodedShard", "encode_shard", "write", "write_shards"]
+__all__ = [
+    "MANIFEST",
+    "MANIFEST_VERSION",
+    "SUFFIXES",
+    "EncodedShard",
+    "encode_shard",
+    "write",
+    "write_shards",
+]
 
 PARQUET = (".parquet",)
 IPC = (".arrow", ".feather")

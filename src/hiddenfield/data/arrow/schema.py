@@ -187,16 +187,16 @@ def parse_layout(
         raise ReadError(
             f"its metadata 'hiddenfield' are damaged ({cause}); write it anew", file=file
         ) from None
-    missing = sorted(layout.fields() - set(fields))
+    missing = sorted((layout.fields() | ({"id"} if layout.ids else set())) - set(fields))
     if missing:
         raise ReadError(
             f"the metadata speak of a column {missing[0]!r} that is not there; write it anew", file=file
         )
-    names = [column.name for column in layout.columns]
-    if len(set(names)) < len(names):
-        raise ReadError("its metadata 'hiddenfield' name a further column twice; write it anew", file=file)
     extra = [field for field in fields if field not in layout.fields() and field not in TOPOLOGY]
-    return dataclasses.replace(layout, columns=(*layout.columns, *(Column(field, field) for field in extra)))
+    columns = (*layout.columns, *(Column(field, field) for field in extra))
+    if len({column.name for column in columns}) < len(columns):
+        raise ReadError("its metadata 'hiddenfield' name a further column twice; write it anew", file=file)
+    return dataclasses.replace(layout, ids="id" in fields, columns=columns)
 
 
 def _typed(value: Any, kind: type) -> Any:
