@@ -29,6 +29,8 @@ UNREADABLE = (
 
 def first_bytes(path: Path, size: int = 4096) -> bytes:
     """Return the first bytes of a file, decompressed; nothing if it cannot be read. Reads no further than needed."""
+    if not path.is_file():
+        return b""  # Not a folder; and a pipe would wait for somebody to write.
     try:
         with _opened(path) as file:
             return file.read(size)

@@ -26,19 +26,15 @@ Reading = Literal["auto", "attributes", "labels", "one_hot"]
 def to_pyg(structures: Structures, *, batch: bool = False) -> Any:
     """Return every structure as a ``torch_geometric.data.Data``, or all as one ``Batch``.
 
-    ============= ================================= ====================================================
-    attribute     shape, type                       what
-    ============= ================================= ====================================================
-    edge_index    (2, arcs), int64                  source and target of every arc, in the pack's order:
-                                                    sorted by (target, source)
-    num_nodes     int
-    x, edge_attr  (nodes or arcs, columns), float32 node and arc attributes
-    node_labels,  (nodes or arcs, columns), int64   label codes; the symbols stay with the pack
-    edge_labels
-    y             (1, targets), float64             targets, NaN where missing, classes as codes
-    node_y        (nodes, targets), float64         node targets, likewise
-    id            str                               the id
-    ============= ================================= ====================================================
+    | attribute | shape, type | what |
+    |---|---|---|
+    | edge_index | (2, arcs), int64 | source and target of every arc, in the pack's order |
+    | num_nodes | int | nodes |
+    | x, edge_attr | (nodes or arcs, columns), float32 | node and arc attributes |
+    | node_labels, edge_labels | (nodes or arcs, columns), int64 | label codes; symbols stay with the pack |
+    | y | (1, targets), float64 | targets, NaN where missing, classes as codes |
+    | node_y | (nodes, targets), float64 | node targets, likewise |
+    | id | str | the id |
 
     What a pack lacks is left out, and its further columns are not carried over. The tensors of the list are views of
     the pack's where the types agree. ``from_pyg(to_pyg(pack), like=pack)`` equals the pack without columns, as long

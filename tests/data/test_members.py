@@ -1,0 +1,95 @@
+"""Looking into files, folders and zips: cheap, and never an error but our own."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+import os
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hiddenfield.data.formats import formats
+from hiddenfield.data.members import first_bytes, holds, members
+from hiddenfield.errors import ReadError
+
+
+def test_only_the_first_bytes_are_read(tmp_path: Path) -> None:
+    """What follows is damaged, and it does not matter."""
+    contents = np.random.default_rng(0).bytes(100_000)
+    for suffix, compress in ((".xz", lzma.compress), (".gz", gzip.compress)):
+        path = tmp_path / f"x.txt{suffix}"
+        path.write_bytes(compress(contents)[:50_000])
+        assert first_bytes(path) == contents[:4096]
+
+
+def test_nothing_is_recognised_by_raising(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    suffixes = [
+        "",
+        ".txt",
+        ".xml",
+        ".graphml",
+        ".tree",
+        ".edges",
+        ".zip",
+        ".mrg",
+        ".txt.xz",
+        ".xml.gz",
+        ".csv",
+        ".fa",
+    ]
+    starts = [
+        b"",
+        b"\0",
+        b"(",
+        b"(2 ",
+        b"1:",
+        b"<",
+        b"<graphml",
+        b"a b\n",
+        b"\xff\xfe",
+        b"PK\x03\x04",
+        b"#\n" * 3000,
+    ]
+    for suffix in suffixes:
+        for number, start in enumerate(starts):
+            path = tmp_path / f"file{number}{suffix}"
+            path.write_bytes(start + generator.bytes(10))
+            for entry in formats().values():
+                assert entry.recognises(path) in (True, False)
+    folder = tmp_path / "folder.xml"
+    folder.mkdir()
+    for entry in formats().values():
+        assert entry.recognises(folder) in (True, False)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.txt"
+    os.mkfifo(pipe)
+    assert first_bytes(pipe) == b""
+
+
+def test_damaged_zips(tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.xml", "<a>" + "<b/>" * 20 + "</a>")
+        archive.writestr("é/b.xml", "<a/>")
+    whole, path = buffer.getvalue(), tmp_path / "x.zip"
+    generator = np.random.default_rng(0)
+    refused = 0
+    for _ in range(400):
+        copy = bytearray(whole)
+        for at in generator.integers(0, len(copy), size=2):
+            copy[at] = generator.integers(0, 256)
+        path.write_bytes(copy[: generator.integers(len(copy) // 2, 2 * len(copy))])
+        holds(path, ".xml")
+        try:
+            list(members(path, ".xml"))
+        except ReadError:
+            refused += 1
+    assert refused > 100
