@@ -72,5 +72,5 @@ def test_kinds_and_missing_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="unknown kind of table 'polars'; choose from: arrow, pandas"):
         to_table(pack, "polars")
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(MissingDependencyError, match="pandas"):
+    with pytest.raises(MissingDependencyError, match=r"hiddenfield\[pandas\]"):
         to_table(pack, "pandas")

@@ -247,18 +247,16 @@ def to_networkx(structures: Structures, *, directed: bool | None = None) -> list
     classes = {(0, 0): "Graph", (1, 0): "DiGraph", (0, 1): "MultiGraph", (1, 1): "MultiDiGraph"}
     graph_class = getattr(networkx, classes[int(directed), int(parallel)])
     node_of = np.arange(pack.total_nodes) - pack.node_ptr.numpy()[pack.structure_of_node.numpy()]
-    nodes = list(zip(node_of.tolist(), _node_data(pack, names), strict=True))
-    ends = (source, target) if directed else (target, source)
-    edges = list(
-        zip(*(node_of[end[kept]].tolist() for end in ends), _edge_data(pack, names, kept), strict=True)
-    )
+    ends = [node_of[end[kept]].tolist() for end in ((source, target) if directed else (target, source))]
+    node_data, edge_data = _node_data(pack, names), _edge_data(pack, names, kept)
     node_ptr, edge_ptr = pack.node_ptr.tolist(), np.searchsorted(kept, pack.arc_ptr.numpy()).tolist()
     graphs = []
     for at, data in enumerate(_graph_data(pack, names)):
+        nodes, edges = slice(*node_ptr[at : at + 2]), slice(*edge_ptr[at : at + 2])
         graph = graph_class()
         graph.graph.update(data)
-        graph.add_nodes_from(nodes[node_ptr[at] : node_ptr[at + 1]])
-        graph.add_edges_from(edges[edge_ptr[at] : edge_ptr[at + 1]])
+        graph.add_nodes_from(zip(range(nodes.stop - nodes.start), node_data[nodes], strict=True))
+        graph.add_edges_from(zip(*(end[edges] for end in ends), edge_data[edges], strict=True))
         graphs.append(graph)
     return graphs
 

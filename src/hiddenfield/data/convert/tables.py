@@ -106,7 +106,7 @@ def _to_pandas(table: Any) -> Any:
     try:
         import pandas
     except ImportError:
-        raise MissingDependencyError("a data frame needs the package 'pandas': install it with pip") from None
+        raise MissingDependencyError.for_extra("pandas", "pandas", "a data frame") from None
     frame = table.to_pandas(types_mapper=pandas.ArrowDtype)
     frame.attrs[KEY] = table.schema.metadata[KEY.encode()].decode()
     return frame

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -23,7 +23,6 @@ from hiddenfield.shapes import Array
 __all__ = ["FORMAT", "read"]
 
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-Rows = list[tuple[int, list[str]]]  # line number and fields
 
 
 def read(
@@ -102,52 +101,68 @@ def read(
             f"third is 'weight' or 'label', repeated 'merge' or 'keep'; got {third!r} and {repeated!r}"
         )
     directed = ".arcs" in path.name.lower() if directed is None else directed
-    rows = _rows(path, delimiter, header)
-    _check_widths(rows, path)
-    classes = [] if labels is None else _rows(existing(labels), delimiter, labels_header)
-    edge_names = list(chain.from_iterable(fields[:2] for _, fields in rows))
-    nodes, codes = _nodes([*edge_names, *(fields[0] for _, fields in classes)], num_nodes, path)
-    pairs = codes[: len(edge_names)].reshape(-1, 2)
+    numbers, columns = _edge_columns(path, delimiter, header)
+    classes = [] if labels is None else _class_rows(existing(labels), delimiter, labels_header)
+    edges = len(columns[0])
+    nodes, codes = _nodes([*columns[0], *columns[1], *(fields[0] for fields in classes)], num_nodes, path)
+    pairs = codes[: 2 * edges].reshape(2, -1).T
     pairs = pairs if directed else np.sort(pairs, axis=1)
     kind = "arc" if directed else "edge"
-    options = _third_fields(rows, third, kind, path)
+    options = _third_column(columns[2], third, kind, numbers, path) if len(columns) == 3 else {}
     if repeated == "merge":
-        pairs, options = _merged(pairs, options, kind, rows, path)
+        pairs, options = _merged(pairs, options, kind, columns, numbers, path)
     if labels is not None:
-        options |= _node_targets(classes, codes[len(edge_names) :], len(nodes), missing)
+        options |= _node_targets(classes, codes[2 * edges :], len(nodes), missing)
     if names:
         options |= {"node_labels": np.arange(len(nodes)), "node_vocabularies": [nodes]}
     build = from_arcs if directed else from_edges
     return build(pairs[:, 0], pairs[:, 1], node_ptr=[0, len(nodes)], **options)
 
 
-def _rows(path: Path, delimiter: str | None, header: bool) -> Rows:
-    """Return the fields of every line that is neither blank nor a comment."""
-    lines = [
-        (number, line)
-        for number, line in enumerate(read_text(path).split("\n"), start=1)
-        if line and not line.isspace() and not line.lstrip().startswith("#")
-    ][int(header) :]
+def _lines(path: Path, header: bool) -> tuple[list[int], list[str]]:
+    """Return number and text of every line that is neither blank nor a comment."""
+    lines = read_text(path).split("\n")
+    kept = [k for k, line in enumerate(lines) if line and not line.isspace() and line.lstrip()[0] != "#"]
+    kept = kept[int(header) :]
+    return [k + 1 for k in kept], [lines[k] for k in kept]
+
+
+def _splitter(lines: list[str], delimiter: str | None) -> Callable[[str], list[str]]:
+    """Return how to cut a line into fields: as is said, or as the first line suggests."""
     if delimiter is None and lines:
-        delimiter = next((mark for mark in "\t," if mark in lines[0][1].strip()), None)
+        delimiter = next((mark for mark in "\t," if mark in lines[0].strip()), None)
     if delimiter is None:
-        return [(number, line.split()) for number, line in lines]
-    return [(number, [field.strip() for field in line.split(delimiter)]) for number, line in lines]
+        return str.split
+    return lambda line: [field.strip() for field in line.split(delimiter)]
 
 
-def _check_widths(rows: Rows, path: Path) -> None:
-    """Every line must have two nodes, and every line or none a third field."""
-    width = len(rows[0][1]) if rows else 2
-    for number, fields in rows:
+def _edge_columns(path: Path, delimiter: str | None, header: bool) -> tuple[list[int], list[list[str]]]:
+    """Return the numbers of the lines, and two or three columns of fields; every line has as many as the first."""
+    numbers, lines = _lines(path, header)
+    split = _splitter(lines, delimiter)
+    width = len(split(lines[0])) if lines else 2
+    # One flat list: hundreds of thousands of small ones would keep the garbage collector busy.
+    flat: list[str] = []
+    for number, line in zip(numbers, lines, strict=True):
+        fields = split(line)
         if len(fields) != width or width not in (2, 3) or not all(fields):
-            usual = f"{width} fields, as on line {rows[0][0]},"
+            usual = f"{width} fields, as on line {numbers[0]},"
             expected = usual if width in (2, 3) else "two nodes, and perhaps a third field,"
+            empty = "" if all(fields) else ", one of them empty"
             raise ReadError(
-                f"expected {expected} got {len(fields)}{'' if all(fields) else ', one of them empty'}: "
-                f"{' '.join(fields):.80}",
+                f"expected {expected} got {len(fields)}{empty}: {' '.join(fields):.80}",
                 file=path,
                 line=number,
             )
+        flat += fields
+    return numbers, [flat[column::width] for column in range(width)]
+
+
+def _class_rows(path: Path, delimiter: str | None, header: bool) -> list[list[str]]:
+    """Return a node and its classes for every line of the second file."""
+    _, lines = _lines(path, header)
+    split = _splitter(lines, delimiter)
+    return [split(line) for line in lines]
 
 
 def _nodes(names: list[str], num_nodes: int | None, path: Path) -> tuple[Vocabulary, Array]:
@@ -166,11 +181,8 @@ def _nodes(names: list[str], num_nodes: int | None, path: Path) -> tuple[Vocabul
     return Vocabulary("name", tuple(range(num_nodes))), np.array(symbols, dtype=np.int64)
 
 
-def _third_fields(rows: Rows, third: str, kind: str, path: Path) -> dict[str, Any]:
+def _third_column(texts: list[str], third: str, kind: str, numbers: list[int], path: Path) -> dict[str, Any]:
     """Return what the third fields become: an attribute or a label of every line, as `from_arcs` takes it."""
-    if not rows or len(rows[0][1]) == 2:
-        return {}
-    texts = [fields[2] for _, fields in rows]
     if third == "label":
         vocabulary, codes = Vocabulary.from_values("label", symbols_of(texts))
         return {f"{kind}_labels": codes, f"{kind}_vocabularies": [vocabulary]}
@@ -181,13 +193,13 @@ def _third_fields(rows: Rows, third: str, kind: str, path: Path) -> dict[str, An
         raise ReadError(
             f"expected a finite number as the weight, got {texts[at]!r}; is it a label? Then say third='label'",
             file=path,
-            line=rows[at][0],
+            line=numbers[at],
         )
     return {f"{kind}_attributes": weights, f"{kind}_attribute_names": ["weight"]}
 
 
 def _merged(
-    pairs: Array, options: dict[str, Any], kind: str, rows: Rows, path: Path
+    pairs: Array, options: dict[str, Any], kind: str, columns: list[list[str]], numbers: list[int], path: Path
 ) -> tuple[Array, dict[str, Any]]:
     """Keep the first line of every pair; the others must say the same."""
     key = pairs[:, 0] * (int(pairs.max(initial=0)) + 1) + pairs[:, 1]
@@ -201,20 +213,21 @@ def _merged(
         values = options[name]
         other = np.flatnonzero(values != values[original])
         if len(other):
-            line, before = rows[other[0]], rows[original[other[0]]]
+            here, before = int(other[0]), int(original[other[0]])
+            one, two, value = (column[here] for column in columns)
             raise ReadError(
-                f"{line[1][0]} and {line[1][1]} stand with {line[1][2]} here and with {before[1][2]} on line "
-                f"{before[0]}; to have both edges, say repeated='keep'",
+                f"{one} and {two} stand with {value} here and with {columns[2][before]} on line {numbers[before]}; "
+                "to have both edges, say repeated='keep'",
                 file=path,
-                line=line[0],
+                line=numbers[here],
             )
         result[name] = values[kept]
     return pairs[kept], result
 
 
-def _node_targets(rows: Rows, nodes: Array, count: int, missing: Sequence[str]) -> dict[str, Any]:
+def _node_targets(rows: list[list[str]], nodes: Array, count: int, missing: Sequence[str]) -> dict[str, Any]:
     """Return the classes of the nodes as one target, or as one of 0 and 1 for each class where a node has several."""
-    given = [[field for field in fields[1:] if field and field not in missing] for _, fields in rows]
+    given = [[field for field in fields[1:] if field and field not in missing] for fields in rows]
     owner = np.repeat(nodes, [len(fields) for fields in given])
     vocabulary, codes = Vocabulary.from_values("class", symbols_of(list(chain.from_iterable(given))))
     found = np.unique(np.stack([owner, codes.astype(np.int64)], axis=1), axis=0)
