@@ -54,13 +54,20 @@ def fences(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(encoding="utf-8"), flags=re.M | re.S)
 
 
+def is_generated(link: str) -> bool:
+    """Return whether the site makes the page that is linked to: one for each package and for the errors."""
+    page = re.search(r"(?:^|/)reference/(\w+)\.md$", link)
+    package = ROOT / "src" / "hiddenfield"
+    return page is not None and ((package / page[1]).is_dir() or (package / f"{page[1]}.py").is_file())
+
+
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_relative_links_resolve(page: Path) -> None:
     links = re.findall(r"\]\(([^)\s]+)(?:\s+\"[^\"]*\")?\)", prose(page))
     local = [
         link.split("#")[0] for link in links if not re.match(r"[a-z]+:", link) and not link.startswith("#")
     ]
-    assert [link for link in local if not (page.parent / link).exists()] == []
+    assert [link for link in local if not (page.parent / link).exists() and not is_generated(link)] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)

@@ -37,7 +37,8 @@ def torch_alone() -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "module", ["hiddenfield", "hiddenfield.data", "hiddenfield.ops", "hiddenfield.embedding"]
+    "module",
+    ["hiddenfield", "hiddenfield.data", "hiddenfield.ops", "hiddenfield.embedding", "hiddenfield.learning"],
 )
 def test_importing_loads_nothing_heavy(module: str, torch_alone: set[str]) -> None:
     assert (loaded_by(f"import {module}") & HEAVY) - torch_alone == set()
@@ -45,7 +46,7 @@ def test_importing_loads_nothing_heavy(module: str, torch_alone: set[str]) -> No
 
 PUBLIC_NAMES = """
 import importlib, pkgutil, types
-for package in ("hiddenfield", "hiddenfield.data", "hiddenfield.ops", "hiddenfield.embedding"):
+for package in ("hiddenfield", "hiddenfield.data", "hiddenfield.ops", "hiddenfield.embedding", "hiddenfield.learning"):
     m = importlib.import_module(package)
     assert m.__all__, "nothing is public"
     assert len(set(m.__all__)) == len(m.__all__), "a name stands twice in __all__"
@@ -56,7 +57,7 @@ for package in ("hiddenfield", "hiddenfield.data", "hiddenfield.ops", "hiddenfie
 
 SUBMODULES = """
 import importlib, pkgutil, types
-for package in ("hiddenfield.data", "hiddenfield.ops", "hiddenfield.embedding"):
+for package in ("hiddenfield.data", "hiddenfield.ops", "hiddenfield.embedding", "hiddenfield.learning"):
     m = importlib.import_module(package)
     for name in {info.name for info in pkgutil.iter_modules(m.__path__)} & set(m.__all__):
         importlib.import_module(f"{package}.{name}")
