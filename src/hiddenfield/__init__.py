@@ -17,17 +17,22 @@ from hiddenfield.lazy import attach
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from hiddenfield import data, errors, ops
+    from hiddenfield import data, errors, estimators, ops
     from hiddenfield.data import Structures, Vocabulary, concatenate, read, scan, write
+    from hiddenfield.estimators import StructureClassifier, StructureEncoder, StructureRegressor
 
 __getattr__, __dir__, __all__ = attach(
     __name__,
     {
+        "StructureClassifier": "hiddenfield.estimators.classifier",
+        "StructureEncoder": "hiddenfield.estimators.encoder",
+        "StructureRegressor": "hiddenfield.estimators.regressor",
         "Structures": "hiddenfield.data.structures",
         "Vocabulary": "hiddenfield.data.vocabulary",
         "concatenate": "hiddenfield.data.combine",
         "data": "hiddenfield.data",
         "errors": "hiddenfield.errors",
+        "estimators": "hiddenfield.estimators",
         "ops": "hiddenfield.ops",
         "read": "hiddenfield.data.reading",
         "scan": "hiddenfield.data.reading",

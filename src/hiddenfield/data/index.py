@@ -25,6 +25,8 @@ def resolve_index(index: Any, length: int) -> Int[Tensor, " chosen"]:
     >>> resolve_index([True, False, True], 3), resolve_index(-1, 3)
     (tensor([0, 2]), tensor([2]))
     """
+    if isinstance(index, tuple) and len(index) == 2 and index[1] is Ellipsis:
+        index = index[0]  # as scikit-learn writes it, for any number of axes; here there is one
     if isinstance(index, slice):
         return torch.from_numpy(np.arange(length)[index].copy())
     if isinstance(index, torch.Tensor):

@@ -108,6 +108,11 @@ class Structures:
         return self.node_ptr.shape[0] - 1
 
     @property
+    def shape(self) -> tuple[int]:
+        """``(len(structures),)``: scikit-learn indexes what has a shape as a whole, anything else entry by entry."""
+        return (len(self),)
+
+    @property
     def total_nodes(self) -> int:
         """Number of nodes in the whole pack."""
         return self.in_ptr.shape[0] - 1

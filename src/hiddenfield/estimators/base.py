@@ -1,0 +1,314 @@
+"""What the estimators share: parameters, fitting, embedding, saving."""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import InvalidParameterError
+from sklearn.utils.validation import check_is_fitted
+
+from hiddenfield.data.structures import Structures
+from hiddenfield.embedding.network import Network
+from hiddenfield.errors import InputError
+from hiddenfield.estimators.constraints import COMMON
+from hiddenfield.estimators.defaults import auto_batch_size, auto_epochs
+from hiddenfield.estimators.features import Features
+from hiddenfield.estimators.representation import Reading
+from hiddenfield.estimators.splitting import keep_aside
+from hiddenfield.estimators.targets import Answers, attach
+from hiddenfield.learning.settings import TrainSettings
+from hiddenfield.learning.task import Task
+from hiddenfield.learning.trainer import History, predict, train
+from hiddenfield.shapes import Array, Float
+
+__all__ = ["StructureEstimator"]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class StructureEstimator(BaseEstimator):  # type: ignore[misc]
+    r"""Base of the estimators: a network of embedded inference, fitted to structures with targets.
+
+    X is a pack (`Structures`), or a list, array or data-frame column of SMILES, of sequences (strings or lists of
+    symbols), of networkx graphs or of PyG data. y is an array or list with one entry for each structure, or has a
+    column for each of several targets; missing entries are NaN or None. With ``y=None`` the pack's own targets are
+    learned. Vocabularies travel with the model; a symbol that it has not seen is an `UnknownSymbolError` that names it.
+
+    Parameters
+    ----------
+    model
+        The inference algorithm that is embedded, a name of `hiddenfield.embedding.EMBEDDINGS`.
+    dim, rounds, activation, bias
+        Length of the messages, how often they are passed, their nonlinearity, and whether it has a constant.
+    pooling
+        How node embeddings become that of a structure: ``"sum"``, ``"mean"`` or ``"max"``.
+    every_round
+        Whether the embeddings of all rounds are used, rather than those of the last.
+    node_width
+        Width of a layer on every node before pooling; None for none.
+    hidden, dropout
+        Width of the head's hidden layer, and the share of it that is dropped in training.
+    model_options
+        The model's own, for example ``{"longest_cycle": 6}`` for ``"generalized_bp"``.
+    representation
+        What X holds: ``"structures"``, ``"smiles"``, ``"sequence"``, ``"networkx"`` or ``"pyg"``. ``"auto"`` tells by
+        the entries' types. For strings it is ``"smiles"`` if some have signs that no sequence of letters has (bonds,
+        branches, rings, charges: ``=#()[]@/\+0-9``) and all are molecules to RDKit; ``"sequence"`` if none has a
+        sign and some are no molecules; anything else, such as ``["CCO", "CCN"]``, could be either and is refused. What
+        was found is kept in ``reading_``.
+    representation_options
+        Options of the converter (`from_smiles`, `from_sequences`, `from_networkx`, `from_pyg`). By default arcs of
+        sequences know their direction, and networkx graphs bring all their attributes.
+    epochs, batch_size
+        Passes over the data, and structures in a batch; ``"auto"`` chooses by the number of structures, see
+        `hiddenfield.estimators.defaults`.
+    learning_rate, optimizer, weight_decay, schedule, clip, patience, monitor, resample, precision, device
+        As in `hiddenfield.learning.TrainSettings`.
+    validation_fraction
+        Share of the structures that is kept aside, drawn with `random_state` and stratified by class where possible,
+        to choose the epoch whose weights are kept. 0 for none: then the last epoch's are.
+    ensemble
+        Networks, fitted with different seeds; predictions are their average.
+    random_state
+        An integer makes the result repeatable.
+    checkpoint, resume
+        A folder to which every epoch is saved; a fit that finds one of its own goes on from there, or with
+        ``resume=False`` refuses. Needs an integer `random_state`.
+    verbose
+        Whether a progress bar is shown, on a terminal.
+
+    Attributes
+    ----------
+    networks_, histories_
+        The fitted networks and what happened, one for each member of the ensemble.
+    network_, history_
+        The first of them.
+    task_
+        The targets, with their units.
+    features_, reading_
+        The vocabularies and scales of the input, and how X is read.
+    """
+
+    model: str = "loopy_bp"
+    dim: int = 64
+    rounds: int = 4
+    activation: str = "relu"
+    bias: bool = True
+    pooling: str = "sum"
+    every_round: bool = False
+    node_width: int | None = None
+    hidden: int = 64
+    dropout: float = 0.0
+    model_options: dict[str, Any] | None = None
+    representation: str = "auto"
+    representation_options: dict[str, Any] | None = None
+    epochs: int | str = "auto"
+    batch_size: int | str = "auto"
+    learning_rate: float = 1e-3
+    optimizer: str = "adam"
+    weight_decay: float = 0.0
+    schedule: str = "cosine"
+    clip: float | None = 5.0
+    patience: int | None = None
+    validation_fraction: float = 0.1
+    monitor: str = "loss"
+    resample: float | None = None
+    precision: str = "32"
+    device: str = "auto"
+    ensemble: int = 1
+    random_state: Any = None
+    checkpoint: str | os.PathLike[str] | None = None
+    resume: bool = True
+    verbose: bool = False
+
+    _parameter_constraints = COMMON
+
+    # -- fitting -------------------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any = None) -> StructureEstimator:
+        """Fit to structures and their targets.
+
+        Parameters
+        ----------
+        X
+            Structures.
+        y
+            Targets; None for those that the structures have.
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        reading = Reading.of(X, self.representation, self.representation_options)
+        structures = reading.convert(X)
+        if not len(structures):
+            raise InputError("there are no structures to learn from: X is empty")
+        columns, single = attach(structures, y)
+        structures = self._with_targets(structures, columns)
+        task = self._task(structures)
+        assert structures.targets is not None
+        answered = ~structures.targets.isnan().all(dim=1).cpu().numpy()
+        if not answered.all():
+            structures = structures[np.flatnonzero(answered)]
+        features = Features.of(structures)
+        networks, histories = self._fit_members(features.encode(structures), features, task)
+        self.networks_, self.histories_ = networks, histories
+        self.task_, self.features_, self.reading_ = task, features, reading
+        self.single_target_ = single
+        self.target_kinds_ = tuple(column.kind for column in columns)
+        return self
+
+    def _check_parameters(self) -> None:
+        try:
+            self._validate_params()
+        except InvalidParameterError as error:
+            raise InputError(str(error)) from None
+        name = type(self).__name__
+        if self.patience is not None and not self.validation_fraction:
+            raise InputError(
+                f"The 'patience' parameter of {name} must be None where 'validation_fraction' is 0, since nothing is "
+                f"validated. Got {self.patience!r} instead."
+            )
+        if self.checkpoint is not None and not isinstance(self.random_state, (int, np.integer)):
+            raise InputError(
+                f"The 'random_state' parameter of {name} must be an integer where 'checkpoint' is given, so that a run "
+                f"can go on as it began. Got {self.random_state!r} instead."
+            )
+
+    @abstractmethod
+    def _with_targets(self, structures: Structures, columns: list[Answers]) -> Structures:
+        """Return the structures with the columns of y as targets of the kind that is predicted."""
+
+    def _task(self, structures: Structures) -> Task:
+        """Return what is to be learned."""
+        return Task.of(
+            structures,
+            loss=getattr(self, "loss", "square"),
+            class_weight=getattr(self, "class_weight", None),
+        )
+
+    def _fit_members(
+        self, structures: Structures, features: Features, task: Task
+    ) -> tuple[list[Network], list[History]]:
+        """Fit every network of the ensemble, each with a seed of its own, all with the same structures kept aside."""
+        seeds = check_random_state(self.random_state).randint(2**31 - 1, size=self.ensemble + 1).tolist()
+        kept, aside = keep_aside(structures, float(self.validation_fraction), seeds[0])
+        training, validation = structures[kept], structures[aside] if len(aside) else None
+        networks, histories = [], []
+        for member, seed in enumerate(seeds[1:]):
+            network = self._network(features, task.outputs, seed)
+            history = train(
+                network,
+                task,
+                training,
+                validation,
+                self._settings(training, validation, seed),
+                checkpoint=None
+                if self.checkpoint is None
+                else Path(self.checkpoint) / f"member-{member}.safetensors",
+                resume=self.resume,
+                show_progress=self.verbose,
+            )
+            networks.append(network)
+            histories.append(history)
+        return networks, histories
+
+    def _network(self, features: Features, outputs: int, seed: int) -> Network:
+        """Make a network whose initial weights depend on the seed alone."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return Network(features.sizes, outputs, **self._network_options())
+
+    def _network_options(self) -> dict[str, Any]:
+        numbers = {"dim": int(self.dim), "rounds": int(self.rounds), "hidden": int(self.hidden)}
+        return {
+            **numbers,
+            "model": self.model,
+            "activation": self.activation,
+            "bias": bool(self.bias),
+            "pooling": self.pooling,
+            "every_round": bool(self.every_round),
+            "node_width": None if self.node_width is None else int(self.node_width),
+            "dropout": float(self.dropout),
+            **(self.model_options or {}),
+        }
+
+    def _settings(self, training: Structures, validation: Structures | None, seed: int) -> TrainSettings:
+        size = auto_batch_size(len(training)) if self.batch_size == "auto" else int(self.batch_size)
+        epochs = auto_epochs(len(training), size) if self.epochs == "auto" else int(self.epochs)
+        return TrainSettings(
+            epochs=epochs,
+            batch_size=size,
+            optimizer=self.optimizer,
+            learning_rate=float(self.learning_rate),
+            weight_decay=float(self.weight_decay),
+            schedule=self.schedule,
+            clip=None if self.clip is None else float(self.clip),
+            patience=None if self.patience is None or validation is None else int(self.patience),
+            monitor=self.monitor,
+            resample=None if self.resample is None else float(self.resample),
+            precision=self.precision,
+            device=self.device,
+            seed=seed,
+        )
+
+    # -- fitted --------------------------------------------------------------------------------------------
+
+    @property
+    def network_(self) -> Network:
+        """The first network of the ensemble."""
+        return self._fitted("networks_")[0]
+
+    @property
+    def history_(self) -> History:
+        """What happened when the first network was fitted."""
+        return self._fitted("histories_")[0]
+
+    def _fitted(self, name: str) -> Any:
+        """Return what `fit` has set; before it, this is an AttributeError, as of any attribute that is not there."""
+        if name not in vars(self):
+            raise AttributeError(f"this {type(self).__name__} is not fitted yet and has no {name}")
+        return vars(self)[name]
+
+    def embed(self, X: Any) -> Float[Array, "structures width"]:
+        """Return one vector a structure: the pooled node embeddings of every network, side by side.
+
+        A structure without nodes is embedded as zeros.
+        """
+        structures = self._encoded(X)
+        parts = [predict(n, structures, device=self.device, function=n.embed) for n in self.networks_]
+        return torch.cat(parts, dim=1).numpy()
+
+    def _encoded(self, X: Any) -> Structures:
+        check_is_fitted(self, "networks_")
+        return self.features_.encode(self.reading_.convert(X))
+
+    def _predictions(self, X: Any) -> list[Float[Array, "members ..."]]:
+        """Return for every target what each member of the ensemble predicts: (members, N) or (members, N, classes)."""
+        structures = self._encoded(X)
+        outputs = [predict(network, structures, device=self.device) for network in self.networks_]
+        members = [self.task_.predictions(output) for output in outputs]
+        return [np.stack(column) for column in zip(*members, strict=True)]
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Say whether `fit` has been called."""
+        return "networks_" in vars(self)
+
+    def __sklearn_tags__(self) -> Any:
+        """Say what X and y may be: structures, not arrays of numbers; targets missing or several."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.input_tags.string = True
+        tags.target_tags.required = False
+        tags.target_tags.multi_output = True
+        tags.non_deterministic = self.random_state is None
+        tags.no_validation = True
+        return tags

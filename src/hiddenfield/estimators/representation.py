@@ -1,0 +1,197 @@
+"""What X may be: packs, SMILES, sequences, networkx graphs, PyG data; all become a pack."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from hiddenfield.data.combine import concatenate
+from hiddenfield.data.structures import Structures
+from hiddenfield.errors import InputError, MissingDependencyError
+
+__all__ = ["REPRESENTATIONS", "Reading"]
+
+REPRESENTATIONS = ("structures", "smiles", "sequence", "networkx", "pyg")
+# Signs of bonds, branches, rings and charges, which no sequence of letters has.
+SMILES_SIGNS = re.compile(r"[=#()\[\]@/\\+0-9]")
+REMEDY = 'say which with representation="smiles" or representation="sequence"'
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How X becomes a pack: what its entries are, and the options of the converter.
+
+    It is found once, when a model is fitted, and then holds for everything that the model is shown.
+
+    Examples
+    --------
+    >>> reading = Reading.of(["GATTACA", "CAT"])
+    >>> reading
+    Reading(representation='sequence', options={'arc_labels': 'direction'})
+    >>> reading.convert(["TTT"])
+    Structures(1 structure, 3 nodes, 4 arcs; node labels: symbol (1); arc labels: direction (2))
+    """
+
+    representation: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, X: Any, representation: str = "auto", options: Mapping[str, Any] | None = None) -> Reading:
+        """Find how to read X: as it is said, or as its entries show.
+
+        Sequences get arcs that know their direction, and networkx graphs all attributes that they have, unless
+        `options` say otherwise.
+        """
+        if representation == "auto":
+            representation = _recognise(X)
+        given = dict(options or {})
+        if representation == "structures" and given:
+            raise InputError(f"a pack is not converted, but representation_options has {next(iter(given))!r}")
+        if representation == "sequence":
+            given = {"arc_labels": "direction"} | given
+        if representation == "networkx" and not given:
+            given = _attributes_of(X)
+        return cls(representation, given)
+
+    def convert(self, X: Any) -> Structures:
+        """Return X as a pack; a pack is returned as it is."""
+        if isinstance(X, Structures):
+            return X
+        entries = _listed(X)
+        if any(isinstance(entry, Structures) for entry in entries):
+            return concatenate(entries)
+        if self.representation == "structures":
+            raise InputError(
+                f"expected a pack of structures, got {_type_of(X)}; the model was fitted on packs: convert X likewise"
+            )
+        try:
+            return self._converter()(entries, **self.options)
+        except TypeError as error:
+            if "unexpected keyword" not in str(error):
+                raise
+            raise InputError(
+                f"representation_options of {self.representation!r}: {str(error).split('() ')[-1]}"
+            ) from None
+
+    def _converter(self) -> Any:
+        from hiddenfield.data.convert.networkx import from_networkx
+        from hiddenfield.data.convert.pyg import from_pyg
+        from hiddenfield.data.convert.sequences import from_sequences
+        from hiddenfield.data.molecules import from_smiles
+
+        converters = {
+            "smiles": from_smiles,
+            "sequence": from_sequences,
+            "networkx": from_networkx,
+            "pyg": from_pyg,
+        }
+        return converters[self.representation]
+
+
+def _type_of(X: Any) -> str:
+    """Name what came: its type and that of its first entry."""
+    first = next(iter(X), None) if isinstance(X, (list, tuple)) else None
+    return type(X).__name__ + ("" if first is None else f" of {type(first).__name__}")
+
+
+def _listed(X: Any) -> list[Any]:
+    """Return the entries of a list, a tuple, an array of one axis or a column of a data frame."""
+    if isinstance(X, (str, bytes, Mapping)) or not hasattr(X, "__iter__") or getattr(X, "ndim", 1) != 1:
+        shape = f" of shape {X.shape}" if hasattr(X, "shape") else ""
+        raise InputError(
+            f"expected structures (a pack, or a list of SMILES, sequences or graphs), got {type(X).__name__}{shape}"
+        )
+    if "torch_geometric" in sys.modules and hasattr(X, "to_data_list"):
+        return list(X.to_data_list())
+    return list(X)
+
+
+def _recognise(X: Any) -> str:
+    """Return the representation that the entries show; refuse to guess where they show two."""
+    if isinstance(X, Structures):
+        return "structures"
+    entries = _listed(X)
+    if not entries:
+        raise InputError("there are no structures: X is empty")
+    if all(isinstance(entry, Structures) for entry in entries):
+        return "structures"
+    if all(isinstance(entry, str) for entry in entries):
+        return _recognise_texts(entries)
+    if all(isinstance(entry, (str, list, tuple, np.ndarray)) for entry in entries):
+        return "sequence"
+    for package, representation in (("networkx", "networkx"), ("torch_geometric", "pyg")):
+        if all(
+            type(entry).__module__.split(".")[0] == package or _is_graph(entry, package) for entry in entries
+        ):
+            return representation
+    odd = next(
+        k for k, entry in enumerate(entries) if type(entry) is not type(entries[0]) or k == len(entries) - 1
+    )
+    raise InputError(
+        f"cannot tell what X holds: entry 0 is of type {type(entries[0]).__name__}, entry {odd} of type "
+        f"{type(entries[odd]).__name__}; expected SMILES, sequences, networkx graphs or PyG data throughout"
+    )
+
+
+def _is_graph(entry: Any, package: str) -> bool:
+    """Say whether an object is of a subclass, defined elsewhere, of what the package calls a graph."""
+    if package not in sys.modules:
+        return False
+    kind = (
+        sys.modules["networkx"].Graph if package == "networkx" else sys.modules["torch_geometric"].data.Data
+    )
+    return isinstance(entry, kind)
+
+
+def _recognise_texts(texts: Sequence[str]) -> str:
+    signs = any(SMILES_SIGNS.search(text) for text in texts)
+    if importlib.util.find_spec("rdkit") is None:
+        if signs:
+            raise MissingDependencyError.for_extra(
+                "rdkit",
+                "molecules",
+                f"X looks like SMILES, unless it holds sequences ({REMEDY}), and reading SMILES",
+            )
+        return "sequence"
+    odd = _first_that_is_no_molecule(texts)
+    if signs and odd is None:
+        return "smiles"
+    if not signs and odd is not None:
+        return "sequence"
+    if odd is None:
+        raise InputError(f"every text of X can be read as SMILES and as a sequence; {REMEDY}")
+    raise InputError(
+        f"cannot tell whether X holds SMILES: some texts have signs of bonds or rings, but {texts[odd]!r:.100} "
+        f"(structure {odd}) is no molecule; {REMEDY}"
+    )
+
+
+def _first_that_is_no_molecule(texts: Sequence[str]) -> int | None:
+    from rdkit import rdBase
+    from rdkit.Chem import MolFromSmiles
+
+    with rdBase.BlockLogs():
+        return next((k for k, text in enumerate(texts) if not text or MolFromSmiles(text) is None), None)
+
+
+def _attributes_of(X: Any) -> dict[str, Any]:
+    """Return the names of all attributes of networkx nodes and edges: text and integers as labels, else numbers."""
+    graphs = _listed(X)
+    nodes = [data for graph in graphs for _, data in graph.nodes(data=True)]
+    edges = [data for graph in graphs for _, _, data in graph.edges(data=True)]
+    found: dict[str, Any] = {}
+    for kind, rows in (("node", nodes), ("edge", edges)):
+        for name in sorted({name for row in rows for name in row}, key=str):
+            values = [row[name] for row in rows if name in row]
+            numbers = all(isinstance(value, Real) for value in values)
+            whole = all(isinstance(value, (str, int, np.integer, np.bool_)) for value in values)
+            if numbers or whole:
+                found.setdefault(f"{kind}_{'label' if whole else 'attribute'}", []).append(name)
+    return found

@@ -1,0 +1,241 @@
+"""What y may be: numbers or classes, one column or several, entries missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from hiddenfield.data.structures import Structures
+from hiddenfield.data.vocabulary import Vocabulary
+from hiddenfield.errors import InputError
+from hiddenfield.shapes import Array, Bool, Shaped
+
+__all__ = ["Answers", "as_classes", "as_numbers", "attach", "looks_like_classes"]
+
+# Whole numbers with at most so many different values are taken for classes where nobody says what they are.
+FEW_CLASSES = 10
+KINDS = {"b": "bool", "i": "int", "u": "int", "f": "float", "U": "str", "T": "str"}
+
+
+@dataclass(frozen=True)
+class Answers:
+    """One column of y as it was given.
+
+    Parameters
+    ----------
+    name
+        Of the target.
+    kind
+        ``"bool"``, ``"int"``, ``"float"``, ``"str"`` or ``"mixed"`` (text and integers).
+    values
+        The entries; anything where one is missing.
+    present
+        Which are not missing.
+    """
+
+    name: str
+    kind: str
+    values: Shaped[Array, " structures"]
+    present: Bool[Array, " structures"]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the entries are text, truth values or whole numbers, as classes are."""
+        if self.kind != "float":
+            return True
+        numbers = self.values[self.present].astype(np.float64)
+        return bool(np.all(numbers == np.floor(numbers)) and np.isfinite(numbers).all())
+
+    def first(self, wrong: Bool[Array, " structures"]) -> int:
+        """Return the position of the first entry that is there and wrong."""
+        return int(np.argmax(wrong & self.present))
+
+
+def attach(structures: Structures, y: Any) -> tuple[list[Answers], bool]:
+    """Return the columns of y, or of the pack's own targets where y is None, and whether they are a single one.
+
+    Examples
+    --------
+    >>> import hiddenfield as hf
+    >>> columns, single = attach(hf.data.from_sequences(["A", "B"]), ["yes", None])
+    >>> columns[0].kind, columns[0].present.tolist(), single
+    ('str', [True, False], True)
+    """
+    if y is None:
+        if structures.targets is None or not structures.target_names:
+            raise InputError(
+                "there is nothing to learn: y is None and the structures have no targets of their own"
+            )
+        columns = _own(structures)
+        return columns, len(columns) == 1
+    columns, single = _given(y)
+    for column in columns:
+        if len(column.values) != len(structures):
+            raise InputError(
+                f"X has {len(structures)} structures and y has {len(column.values)} entries; there must be one for each"
+            )
+    if not columns:
+        raise InputError("there is nothing to learn: y has no columns")
+    return columns, single
+
+
+def _own(structures: Structures) -> list[Answers]:
+    assert structures.targets is not None
+    result = []
+    values = structures.targets.cpu().numpy()
+    for k, (name, words) in enumerate(
+        zip(structures.target_names, structures.target_vocabularies, strict=True)
+    ):
+        present = ~np.isnan(values[:, k])
+        if words is None:
+            result.append(Answers(name, "float", values[:, k], present))
+            continue
+        decoded = np.empty(len(values), dtype=object)
+        decoded[present] = words.decode(values[present, k].astype(np.int64))
+        result.append(_column(name, decoded))
+    return result
+
+
+def _given(y: Any) -> tuple[list[Answers], bool]:
+    """Split y into columns."""
+    if isinstance(y, torch.Tensor):
+        y = y.detach().cpu().numpy()
+    if isinstance(y, Mapping) or (hasattr(y, "columns") and hasattr(y, "iloc")):
+        names = list(y.keys())
+        return [_column(str(name), _array(y[name])) for name in names], False
+    if isinstance(y, (str, bytes)) or not hasattr(y, "__len__"):
+        raise InputError(f"y must be an array or a list with an entry for each structure, got {y!r:.100}")
+    array = _array(y)
+    if array.ndim == 1:
+        name = getattr(y, "name", None)
+        return [_column(name if isinstance(name, str) else "target", array)], True
+    if array.ndim != 2:
+        raise InputError(f"y must have one or two axes, got shape {array.shape}")
+    names = ["target"] if array.shape[1] == 1 else [f"target_{k}" for k in range(array.shape[1])]
+    return [_column(name, array[:, k]) for k, name in enumerate(names)], False
+
+
+def _array(values: Any) -> Array:
+    """Return an array of the entries themselves: a list of text and None must not become text throughout."""
+    if isinstance(values, np.ndarray):
+        return values
+    if hasattr(values, "to_numpy"):
+        return np.asarray(values.to_numpy())
+    entries = list(values)
+    rows = [isinstance(entry, (list, tuple, np.ndarray)) for entry in entries]
+    if any(rows):
+        if not all(rows) or len({len(entry) for entry in entries}) != 1:
+            raise InputError("the rows of y must be equally long")
+        table = np.empty((len(entries), len(entries[0])), dtype=object)
+        for k, entry in enumerate(entries):
+            table[k] = list(entry)
+        return table
+    column = np.empty(len(entries), dtype=object)
+    column[:] = entries
+    return column
+
+
+def _column(name: str, values: Array) -> Answers:
+    kind = KINDS.get(values.dtype.kind)
+    if kind is not None:
+        present = ~np.isnan(values) if kind == "float" else np.ones(len(values), dtype=bool)
+        return Answers(name, kind, values, present)
+    if values.dtype != object:
+        raise InputError(f"y must hold numbers or classes, got an array of {values.dtype}")
+    present = np.array([_is_there(value) for value in values], dtype=bool)
+    return Answers(name, _kind_of(values[present], name), values, present)
+
+
+def _is_there(value: Any) -> bool:
+    """Say whether an entry is not missing: not None, not NaN, not the missing value of pandas."""
+    if value is None or type(value).__name__ == "NAType":
+        return False
+    return not (isinstance(value, (float, np.floating)) and np.isnan(value))
+
+
+def _kind_of(values: Iterable[Any], name: str) -> str:
+    kinds = set()
+    for value in values:
+        if isinstance(value, (bool, np.bool_)):
+            kinds.add("bool")
+        elif isinstance(value, (int, np.integer)):
+            kinds.add("int")
+        elif isinstance(value, (float, np.floating)):
+            kinds.add("float")
+        elif isinstance(value, str):
+            kinds.add("str")
+        else:
+            raise InputError(
+                f"target {name!r}: expected a number, a text or a truth value, got {value!r:.100}"
+            )
+    if kinds <= {"int", "float", "bool"}:
+        return next((kind for kind in ("float", "int", "bool") if kind in kinds), "float")
+    if "float" in kinds:
+        raise InputError(
+            f"target {name!r} holds text and fractions; classes are text, integers or truth values"
+        )
+    return "str" if kinds == {"str"} else "mixed"
+
+
+def looks_like_classes(column: Answers) -> bool:
+    """Say whether a column is one of classes: text, truth values, or at most ten different whole numbers."""
+    if column.kind in ("str", "mixed", "bool"):
+        return True
+    return column.is_whole and len(np.unique(column.values[column.present].astype(np.float64))) <= FEW_CLASSES
+
+
+def as_numbers(structures: Structures, columns: list[Answers]) -> Structures:
+    """Return the pack with these columns as targets that are numbers."""
+    for column in columns:
+        if column.kind in ("str", "mixed"):
+            wrong = np.array([isinstance(value, str) for value in column.values], dtype=bool)
+            row = column.first(wrong)
+            raise InputError(
+                f"{structures.name_of(row)}: target {column.name!r} is the text {column.values[row]!r}, but a "
+                f"regressor predicts numbers; use StructureClassifier, or turn the target into numbers"
+            )
+    values = np.full((len(structures), len(columns)), np.nan)
+    for k, column in enumerate(columns):
+        values[column.present, k] = column.values[column.present].astype(np.float64)
+        if np.isinf(values[:, k]).any():
+            row = int(np.argmax(np.isinf(values[:, k])))
+            raise InputError(
+                f"{structures.name_of(row)}: target {column.name!r} is {values[row, k]}; "
+                f"it must be finite, or NaN if missing"
+            )
+    return _with(structures, values, columns, (None,) * len(columns))
+
+
+def as_classes(structures: Structures, columns: list[Answers]) -> Structures:
+    """Return the pack with these columns as targets that are classes, those that occur, sorted."""
+    values = np.full((len(structures), len(columns)), np.nan)
+    vocabularies = []
+    for k, column in enumerate(columns):
+        if not column.is_whole:
+            numbers = np.where(column.present, column.values, 0).astype(np.float64)
+            row = column.first(numbers != np.floor(numbers))
+            raise InputError(
+                f"{structures.name_of(row)}: target {column.name!r} is {numbers[row]}, but classes are text, whole "
+                f"numbers or truth values; use StructureRegressor"
+            )
+        symbols = column.values[column.present]
+        symbols = symbols if column.kind in ("str", "mixed") else symbols.astype(np.int64)
+        vocabulary, codes = Vocabulary.from_values(column.name, symbols)
+        values[column.present, k] = codes
+        vocabularies.append(vocabulary)
+    return _with(structures, values, columns, tuple(vocabularies))
+
+
+def _with(
+    structures: Structures, values: Array, columns: list[Answers], vocabularies: tuple[Vocabulary | None, ...]
+) -> Structures:
+    names = tuple(column.name for column in columns)
+    return structures.replace(
+        targets=torch.from_numpy(values).to(structures.device),
+        target_names=names,
+        target_vocabularies=vocabularies,
+    )
