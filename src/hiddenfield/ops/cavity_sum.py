@@ -9,17 +9,25 @@ import torch
 
 from hiddenfield.errors import InputError
 from hiddenfield.ops.compile import as_array, kernel, prange
-from hiddenfield.ops.dispatch import Implementations, check_rows, empty
+from hiddenfield.ops.dispatch import Implementations, check_like, check_rows, empty, through_rectifier
 from hiddenfield.ops.topology import Topology
 from hiddenfield.shapes import Array, Float, Tensor
 
 __all__ = ["cavity_sum", "cavity_sum_reference"]
 
 
-def cavity_sum(messages: Float[Tensor, "arcs dim"], topology: Topology) -> Float[Tensor, "arcs dim"]:
+def cavity_sum(
+    messages: Float[Tensor, "arcs dim"],
+    topology: Topology,
+    constant: Float[Tensor, "arcs dim"] | None = None,
+    *,
+    rectify: bool = False,
+) -> Float[Tensor, "arcs dim"]:
     r"""Sum, for each arc, the messages into its sender but the one along the same edge.
 
-    .. math:: y_{i \to j} = \sum_{b \to i,\; b \ne \mathrm{reverse}(i \to j)} m_b
+    .. math:: y_{i \to j} = \rho\Bigl(c_{i \to j} + \sum_{b \to i,\; b \ne \mathrm{reverse}(i \to j)} m_b\Bigr)
+
+    with :math:`c = 0` and :math:`\rho` the identity unless they are asked for, as in `gather_sum`.
 
     An arc without a reverse gets the full sum; a self-loop is its own reverse and leaves itself out. The sum
     is taken over the others rather than by subtraction, so a message of -inf (a hard zero) leaves no NaN
@@ -31,6 +39,10 @@ def cavity_sum(messages: Float[Tensor, "arcs dim"], topology: Topology) -> Float
         (arcs, dim), floating point; -inf is allowed, +inf and NaN follow the arithmetic.
     topology
         Who sends to whom, with `reverse`. Its indices are trusted; see `Topology.validate`.
+    constant
+        (arcs, dim), added to the sums.
+    rectify
+        Whether :math:`\rho(y) = \max(y, 0)`; the gradient at 0 is 0.
 
     Returns
     -------
@@ -59,28 +71,51 @@ def cavity_sum(messages: Float[Tensor, "arcs dim"], topology: Topology) -> Float
         raise InputError(
             "cavity_sum needs a topology with reverse; build it with reverse=match_reverse(source, in_ptr)"
         )
-    if messages.requires_grad and torch.is_grad_enabled():
-        return _CavitySum.apply(messages, topology, False)
-    return _implementations(messages, topology, False)
+    if constant is not None:
+        check_rows(constant, "constant", topology.num_arcs, "arcs", topology.source)
+        check_like(constant, messages)
+    wanted = messages.requires_grad or (constant is not None and constant.requires_grad)
+    if wanted and torch.is_grad_enabled():
+        return _CavitySum.apply(messages, topology, False, constant, rectify)
+    return _implementations(messages, topology, False, constant, rectify)
 
 
 class _CavitySum(torch.autograd.Function):
     """The op or, with `transposed`, its transpose; each is the gradient of the other."""
 
     @staticmethod
-    def forward(ctx: Any, messages: Tensor, topology: Topology, transposed: bool) -> Tensor:
+    def forward(
+        ctx: Any,
+        messages: Tensor,
+        topology: Topology,
+        transposed: bool,
+        constant: Tensor | None,
+        rectify: bool,
+    ) -> Tensor:
         ctx.topology, ctx.transposed = topology, transposed
-        return _implementations(messages, topology, transposed)
+        out = _implementations(messages, topology, transposed, constant, rectify)
+        ctx.save_for_backward(out if rectify else None)
+        return out
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
-        arguments = gradient, ctx.topology, not ctx.transposed
-        if gradient.requires_grad and torch.is_grad_enabled():
-            return _CavitySum.apply(*arguments), None, None
-        return _implementations(*arguments), None, None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        (out,) = ctx.saved_tensors
+        gradient = through_rectifier(gradient, out)
+        messages = None
+        if ctx.needs_input_grad[0]:
+            arguments = gradient, ctx.topology, not ctx.transposed, None, False
+            again = gradient.requires_grad and torch.is_grad_enabled()
+            messages = _CavitySum.apply(*arguments) if again else _implementations(*arguments)
+        return messages, None, None, gradient if ctx.needs_input_grad[3] else None, None
 
 
-def cavity_sum_reference(messages: Tensor, topology: Topology, transposed: bool = False) -> Tensor:
+def cavity_sum_reference(
+    messages: Tensor,
+    topology: Topology,
+    transposed: bool = False,
+    constant: Tensor | None = None,
+    rectify: bool = False,
+) -> Tensor:
     """Sum all messages of a node and subtract the one to leave out; hard zeros are counted instead."""
     hard = messages == -torch.inf
     both = torch.cat([messages.masked_fill(hard, 0), hard.to(messages.dtype)], dim=1)
@@ -94,12 +129,19 @@ def cavity_sum_reference(messages: Tensor, topology: Topology, transposed: bool 
         partner = topology.reverse.clamp(min=0)
         rest = rest - both.index_select(0, partner).masked_fill((topology.reverse < 0).unsqueeze(1), 0)
     sums, hard_left = rest.tensor_split(2, dim=1)
-    return sums.masked_fill(hard_left > 0.5, -torch.inf)
+    sums = sums.masked_fill(hard_left > 0.5, -torch.inf)
+    out = sums if constant is None else constant + sums
+    return out.relu() if rectify else out
 
 
-def _cavity_sum_cpu(messages: Tensor, topology: Topology, transposed: bool) -> Tensor:
+def _cavity_sum_cpu(
+    messages: Tensor, topology: Topology, transposed: bool, constant: Tensor | None, rectify: bool
+) -> Tensor:
     out = empty(messages.shape, messages)
-    _cavity_sum_kernel(as_array(messages), *_plan(topology, transposed), out.numpy(), work=out.numel())
+    rows = as_array(messages)
+    added = rows[:0] if constant is None else as_array(constant)
+    plan = _plan(topology, transposed)
+    _cavity_sum_kernel(rows, *plan, added, rectify, out.numpy(), work=out.numel())
     return out
 
 
@@ -134,7 +176,15 @@ def _build_plan(topology: Topology, transposed: bool) -> tuple[Array, Array, Arr
 
 @kernel
 def _cavity_sum_kernel(
-    messages: Array, ptr: Array, read: Array, write: Array, single_ptr: Array, single: Array, out: Array
+    messages: Array,
+    ptr: Array,
+    read: Array,
+    write: Array,
+    single_ptr: Array,
+    single: Array,
+    constant: Array,
+    rectify: bool,
+    out: Array,
 ) -> None:
     """Write row write[p] = sum of the rows read[q] with q != p, for p and q in the range of each node.
 
@@ -142,6 +192,7 @@ def _cavity_sum_kernel(
     `single_ptr` get the full sum. Nodes of up to four arcs, nearly all in molecules, need no second pass.
     """
     dim = messages.shape[1]
+    add = constant.shape[0] > 0
     for node in prange(ptr.size - 1):
         begin = ptr[node]
         end = ptr[node + 1]
@@ -196,15 +247,19 @@ def _cavity_sum_kernel(
                         out[w, column] += running[column]
                 for column in range(dim):
                     running[column] += messages[r0, column]
-        if single_ptr.size > 0:
-            for place in range(single_ptr[node], single_ptr[node + 1]):
+        if single_ptr.size > 0 and single_ptr[node] < single_ptr[node + 1]:
+            # The first gets the sum, the others a copy: still linear in the number of arcs.
+            first = single[single_ptr[node]]
+            for column in range(dim):
+                out[first, column] = 0
+            for place in range(begin, end):
+                r0 = read[place]
+                for column in range(dim):
+                    out[first, column] += messages[r0, column]
+            for place in range(single_ptr[node] + 1, single_ptr[node + 1]):
                 w = single[place]
                 for column in range(dim):
-                    out[w, column] = 0
-                for other in range(begin, end):
-                    r0 = read[other]
-                    for column in range(dim):
-                        out[w, column] += messages[r0, column]
+                    out[w, column] = out[first, column]
 
 
 _implementations = Implementations(reference=cavity_sum_reference, cpu=_cavity_sum_cpu)
