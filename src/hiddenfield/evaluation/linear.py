@@ -1,0 +1,98 @@
+"""Linear models on sparse counts, with the strength of their penalty chosen on a part of the training set."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hiddenfield.shapes import Array, Float, Int
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+__all__ = ["STRENGTHS", "Linear", "fit_linear"]
+
+STRENGTHS = (0.01, 0.1, 1.0, 10.0, 100.0, 1000.0, 10000.0)
+USUAL = 1.0
+ITERATIONS = 300
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A fitted model: features to numbers (N,), or to probabilities of the classes (N, C)."""
+
+    predict: Callable[[csr_matrix], Float[Array, "structures ..."]]
+    parameters: int
+    strength: float
+
+
+def fit_linear(
+    features: csr_matrix,
+    y: Float[Array, " structures"],
+    kept: Int[Array, " kept"],
+    aside: Int[Array, " aside"],
+    classes: int | None = None,
+) -> Linear:
+    """Fit ridge regression or, where a number of classes is given, logistic regression.
+
+    Each strength is tried on the rows `kept` and judged on the rows `aside`, by square error or by log loss; the
+    best is fitted again to all rows. A column without an entry in the rows `kept` has the weight 0 there, so that
+    columns counted on all rows give nothing away. Without rows `aside` the strength is 1.
+
+    Examples
+    --------
+    >>> from scipy.sparse import csr_matrix
+    >>> x = np.arange(20.0)
+    >>> model = fit_linear(csr_matrix(x[:, None]), 2 * x, np.arange(0, 20, 2), np.arange(1, 20, 2))
+    >>> model.strength, model.parameters, model.predict(csr_matrix([[30.0]]))
+    (0.01, 2, array([60.]))
+    """
+    fit = _ridge if classes is None else _logistic
+    strength = USUAL
+    if len(aside) and (classes is None or len(np.unique(y[kept])) > 1):
+        losses = [
+            _loss(y[aside], fit(features[kept], y[kept], value, classes).predict(features[aside]))
+            for value in STRENGTHS
+        ]
+        strength = STRENGTHS[int(np.argmin(losses))]
+    return fit(features, y, strength, classes)
+
+
+def _loss(truth: Array, predicted: Array) -> float:
+    if predicted.ndim == 1:
+        return float(((truth - predicted) ** 2).mean())
+    chosen = predicted[np.arange(len(truth)), truth.astype(np.int64)]
+    return float(-np.log(np.clip(chosen, 1e-12, None)).mean())
+
+
+def _ridge(features: csr_matrix, y: Array, strength: float, _: int | None) -> Linear:
+    from sklearn.linear_model import Ridge
+
+    model = Ridge(alpha=strength, solver="sparse_cg", tol=1e-5).fit(features, y)
+    return Linear(model.predict, model.coef_.size + 1, strength)
+
+
+def _logistic(features: csr_matrix, y: Array, strength: float, classes: int | None) -> Linear:
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import MaxAbsScaler
+
+    codes = y.astype(np.int64)
+    model: Any = make_pipeline(MaxAbsScaler(), LogisticRegression(C=1.0 / strength, max_iter=ITERATIONS))
+    with warnings.catch_warnings():
+        # With a weak penalty on separable classes the optimum is far away, and stopping early is a penalty of its own.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(features, codes)
+
+    def predict(new: csr_matrix) -> Array:
+        # Classes that did not occur in training have probability 0.
+        table = np.zeros((new.shape[0], classes or 0))
+        table[:, model.classes_] = model.predict_proba(new)
+        return table
+
+    return Linear(predict, model[-1].coef_.size + model[-1].intercept_.size, strength)

@@ -1,0 +1,59 @@
+"""Score: what a model reached on structures that it has not seen, and at which price."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from hiddenfield.evaluation.metrics import accuracy, balanced_accuracy, mae, r2, rmse, roc_auc
+from hiddenfield.shapes import Array, Float
+
+__all__ = ["Score", "measure"]
+
+
+@dataclass(frozen=True)
+class Score:
+    """One row of a comparison.
+
+    Parameters
+    ----------
+    name
+        Of the model.
+    metrics
+        By name: ``mae``, ``rmse`` and ``r2`` for numbers; ``accuracy``, ``balanced_accuracy`` and ``roc_auc`` for
+        classes.
+    parameters
+        Numbers that were fitted.
+    seconds
+        That fitting took, choice of settings included; None where it is not known.
+    note
+        What was chosen.
+    """
+
+    name: str
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    parameters: int = 0
+    seconds: float | None = None
+    note: str = ""
+
+
+def measure(
+    truth: Float[Array, " structures"],
+    predicted: Float[Array, "structures ..."],
+) -> dict[str, float]:
+    """Return the metrics of predicted numbers (N,), or of predicted probabilities of classes (N, C).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> measure(np.array([1.0, 2.0, 4.0]), np.array([1.0, 2.0, 3.0]))
+    {'mae': 0.3333, 'rmse': 0.5774, 'r2': 0.7857}
+    """
+    if predicted.ndim == 1:
+        return {"mae": mae(truth, predicted), "rmse": rmse(truth, predicted), "r2": r2(truth, predicted)}
+    codes = predicted.argmax(axis=1)
+    return {
+        "accuracy": accuracy(truth, codes),
+        "balanced_accuracy": balanced_accuracy(truth, codes),
+        "roc_auc": roc_auc(truth, predicted),
+    }

@@ -1,0 +1,101 @@
+"""The simple models: what they learn, what they must not see."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+import hiddenfield as hf
+from hiddenfield.errors import InputError
+from hiddenfield.evaluation import fit_baselines
+from hiddenfield.evaluation.linear import fit_linear
+
+
+def words(count, seed, target):
+    generator = np.random.default_rng(seed)
+    texts = ["".join(generator.choice(list("ABC"), size=generator.integers(2, 9))) for _ in range(count)]
+    return hf.data.from_sequences(texts, targets=[target(text) for text in texts])
+
+
+def test_numbers():
+    def target(text):
+        return 2.0 * text.count("A") - text.count("AB") + text.count("BA")
+
+    scores = fit_baselines(words(200, 0, target), words(50, 1, target), rounds=(1, 2))
+    assert [score.name for score in scores] == [
+        "mean predictor",
+        "labels + ridge",
+        "WL-1 + ridge",
+        "WL-2 + ridge",
+    ]
+    errors = [score.metrics["mae"] for score in scores]
+    assert errors[1] < errors[0] / 2
+    assert [score.parameters for score in scores][:2] == [1, 4]
+    assert scores[3].parameters > scores[2].parameters > 4
+    assert set(scores[0].metrics) == {"mae", "rmse", "r2"}
+
+
+def test_classes_that_only_neighbours_tell():
+    def target(text):
+        return "yes" if "AA" in text else "no"
+
+    train, test = words(300, 0, target), words(100, 1, target)
+    scores = fit_baselines(train, test, rounds=(2,))
+    assert [score.name for score in scores] == ["class frequencies", "labels + logistic", "WL-2 + logistic"]
+    accuracies = [score.metrics["accuracy"] for score in scores]
+    assert accuracies[2] > 0.9 > accuracies[0]
+    assert scores[0].metrics["balanced_accuracy"] == 0.5
+    assert scores[2].metrics["roc_auc"] > 0.9
+
+
+def test_missing_targets_are_left_out_and_a_target_is_chosen_by_name():
+    pack = words(60, 0, lambda text: float(len(text)))
+    values = pack.targets.clone()
+    values[::3] = float("nan")
+    two = pack.replace(
+        targets=values.repeat(1, 2) * values.new_tensor([1.0, 10.0]),
+        target_names=("length", "ten"),
+        target_vocabularies=(None, None),
+    )
+    one = fit_baselines(two[:40], two[40:], target="ten")
+    present = np.flatnonzero(~values[:, 0].isnan().numpy())
+    same = fit_baselines(two[present[present < 40]], two[present[present >= 40]], target="ten")
+    assert [score.metrics for score in one] == [score.metrics for score in same]
+    with pytest.raises(InputError, match="there is no target 'x'; choose from: length, ten"):
+        fit_baselines(two, two, target="x")
+
+
+def test_test_targets_have_no_part_in_the_choice():
+    train = words(60, 0, lambda text: float(text.count("A")))
+    test = words(30, 1, lambda text: float(text.count("A")))
+    other = test.replace(targets=test.targets * -100)
+    assert [s.note for s in fit_baselines(train, test)] == [s.note for s in fit_baselines(train, other)]
+
+
+def test_the_strength_is_chosen_on_the_rows_kept_aside_and_all_rows_are_fitted():
+    generator = np.random.default_rng(0)
+    x = generator.poisson(1.0, (40, 30)).astype(float)
+    y = x[:, 0] + 3 * generator.normal(size=40)
+    kept, aside = np.arange(30), np.arange(30, 40)
+    model = fit_linear(csr_matrix(x), y, kept, aside)
+
+    def ridge(rows, strength):
+        centred, mean = x[rows] - x[rows].mean(axis=0), y[rows].mean()
+        weights = np.linalg.solve(centred.T @ centred + strength * np.eye(30), centred.T @ (y[rows] - mean))
+        return lambda new: mean + (new - x[rows].mean(axis=0)) @ weights
+
+    losses = {
+        s: np.mean((ridge(kept, s)(x[aside]) - y[aside]) ** 2) for s in (0.01, 0.1, 1, 10, 100, 1000, 10000)
+    }
+    assert model.strength == min(losses, key=losses.get)
+    assert np.allclose(model.predict(csr_matrix(x)), ridge(np.arange(40), model.strength)(x), atol=1e-3)
+
+
+def test_what_cannot_be_compared_is_refused():
+    pack = words(20, 0, lambda text: "yes" if "A" in text else "no")
+    other = words(20, 0, lambda text: "ja" if "A" in text else "nein")
+    with pytest.raises(InputError, match="different classes"):
+        fit_baselines(pack, other)
+    with pytest.raises(InputError, match="no targets"):
+        fit_baselines(hf.data.from_sequences(["A"]), pack)
