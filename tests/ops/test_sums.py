@@ -97,6 +97,20 @@ def test_cavity_sum_agrees_with_the_reference(data):
         close(ours, theirs)
 
 
+@given(st.data(), st.booleans(), st.booleans())
+def test_a_cavity_with_a_constant_rectified_agrees_with_the_reference(data, add, rectify):
+    topology = data.draw(topologies())
+    messages = data.draw(matrices(topology.num_arcs))
+    random = torch.Generator().manual_seed(0)
+    constant = torch.randn(messages.shape, generator=random, dtype=messages.dtype) if add else None
+    for ours, theirs in zip(
+        gradients(lambda x: cavity_sum(x, topology, constant, rectify=rectify), messages),
+        gradients(lambda x: cavity_sum_reference(x, topology, False, constant, rectify), messages),
+        strict=True,
+    ):
+        close(ours, theirs)
+
+
 @given(st.data())
 def test_arc_sum_agrees_with_the_reference(data):
     topology = data.draw(topologies())

@@ -260,6 +260,18 @@ def _cavity_sum_kernel(
                 w = single[place]
                 for column in range(dim):
                     out[w, column] = out[first, column]
+        if add or rectify:
+            # The node's own rows once more, while they are at hand: first those with a reverse, then the others.
+            singles = single_ptr[node + 1] - single_ptr[node] if single_ptr.size > 0 else 0
+            for place in range(count + singles):
+                w = write[begin + place] if place < count else single[single_ptr[node] + place - count]
+                if w >= 0 and add:
+                    for column in range(dim):
+                        out[w, column] = constant[w, column] + out[w, column]
+                if w >= 0 and rectify:
+                    for column in range(dim):
+                        if out[w, column] < 0:
+                            out[w, column] = 0
 
 
 _implementations = Implementations(reference=cavity_sum_reference, cpu=_cavity_sum_cpu)
