@@ -181,6 +181,8 @@ def from_edges(
     if edge_ptr is not None:
         bounds, names = _bounds(node_ptr, "node_ptr"), options.get("ids")
         one, other = _pack_wide(one, other, bounds, _bounds(edge_ptr, "edge_ptr"), as_ids(names, len(bounds) - 1))
+    # The smaller end first, so that parallel edges come out in one order, however their ends were given.
+    one, other = np.minimum(one, other), np.maximum(one, other)
     edges = len(one)
     two_way = np.flatnonzero(one != other)
     reverse = np.arange(edges + len(two_way))

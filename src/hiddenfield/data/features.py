@@ -68,7 +68,7 @@ def _codes(
                 f"{kind} {row}: code {codes[row]} is outside vocabulary {vocabulary.name!r} (0 to {len(vocabulary) - 1})"
             )
         known.append(vocabulary)
-    return torch.from_numpy(np.ascontiguousarray(array, dtype=np.int32)), tuple(known)
+    return torch.from_numpy(np.array(array, dtype=np.int32, order="C")), tuple(known)
 
 
 def as_attributes(
@@ -90,7 +90,7 @@ def as_attributes(
             f"of {array.dtype}"
         )
     with np.errstate(over="ignore"):
-        single = np.ascontiguousarray(array, dtype=np.float32)
+        single = np.array(array, dtype=np.float32, order="C")  # a copy: the pack must not change with the caller's array
     finite = np.isfinite(single).all(axis=1)
     if not finite.all():
         row = int(np.argmin(finite))
@@ -169,7 +169,7 @@ def as_ids(ids: Any, count: int) -> Array | None:
         return None
     # Not through numpy's fixed-width text, which drops a NUL at the end.
     texts = ids if isinstance(ids, np.ndarray) else np.array([str(value) for value in ids], np.dtypes.StringDType())
-    texts = texts.astype(np.dtypes.StringDType()) if texts.dtype.kind != "T" else texts
+    texts = texts.astype(np.dtypes.StringDType())
     if texts.ndim != 1 or len(texts) != count:
         raise InputError(f"ids must hold one text for each of {count} structures, got shape {texts.shape}")
     return texts
@@ -187,7 +187,7 @@ def as_columns(columns: Mapping[str, Any] | None, count: int) -> dict[str, Array
                 f"column {name!r} must hold one number or text for each of {count} structures, "
                 f"got shape {array.shape} of {array.dtype}"
             )
-        checked[str(name)] = array
+        checked[str(name)] = array.copy()
     return checked
 
 

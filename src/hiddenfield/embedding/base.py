@@ -13,6 +13,7 @@ from torch.nn import functional
 from hiddenfield.data.structures import Structures
 from hiddenfield.embedding.inputs import FeatureSizes, Inputs, Projection
 from hiddenfield.errors import InputError
+from hiddenfield.ops import Topology, cavity_sum, gather_sum
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Float, Tensor
 
@@ -71,6 +72,18 @@ class Embedding(nn.Module, ABC):
         self.sizes, self.dim, self.rounds, self.bias = sizes, dim, rounds, bool(bias)
         self.activation_name = activation
         self.activation = choose("activation", ACTIVATIONS, activation)
+
+    def gathered(self, values: Tensor, topology: Topology, constant: Tensor) -> Float[Tensor, "nodes dim"]:
+        r"""Return :math:`\sigma(c_i + \sum_{j \to i} x_j)`, in one pass where :math:`\sigma` is relu."""
+        if self.activation_name == "relu":
+            return gather_sum(values, topology, constant, rectify=True)
+        return self.activation(gather_sum(values, topology, constant))
+
+    def cavity(self, messages: Tensor, topology: Topology, constant: Tensor) -> Float[Tensor, "arcs dim"]:
+        r"""Return :math:`\sigma(c_{ij} + \sum_{k \in N(i) \setminus j} m_{ki})`, in one pass where :math:`\sigma` is relu."""
+        if self.activation_name == "relu":
+            return cavity_sum(messages, topology, constant, rectify=True)
+        return self.activation(cavity_sum(messages, topology, constant))
 
     def prepare(self, structures: Structures) -> tuple[Prepared, ...]:
         """Return what else `forward` needs, one entry a structure; computed once, cut like the structures."""

@@ -11,7 +11,7 @@ from hiddenfield.data.structures import Structures
 from hiddenfield.embedding.base import Embedding, Prepared, matrix
 from hiddenfield.embedding.inputs import FeatureSizes
 from hiddenfield.fields.cycle_regions import CycleRegions, cycle_regions
-from hiddenfield.ops import arc_sum, cavity_sum, gather_sum, send
+from hiddenfield.ops import arc_sum, gather_sum, send
 from hiddenfield.shapes import Float, Tensor
 
 __all__ = ["GeneralizedBP"]
@@ -88,9 +88,9 @@ class GeneralizedBP(Embedding):
         for step in range(1, self.rounds + 1):
             if step > 1:
                 assert cycles is not None
-                into = cavity_sum(linear(arcs, self.messages), topology)
-                into = into + gather_sum(linear(cycles, self.messages), regions.arc_from_cycles.topology)
-                arcs = self.activation(constant + into)
+                from_cycles = regions.arc_from_cycles.topology
+                received = gather_sum(linear(cycles, self.messages), from_cycles, constant)
+                arcs = self.cavity(linear(arcs, self.messages), topology, received)
             if every_round or step == self.rounds:
                 states.append(self.activation(own + linear(arc_sum(arcs, topology), self.received)))
             if step < self.rounds:
@@ -100,12 +100,10 @@ class GeneralizedBP(Embedding):
     def _cycle_messages(
         self, constant: Tensor, arcs: Tensor, cycles: Tensor | None, regions: CycleRegions
     ) -> Float[Tensor, "memberships dim"]:
-        entering = gather_sum(linear(arcs, self.messages), regions.cycle_from_arcs.topology)
-        along = gather_sum(linear(arcs, self.overcounted), regions.cycle_overcounted.topology)
-        total = constant + entering - along
+        total = gather_sum(linear(arcs, self.messages), regions.cycle_from_arcs.topology, constant)
         if cycles is not None:
-            total = total + gather_sum(linear(cycles, self.messages), regions.cycle_from_cycles.topology)
-        return self.activation(total)
+            total = gather_sum(linear(cycles, self.messages), regions.cycle_from_cycles.topology, total)
+        return self.gathered(linear(arcs, -self.overcounted), regions.cycle_overcounted.topology, total)
 
     def settings(self) -> dict[str, Any]:
         """Return what is needed to build the module again, beside the sizes."""

@@ -8,7 +8,7 @@ from torch.nn.functional import linear
 from hiddenfield.data.structures import Structures
 from hiddenfield.embedding.base import Embedding, Prepared, matrix
 from hiddenfield.embedding.inputs import FeatureSizes
-from hiddenfield.ops import arc_sum, cavity_sum, send
+from hiddenfield.ops import arc_sum, send
 from hiddenfield.shapes import Float, Tensor
 
 __all__ = ["LoopyBP"]
@@ -66,7 +66,7 @@ class LoopyBP(Embedding):
         messages = self.activation(constant)
         states = [marginals(messages)] if every_round or self.rounds == 1 else []
         for step in range(2, self.rounds + 1):
-            messages = self.activation(constant + cavity_sum(linear(messages, self.messages), topology))
+            messages = self.cavity(linear(messages, self.messages), topology, constant)
             if every_round or step == self.rounds:
                 states.append(marginals(messages))
         return torch.cat(states, dim=1) if every_round else states[-1]

@@ -54,11 +54,10 @@ class MeanField(Embedding):
     ) -> Float[Tensor, "nodes width"]:
         """Return the node embeddings."""
         topology, nodes = structures.topology, self.node_inputs(structures)
-        constant = self.own(nodes) + gather_sum(self.neighbours(nodes), topology)
+        constant = gather_sum(self.neighbours(nodes), topology, self.own(nodes))
         if self.arcs is not None:
             constant = constant + arc_sum(self.arcs(self.arc_inputs(structures)), topology)
         states = [self.activation(constant)]
         for _ in range(self.rounds - 1):
-            received = gather_sum(linear(states[-1], self.messages), topology)
-            states.append(self.activation(constant + received))
+            states.append(self.gathered(linear(states[-1], self.messages), topology, constant))
         return torch.cat(states, dim=1) if every_round else states[-1]

@@ -225,7 +225,7 @@ class _Run:
         started = time.perf_counter()
         loss = self._train_epoch(epoch, advance)
         seconds = time.perf_counter() - started
-        row = {"epoch": epoch + 1, "learning_rate": self.settings.rate(epoch), "train_loss": loss}
+        row = {"epoch": epoch + 1, "learning_rate": self.settings.rate(float(epoch)), "train_loss": loss}
         if self.validation is not None:
             row |= {f"valid_{name}": value for name, value in self._evaluate(self.validation).items()}
             self._keep_best(epoch + 1, row)
