@@ -79,9 +79,15 @@ class Distributions:
             if isinstance(summary, dict):
                 panels.append(("bars", f"target {name}", summary))
             else:
-                panels.append(("histogram", f"target {name}", np.concatenate([t[name] for t in self.targets])))
-        panels += [("bars", f"node label {name}", counts) for name, counts in description.node_label_counts.items()]
-        panels += [("bars", f"arc label {name}", counts) for name, counts in description.arc_label_counts.items()]
+                panels.append(
+                    ("histogram", f"target {name}", np.concatenate([t[name] for t in self.targets]))
+                )
+        panels += [
+            ("bars", f"node label {name}", counts) for name, counts in description.node_label_counts.items()
+        ]
+        panels += [
+            ("bars", f"arc label {name}", counts) for name, counts in description.arc_label_counts.items()
+        ]
         return panels
 
 

@@ -1,0 +1,100 @@
+"""Figures as SVG inside a page: sharp text, no network, identifiers that no two of them share."""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from hiddenfield.report.page import escape
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["BLUE", "GREY", "MANY_POINTS", "RED", "clean_svg", "draw"]
+
+BLUE, RED, GREY = "#3b6ea5", "#b5483a", "#8a949e"
+
+# A scatter plot of more points is drawn as an image inside the SVG, or the page would grow by 100 bytes a point.
+MANY_POINTS = 1000
+
+SETTINGS: dict[Any, Any] = {
+    "svg.fonttype": "none",  # text stays text: sharp, searchable, small
+    "svg.hashsalt": "hiddenfield",  # the same numbers give the same file
+    "text.parse_math": False,  # names come from files, and a dollar sign in one is no equation
+    "font.family": ["sans-serif"],
+    "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial", "sans-serif"],
+    "font.size": 9.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#5c6873",
+    "axes.labelcolor": "#1c232b",
+    "axes.grid": True,
+    "grid.color": "#e8ecf0",
+    "grid.linewidth": 0.8,
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+    "savefig.dpi": 200,
+    "axes.unicode_minus": True,
+}
+
+
+def draw(
+    name: str, paint: Callable[[Figure], None], *, width: float = 5.6, height: float = 3.6, title: str = ""
+) -> str:
+    """Return what `paint` draws on a figure, as an SVG element for a page.
+
+    Parameters
+    ----------
+    name
+        A word that no other drawing of the page has; all identifiers within begin with it.
+    paint
+        Draws on the figure that it is given.
+    width, height
+        In inches; the page scales it to the room there is.
+    title
+        What the picture shows, for those who cannot see it.
+
+    Examples
+    --------
+    >>> svg = draw("line", lambda figure: figure.add_subplot().plot([1, 2]))
+    >>> svg.startswith("<svg") and "http" not in svg and 'id="figure_1"' not in svg
+    True
+    """
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(SETTINGS), warnings.catch_warnings():
+        # A glyph that matplotlib's font lacks is drawn by the browser, with its own.
+        warnings.filterwarnings("ignore", message="Glyph .* missing")
+        figure = Figure(figsize=(width, height), layout="constrained")
+        paint(figure)
+        sink = io.StringIO()
+        figure.savefig(sink, format="svg", transparent=True, metadata={"Date": None})
+    return clean_svg(sink.getvalue(), name, title)
+
+
+def clean_svg(text: str, name: str, title: str = "") -> str:
+    """Return an SVG document as an element of a page: sized by it, its names apart from all others, no addresses.
+
+    Examples
+    --------
+    >>> clean_svg(
+    ...     '<?xml version="1.0"?><svg xmlns="http://x" width="9pt" viewBox="0 0 9 9"><g id="a"/></svg>',
+    ...     "one",
+    ... )
+    '<svg role="img" aria-label="" viewBox="0 0 9 9"><g id="one-a"/></svg>'
+    """
+    text = text[text.index("<svg") :].strip()
+    for junk in (r"<metadata>.*?</metadata>", r"<!--.*?-->", r"<style\b.*?</style>", r"<defs>\s*</defs>"):
+        text = re.sub(junk, "", text, flags=re.DOTALL)
+    text = re.sub(r"\s+xmlns(:\w+)?=(\"[^\"]*\"|'[^']*')", "", text)
+    text = re.sub(r"\bid=([\"'])", rf"id=\g<1>{name}-", text)
+    text = re.sub(r"href=([\"'])#", rf"href=\g<1>#{name}-", text)
+    text = text.replace("url(#", f"url(#{name}-")
+    opening, rest = text.split(">", 1)
+    opening = re.sub(r"\s+(width|height|version|baseProfile|xml:space)=(\"[^\"]*\"|'[^']*')", "", opening)
+    opening = re.sub(r"\s+", " ", opening.replace("<svg", f'<svg role="img" aria-label="{escape(title)}"', 1))
+    return f"{opening}>{rest}"

@@ -1,0 +1,1 @@
+"""Pictures of single structures, their nodes coloured by what they contribute."""
