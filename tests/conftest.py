@@ -101,7 +101,10 @@ def refuse(function: Callable[..., Any], arguments: tuple[Any, ...], named: dict
 leave_kernels_alone()
 solve_for_bounds()
 let_functions_refuse()
-jaxtyping.install_import_hook("hiddenfield", "beartype.beartype")
+# An int is accepted where a float is annotated, as type checkers do.
+jaxtyping.install_import_hook(
+    "hiddenfield", "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))"
+)
 
 
 # -- determinism -------------------------------------------------------------------------------------------
