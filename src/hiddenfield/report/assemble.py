@@ -179,18 +179,21 @@ def _predicted(
 
 
 def _shares(estimator: StructureEstimator, test: Structures, predicted: Array, position: int) -> Shares:
-    """Return a function that divides predictions among nodes: numbers, or the score of the predicted class."""
+    """Return a function that divides predictions among nodes: numbers, or scores of the predicted class."""
     from hiddenfield.estimators.contributions import contributions
 
-    start = estimator.task_.slices()[position].start
+    part = estimator.task_.slices()[position]
 
     def shares(chosen: Int[Array, " chosen"]) -> list[Float[Array, " nodes"]]:
         pack = estimator.features_.encode(test[chosen])
-        members = [contributions(network, estimator.task_, pack) for network in estimator.networks_]
+        members = [contributions(network, estimator.task_, pack)[:, part] for network in estimator.networks_]
         table = torch.stack(members).mean(dim=0).double().numpy()
+        outputs = np.zeros(len(chosen), dtype=np.int64)
+        if predicted.ndim == 2:
+            # The softmax does not see what all classes' scores have in common.
+            table = table - table.mean(axis=1, keepdims=True)
+            outputs = predicted[chosen].argmax(axis=1)
         bounds = pack.node_ptr.cpu().numpy()
-        outputs = start + (0 if predicted.ndim == 1 else predicted[chosen].argmax(axis=1))
-        outputs = np.broadcast_to(outputs, len(chosen))
         return [table[bounds[k] : bounds[k + 1], outputs[k]] for k in range(len(chosen))]
 
     return shares
@@ -198,7 +201,7 @@ def _shares(estimator: StructureEstimator, test: Structures, predicted: Array, p
 
 def _base(estimator: StructureEstimator, column: Column) -> str:
     if column.vocabulary is not None:
-        return "The shares are of the score of the predicted class, before the softmax."
+        return "The shares are of the predicted class's score before the softmax, less the mean score of all classes."
     with torch.no_grad():
         outputs = [n.head(torch.zeros(1, n.width, dtype=n.embedding.dtype)) for n in estimator.networks_]
     position = [c.name for c in estimator.task_.columns].index(column.name)

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from hiddenfield.report.page import escape
+from hiddenfield.report.page import escape, printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -87,7 +87,7 @@ def clean_svg(text: str, name: str, title: str = "") -> str:
     ... )
     '<svg role="img" aria-label="" viewBox="0 0 9 9"><g id="one-a"/></svg>'
     """
-    text = text[text.index("<svg") :].strip()
+    text = printable(text[text.index("<svg") :].strip())
     for junk in (r"<metadata>.*?</metadata>", r"<!--.*?-->", r"<style\b.*?</style>", r"<defs>\s*</defs>"):
         text = re.sub(junk, "", text, flags=re.DOTALL)
     text = re.sub(r"\s+xmlns(:\w+)?=(\"[^\"]*\"|'[^']*')", "", text)

@@ -44,11 +44,17 @@ def learning_curves(histories: Sequence[History]) -> str:
 
 
 def _losses(figure: Figure, histories: Sequence[History]) -> None:
+    from matplotlib.ticker import LogLocator, NullFormatter
+
     axes = figure.add_subplot()
     for number, history in enumerate(histories):
         for name, colour, label in (("train_loss", BLUE, "training"), ("valid_loss", RED, "kept aside")):
             _line(axes, history, name, colour, label if number == 0 else None)
     axes.set_yscale("log")
+    # Plain numbers: the usual labels of a logarithmic axis are equations, which names from files must not become.
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter(NullFormatter())
     _finish(axes, "loss")
     axes.legend()
 

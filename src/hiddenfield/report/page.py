@@ -6,7 +6,7 @@ import html
 import re
 from collections.abc import Iterable
 
-__all__ = ["Section", "escape", "facts", "figure_box", "page"]
+__all__ = ["Section", "escape", "facts", "figure_box", "page", "printable"]
 
 Section = tuple[str, str]
 """A heading, and the HTML below it."""
@@ -71,7 +71,12 @@ def escape(text: object) -> str:
     >>> escape('<script>"&')
     '&lt;script&gt;&quot;&amp;'
     """
-    return html.escape(CONTROL.sub("\N{REPLACEMENT CHARACTER}", str(text)), quote=True)
+    return html.escape(printable(str(text)), quote=True)
+
+
+def printable(text: str) -> str:
+    """Return the text with a replacement character for each that no HTML document may hold."""
+    return CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def page(title: str, lead: str, sections: Iterable[Section], footer: str) -> str:

@@ -13,7 +13,7 @@ from hiddenfield.shapes import Array, Float
 
 __all__ = ["draw_molecule"]
 
-WIDTH, HEIGHT = 300, 220
+WIDTH, HEIGHT = 250, 185
 COLUMN = "smiles"
 
 
@@ -31,12 +31,13 @@ def draw_molecule(structure: Structures, shares: Float[Array, " nodes"] | None, 
     canvas = rdMolDraw2D.MolDraw2DSVG(WIDTH, HEIGHT)
     options: Any = canvas.drawOptions()
     options.clearBackground = False
-    options.padding = 0.08
+    options.padding = 0.04
     options.bondLineWidth = 1.4
     highlight: dict[str, Any] = {}
     if shares is not None and len(shares):
         options.useBWAtomPalette()
-        options.fillHighlights = True
+        options.continuousHighlight = False
+        options.atomHighlightsAreCircles = True
         colours = {atom: tuple(float(c) for c in colour) for atom, colour in enumerate(share_colours(shares))}
         highlight = {
             "highlightAtoms": list(colours),

@@ -1,0 +1,109 @@
+"""What the panels compute and draw."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.decomposition import PCA
+
+import hiddenfield as hf
+from hiddenfield.report.classes import confusion_counts
+from hiddenfield.report.drawings.colours import share_colours
+from hiddenfield.report.drawings.graph import draw_graph, layout
+from hiddenfield.report.drawings.molecule import draw_molecule
+from hiddenfield.report.drawings.sequence import draw_sequence, is_chain
+from hiddenfield.report.embedding_map import principal_components
+from hiddenfield.report.examples import best_and_worst
+from hiddenfield.report.numbers import binned_errors
+from tests.data.strategies import structures
+from tests.report.test_report import ATTACK, results
+
+
+@given(st.integers(0, 1000), st.integers(3, 30), st.integers(1, 6))
+def test_principal_components_are_those_of_scikit_learn(seed, count, width):
+    rows = np.random.default_rng(seed).normal(size=(count, width)) * np.arange(1, width + 1)
+    places, shares = principal_components(rows)
+    peer = PCA().fit(rows)
+    expected = peer.transform(rows)[:, :2]
+    assert np.allclose(np.abs(places[:, : expected.shape[1]]), np.abs(expected), atol=1e-6)
+    assert np.allclose(shares[: expected.shape[1]], peer.explained_variance_ratio_[:2])
+    assert np.array_equal(principal_components(rows)[0], places)
+
+
+@given(st.lists(st.tuples(st.floats(-9, 9), st.floats(-9, 9)), min_size=1, max_size=60))
+def test_bins_hold_every_error(pairs):
+    truth, predicted = np.array(pairs).T
+    edges, counts, errors, spread = binned_errors(truth, predicted)
+    assert counts.sum() == len(truth)
+    assert len(edges) == len(counts) + 1
+    assert np.average(errors, weights=counts) == pytest.approx(np.abs(truth - predicted).mean())
+    assert np.isfinite(spread).all()
+
+
+def test_confusion_counts_are_rows_of_the_truth():
+    truth, chosen = np.array([0, 0, 1, 2, 2]), np.array([0, 1, 1, 0, 2])
+    assert confusion_counts(truth.astype(float), np.eye(3)[chosen]).tolist() == [
+        [1, 1, 0],
+        [0, 1, 0],
+        [1, 0, 1],
+    ]
+
+
+@given(st.integers(1, 12))
+def test_best_and_worst_do_not_overlap(count):
+    shown = results(hf.data.from_sequences(["A"] * count), range(count))
+    best, worst = best_and_worst(shown)
+    assert not set(best.tolist()) & set(worst.tolist())
+    assert len(best) + len(worst) == min(count, len(best) + 4)
+
+
+def test_colours_are_deepest_for_the_largest_share():
+    colours = share_colours(np.array([0.5, -1.0, 0.0, np.nan]))
+    assert colours[2].tolist() == colours[3].tolist() == [1.0, 1.0, 1.0]
+    assert colours[0, 0] > colours[0, 2]  # red
+    assert colours[1, 2] > colours[1, 0]  # blue
+    assert colours[1].min() < colours[0].min()
+
+
+@given(structures(max_structures=1, max_nodes=6), st.booleans())
+def test_any_structure_can_be_drawn(pack, coloured):
+    for structure in pack:
+        shares = np.linspace(-1, 1, structure.total_nodes) if coloured else None
+        drawn = draw_graph(structure, shares, "one")
+        assert (drawn is None) == (structure.total_nodes == 0)
+        assert layout(structure).shape == (structure.total_nodes, 2)
+        assert np.array_equal(layout(structure), layout(structure))
+        draw_sequence(structure, shares)
+
+
+def test_sequences_are_told_from_other_structures():
+    assert is_chain(hf.data.from_sequences(["GATTACA"])[0])
+    assert is_chain(hf.data.from_sequences(["G"])[0])
+    ring = hf.Structures.from_edges([0, 1, 2], [1, 2, 0], node_ptr=[0, 3])
+    assert not is_chain(ring)
+    assert draw_sequence(ring, None) is None
+    drawn = draw_sequence(hf.data.from_sequences([[ATTACK, "b"]]), np.array([1.0, -1.0]))
+    assert "<script" not in drawn
+    assert drawn.count("<span") == 2
+    assert "and 100 more" in draw_sequence(hf.data.from_sequences(["A" * 700]), None)
+
+
+def test_molecules_are_drawn_where_their_atoms_are_the_nodes():
+    pytest.importorskip("rdkit")
+    pack = hf.data.from_smiles(["CCO", "c1ccccc1"])
+    ethanol = pack[0]
+    assert "smiles" in ethanol.columns
+    plain, coloured = (draw_molecule(ethanol, shares, "one") for shares in (None, np.array([1.0, 0.0, -1.0])))
+    assert plain.startswith("<svg")
+    assert coloured.count("<ellipse") == 3
+    assert draw_molecule(pack[1].replace(columns={"smiles": np.array(["CCO"])}), None, "one") is None
+    assert draw_molecule(ethanol.replace(columns={"smiles": np.array(["OCC"])}), None, "one") is None
+    assert draw_molecule(ethanol.replace(columns={"smiles": np.array([ATTACK])}), None, "one") is None
+    assert draw_molecule(ethanol.replace(columns={}), None, "one") is None
+
+
+def test_what_is_too_large_is_not_drawn():
+    large = hf.Structures.from_edges(np.zeros(500, dtype=int), np.arange(1, 501), node_ptr=[0, 501])
+    assert draw_graph(large, None, "one") is None
