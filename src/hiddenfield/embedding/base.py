@@ -75,12 +75,14 @@ class Embedding(nn.Module, ABC):
 
     def gathered(self, values: Tensor, topology: Topology, constant: Tensor) -> Float[Tensor, "nodes dim"]:
         r"""Return :math:`\sigma(c_i + \sum_{j \to i} x_j)`, in one pass where :math:`\sigma` is relu."""
+        constant = constant.to(values.dtype)  # in mixed precision products are narrow and what is looked up is not
         if self.activation_name == "relu":
             return gather_sum(values, topology, constant, rectify=True)
         return self.activation(gather_sum(values, topology, constant))
 
     def cavity(self, messages: Tensor, topology: Topology, constant: Tensor) -> Float[Tensor, "arcs dim"]:
         r"""Return :math:`\sigma(c_{ij} + \sum_{k \in N(i) \setminus j} m_{ki})`, in one pass where :math:`\sigma` is relu."""
+        constant = constant.to(messages.dtype)
         if self.activation_name == "relu":
             return cavity_sum(messages, topology, constant, rectify=True)
         return self.activation(cavity_sum(messages, topology, constant))

@@ -89,7 +89,8 @@ class GeneralizedBP(Embedding):
             if step > 1:
                 assert cycles is not None
                 from_cycles = regions.arc_from_cycles.topology
-                received = gather_sum(linear(cycles, self.messages), from_cycles, constant)
+                sent = linear(cycles, self.messages)
+                received = gather_sum(sent, from_cycles, constant.to(sent.dtype))
                 arcs = self.cavity(linear(arcs, self.messages), topology, received)
             if every_round or step == self.rounds:
                 states.append(self.activation(own + linear(arc_sum(arcs, topology), self.received)))
@@ -100,7 +101,8 @@ class GeneralizedBP(Embedding):
     def _cycle_messages(
         self, constant: Tensor, arcs: Tensor, cycles: Tensor | None, regions: CycleRegions
     ) -> Float[Tensor, "memberships dim"]:
-        total = gather_sum(linear(arcs, self.messages), regions.cycle_from_arcs.topology, constant)
+        sent = linear(arcs, self.messages)
+        total = gather_sum(sent, regions.cycle_from_arcs.topology, constant.to(sent.dtype))
         if cycles is not None:
             total = gather_sum(linear(cycles, self.messages), regions.cycle_from_cycles.topology, total)
         return self.gathered(linear(arcs, -self.overcounted), regions.cycle_overcounted.topology, total)

@@ -24,9 +24,11 @@ from hiddenfield.estimators.features import Features
 from hiddenfield.estimators.representation import Reading
 from hiddenfield.estimators.splitting import keep_aside
 from hiddenfield.estimators.targets import Answers, attach
+from hiddenfield.learning.predicting import predict
 from hiddenfield.learning.settings import TrainSettings
+from hiddenfield.learning.state import History
 from hiddenfield.learning.task import Task
-from hiddenfield.learning.trainer import History, predict, train
+from hiddenfield.learning.trainer import train
 from hiddenfield.shapes import Array, Float
 
 __all__ = ["StructureEstimator"]

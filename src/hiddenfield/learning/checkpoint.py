@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from hiddenfield.errors import ReadError
@@ -40,8 +42,13 @@ def save_checkpoint(checkpoint: Checkpoint, path: str | Path) -> None:
 
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    header = {"hiddenfield": json.dumps({"version": VERSION, "values": checkpoint.values}, allow_nan=True)}
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in checkpoint.tensors.items()}
+    content = {
+        "version": VERSION,
+        "values": checkpoint.values,
+        "checksum": _checksum(tensors, checkpoint.values),
+    }
+    header = {"hiddenfield": json.dumps(content, allow_nan=True)}
     partial = path.with_name(f".{path.name}.partial")
     with open(partial, "wb") as sink:
         sink.write(save(tensors, metadata=header))
@@ -62,16 +69,32 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
             header = (opened.metadata() or {}).get("hiddenfield")
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, UnicodeDecodeError) as error:
-        raise ReadError(f"is no whole safetensors file ({error}); restore it, or start again", file=path) from None
+        raise ReadError(
+            f"is no whole safetensors file ({error}); restore it, or start again", file=path
+        ) from None
     if header is None:
         raise ReadError("was not written by hiddenfield: its header has no entry of that name", file=path)
     try:
         values = json.loads(header)
-        version, content = values["version"], values["values"]
-    except (ValueError, KeyError, TypeError):
+        version, content, checksum = values["version"], values["values"], values["checksum"]
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise ReadError("has a damaged header; restore it, or start again", file=path) from None
     if not isinstance(version, int) or version > VERSION:
-        raise ReadError(f"has version {version!r}, and this hiddenfield reads up to {VERSION}; upgrade it", file=path)
-    if not isinstance(content, dict):
-        raise ReadError("has a damaged header; restore it, or start again", file=path)
+        raise ReadError(
+            f"has version {version!r}, and this hiddenfield reads up to {VERSION}; upgrade it", file=path
+        )
+    if not isinstance(content, dict) or checksum != _checksum(tensors, content):
+        raise ReadError(
+            "is damaged: its content does not fit its checksum; restore it, or start again", file=path
+        )
     return Checkpoint(tensors, content)
+
+
+def _checksum(tensors: dict[str, Tensor], values: dict[str, Any]) -> int:
+    """Return a checksum of names, shapes, numbers and values; it tells of damage, not of intent."""
+    result = zlib.crc32(json.dumps(values, sort_keys=True).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        result = zlib.crc32(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode(), result)
+        result = zlib.crc32(tensor.reshape(-1).view(torch.uint8).numpy().tobytes(), result)
+    return result

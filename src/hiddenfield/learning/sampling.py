@@ -33,7 +33,9 @@ def resampling_weights(structures: Structures, width: float) -> Float[Array, " s
     if structures.target_vocabularies[0] is None:
         low = values[present].min() if present.any() else 0.0
         if present.any() and (values[present].max() - low) / width > MOST_BINS:
-            raise InputError(f"bins of width {width} are too narrow for targets from {low} to {values[present].max()}")
+            raise InputError(
+                f"bins of width {width} are too narrow for targets from {low} to {values[present].max()}"
+            )
         bins = np.where(present, np.floor((values - low) / width), -1)
     else:
         bins = np.where(present, values, -1)

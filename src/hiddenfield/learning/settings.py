@@ -96,8 +96,9 @@ class TrainSettings:
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise InputError(f"{name} must be an integer of at least 1, got {value!r}")
-        for name, allow_zero in (("learning_rate", False), ("weight_decay", True), ("warmup", True), ("momentum", True)):
-            _check_number(name, getattr(self, name), allow_zero)
+        _check_number("learning_rate", self.learning_rate, False)
+        for name in ("weight_decay", "warmup", "momentum"):
+            _check_number(name, getattr(self, name), True)
         for name in ("clip", "resample"):
             if getattr(self, name) is not None:
                 _check_number(name, getattr(self, name), False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,9 @@ class Task:
     Examples
     --------
     >>> import hiddenfield as hf
-    >>> words = hf.data.from_sequences(["GA", "TA", "C"], targets={"y": [1.0, 3.0, None], "kind": ["a", "b", "a"]})
+    >>> words = hf.data.from_sequences(
+    ...     ["GA", "TA", "C"], targets={"y": [1.0, 3.0, None], "kind": ["a", "b", "a"]}
+    ... )
     >>> task = Task.of(words)
     >>> task.outputs, task.columns[0].mean
     (3, 2.0)
@@ -86,7 +89,9 @@ class Task:
         if loss not in LOSSES:
             raise InputError(f"unknown loss {loss!r}; choose from: {', '.join(LOSSES)}")
         if structures.targets is None or not structures.target_names:
-            raise InputError("there is nothing to learn: the structures have no targets; give y, or read with target=")
+            raise InputError(
+                "there is nothing to learn: the structures have no targets; give y, or read with target="
+            )
         values = structures.targets.cpu().numpy()
         names = zip(structures.target_names, structures.target_vocabularies, strict=True)
         columns = [_column(values[:, k], name, words, class_weight) for k, (name, words) in enumerate(names)]
@@ -105,9 +110,11 @@ class Task:
     def slices(self) -> list[slice]:
         """Return which of the outputs belong to each column."""
         bounds = np.cumsum([0] + [column.outputs for column in self.columns])
-        return [slice(int(a), int(b)) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+        return [slice(int(a), int(b)) for a, b in pairwise(bounds)]
 
-    def standardize(self, targets: Float[Tensor, "structures targets"]) -> Float[Tensor, "structures targets"]:
+    def standardize(
+        self, targets: Float[Tensor, "structures targets"]
+    ) -> Float[Tensor, "structures targets"]:
         """Return the targets as the loss takes them: numbers with mean 0 and scale 1, class codes as they are."""
         mean = targets.new_tensor([column.mean for column in self.columns])
         scale = targets.new_tensor([column.scale for column in self.columns])
@@ -123,7 +130,9 @@ class Task:
             present = ~target.isnan()
             weight = present.to(outputs.dtype)
             if column.vocabulary is None:
-                value = self._number_loss(outputs[:, part.start], torch.where(present, target, 0.0).to(outputs.dtype))
+                value = self._number_loss(
+                    outputs[:, part.start], torch.where(present, target, 0.0).to(outputs.dtype)
+                )
             else:
                 codes = torch.where(present, target, 0.0).long()
                 value = functional.cross_entropy(outputs[:, part], codes, reduction="none")
@@ -140,7 +149,7 @@ class Task:
             return (output - target).abs()
         return functional.huber_loss(output, target, reduction="none")
 
-    def predictions(self, outputs: Float[Tensor, "structures outputs"]) -> list[Float[Array, "..."]]:
+    def predictions(self, outputs: Float[Tensor, "structures outputs"]) -> list[Array]:
         """Return one array a column, in the user's units: numbers (N,), or probabilities of the classes (N, C)."""
         result = []
         for column, part in zip(self.columns, self.slices(), strict=True):
@@ -214,7 +223,9 @@ def _column(values: Array, name: str, words: Vocabulary | None, class_weight: An
         raise InputError(f"target {name!r} is missing for every structure; there is nothing to learn from")
     if words is None:
         scale = float(present.std())
-        return Column(name, None, float(present.mean()), scale if scale > 1e-12 * max(1.0, abs(present).max()) else 1.0)
+        return Column(
+            name, None, float(present.mean()), scale if scale > 1e-12 * max(1.0, abs(present).max()) else 1.0
+        )
     counts = np.bincount(present.astype(np.int64), minlength=len(words))
     if (counts > 0).sum() < 2:
         only = words.symbols[int(counts.argmax())]
@@ -230,7 +241,9 @@ def _class_weights(name: str, words: Vocabulary, counts: Array, class_weight: An
     if class_weight == "balanced":
         return tuple(float(w) for w in counts.sum() / ((counts > 0).sum() * np.maximum(counts, 1)))
     if not isinstance(class_weight, Mapping):
-        raise InputError(f"class_weight must be None, 'balanced' or a weight for each class, got {class_weight!r}")
+        raise InputError(
+            f"class_weight must be None, 'balanced' or a weight for each class, got {class_weight!r}"
+        )
     missing = [symbol for symbol in words.symbols if symbol not in class_weight]
     if missing:
         raise InputError(f"class_weight has no weight for class {missing[0]!r} of target {name!r}")

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import copy
+import math
 import time
-import zlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from hiddenfield.data.structures import Structures
+from hiddenfield.embedding.base import Prepared
 from hiddenfield.embedding.network import Network
 from hiddenfield.errors import InputError, TrainingError
-from hiddenfield.learning.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from hiddenfield.learning.predicting import predict, resolve_device, without_host_columns
 from hiddenfield.learning.sampling import epoch_order, resampling_weights
 from hiddenfield.learning.settings import TrainSettings
+from hiddenfield.learning.state import History, State, fingerprint, resume_run, save_run
 from hiddenfield.learning.task import Task
 from hiddenfield.progress import progress
-from hiddenfield.shapes import Float, Tensor
+from hiddenfield.shapes import Array, Tensor
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -30,18 +31,6 @@ __all__ = ["History", "predict", "train"]
 
 PRECISIONS = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed", "64": "64-true"}
 HIGHER_IS_BETTER = ("accuracy",)
-# Nodes that are embedded at once when no gradient is needed.
-NODES_AT_ONCE = 200_000
-
-
-@dataclass
-class History:
-    """What happened: a row an epoch, which one was best, why training ended."""
-
-    rows: list[dict[str, float]] = field(default_factory=list)
-    best_epoch: int = 0
-    best: float | None = None
-    reason: str = ""
 
 
 def train(
@@ -97,73 +86,57 @@ def train(
         raise InputError("there are no structures to train on")
     if settings.patience is not None and validation is None:
         raise InputError("patience needs validation structures; give some, or set patience=None")
-    run = _Run(network, task, structures, validation, settings, None if checkpoint is None else Path(checkpoint))
-    run.restore(resume)
+    _check_targets(structures, task, "structures to train on")
+    if validation is not None:
+        _check_targets(validation, task, "validation structures")
+        _check_monitor(settings.monitor, task)
+    path = None if checkpoint is None else Path(checkpoint)
+    run = _Run(network, task, structures, validation, settings, path)
+    if path is not None:
+        run.state = resume_run(path, run.state, run.identity(), network, run.optimizer, resume=resume)
     run.loop(show_progress)
-    return run.history
+    return run.state.history
 
 
-def predict(
-    network: Network, structures: Structures, *, device: str = "auto", function: Callable[..., Tensor] | None = None
-) -> Float[Tensor, "structures width"]:
-    """Return a network's outputs for all structures, in host memory, a batch at a time.
+def _check_targets(structures: Structures, task: Task, what: str) -> None:
+    found = 0 if structures.targets is None else structures.targets.shape[1]
+    if found != len(task.columns):
+        raise InputError(f"the task has {len(task.columns)} targets, but the {what} have {found}")
+    assert structures.targets is not None
+    if bool(structures.targets.isnan().all()):
+        raise InputError(f"the targets of all {len(structures)} {what} are missing")
 
-    Parameters
-    ----------
-    network
-        Trained or not.
-    structures
-        In the vocabularies that the network was built for.
-    device
-        As in `TrainSettings`.
-    function
-        What to call instead of the network, for example ``network.embed``.
+
+def _check_monitor(monitor: str, task: Task) -> None:
+    kinds = {column.vocabulary is None for column in task.columns}
+    known = ["loss", *(["mae", "rmse"] if True in kinds else []), *(["accuracy"] if False in kinds else [])]
+    if monitor not in known:
+        raise InputError(f"unknown monitor {monitor!r} for these targets; choose from: {', '.join(known)}")
+
+
+class _Batch:
+    """Structures with what was prepared of them: an object that Fabric passes on as it is.
+
+    Of a dataclass it would convert every tensor to the precision of the network, indices included.
     """
-    place = resolve_device(device)
-    network.to(place).eval()
-    call = function or network
-    parts: list[Tensor] = []
-    bare = _bare(structures)
-    with torch.inference_mode():
-        for chosen in _chunks(bare):
-            part = bare[chosen]
-            prepared = [entry.to(place) for entry in network.prepare(part)]
-            parts.append(call(part.to(place), *prepared).cpu())
-    width = network.output_layer.out_features if function is None else network.width
-    return torch.cat(parts) if parts else torch.zeros(0, width)
+
+    def __init__(self, structures: Structures, prepared: list[Prepared]) -> None:
+        self.structures, self.prepared = structures, prepared
 
 
-def resolve_device(device: str) -> torch.device:
-    """Return the device of that name; ``"auto"`` is a GPU where there is one."""
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        place = torch.device(device)
-    except RuntimeError:
-        raise InputError(f"device must be 'auto', 'cpu' or 'cuda', got {device!r}") from None
-    if place.type == "cuda" and not torch.cuda.is_available():
-        raise InputError(f"device {device!r} was asked for, and there is no CUDA device here; use 'auto' or 'cpu'")
-    return place
+class _OfBatch(nn.Module):
+    """The network as Fabric calls it."""
 
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self.network = network
 
-def _bare(structures: Structures) -> Structures:
-    """Return the pack without what stays in host memory, which a batch need not carry."""
-    return structures.replace(ids=None, columns={})
-
-
-def _chunks(structures: Structures) -> Iterator[slice]:
-    """Cut the pack into ranges of about `NODES_AT_ONCE` nodes, at least one structure each."""
-    bounds = structures.node_ptr.cpu().numpy()
-    start = 0
-    while start < len(structures):
-        stop = int(np.searchsorted(bounds, bounds[start] + NODES_AT_ONCE, side="right")) - 1
-        stop = min(max(stop, start + 1), len(structures))
-        yield slice(start, stop)
-        start = stop
+    def forward(self, batch: _Batch) -> Tensor:
+        return self.network(batch.structures, *batch.prepared)
 
 
 class _Run:
-    """The state of one training run: what moves, and what is saved so that it can go on."""
+    """One training run: what is trained and on what, and the state that moves."""
 
     def __init__(
         self,
@@ -177,49 +150,59 @@ class _Run:
         self.network, self.task, self.settings, self.checkpoint = network, task, settings, checkpoint
         self.structures, self.validation = structures, validation
         self.fabric = _fabric(settings)
-        self.history = History()
-        self.best_weights: dict[str, Tensor] = {}
-        self.next_epoch = 0
+        self.state = State()
         self.optimizer = _optimizer(network.to(self.fabric.device), settings)
-        self.module, self.wrapped_optimizer = self.fabric.setup(network, self.optimizer)
+        self.module, self.wrapped_optimizer = self.fabric.setup(_OfBatch(network), self.optimizer)
         self.data, self.prepared = self._place(structures)
         weighted = settings.resample is not None
         self.weights = resampling_weights(structures, settings.resample or 0.0) if weighted else None
 
-    def _place(self, structures: Structures) -> tuple[Structures, list[Any]]:
+    def _place(self, structures: Structures) -> tuple[Structures, list[Prepared]]:
         """Put the structures, with standardised targets, and what is prepared of them on the device."""
         assert structures.targets is not None
         dtype = next(self.network.parameters()).dtype
         targets = self.task.standardize(structures.targets).to(dtype)
-        bare = _bare(structures).replace(targets=targets, node_targets=None, node_target_names=())
+        bare = without_host_columns(structures).replace(
+            targets=targets, node_targets=None, node_target_names=(), node_target_vocabularies=()
+        )
         prepared = self.network.prepare(bare)
         return bare.to(self.fabric.device), [entry.to(self.fabric.device) for entry in prepared]
+
+    def identity(self) -> dict[str, Any]:
+        """Return what must be the same for a run to go on: settings, network, task, data."""
+        return {
+            "settings": {name: value for name, value in self.settings.as_dict().items() if name != "device"},
+            "network": self.network.settings(),
+            "task": self.task.as_dict(),
+            "data": [fingerprint(pack) for pack in (self.structures, self.validation) if pack is not None],
+        }
 
     # -- the loop ------------------------------------------------------------------------------------------
 
     def loop(self, show_progress: bool) -> None:
         """Run the epochs that are left, then restore the best weights."""
-        total = self.settings.epochs * len(self.structures)
+        state, total = self.state, self.settings.epochs * len(self.structures)
         with progress(total, "training", shown=show_progress) as advance:
-            advance(self.next_epoch * len(self.structures))
-            for epoch in range(self.next_epoch, self.settings.epochs):
+            advance(state.next_epoch * len(self.structures))
+            for epoch in range(state.next_epoch, self.settings.epochs):
                 if self._out_of_patience(epoch):
+                    state.history.reason = (
+                        f"no better {self.settings.monitor} for {self.settings.patience} epochs"
+                    )
                     break
                 self._epoch(epoch, advance)
-                self.next_epoch = epoch + 1
-                self._save()
+                state.next_epoch = epoch + 1
+                if self.checkpoint is not None:
+                    save_run(self.checkpoint, state, self.identity(), self.network, self.optimizer)
             else:
-                self.history.reason = f"all {self.settings.epochs} epochs done"
-        if self.best_weights:
-            self.network.load_state_dict(self.best_weights)
+                state.history.reason = f"all {self.settings.epochs} epochs done"
+        if state.best_weights:
+            self.network.load_state_dict(state.best_weights)
         self.network.eval()
 
     def _out_of_patience(self, epoch: int) -> bool:
         patience = self.settings.patience
-        if patience is None or not self.history.rows or epoch - self.history.best_epoch < patience:
-            return False
-        self.history.reason = f"no better {self.settings.monitor} for {patience} epochs"
-        return True
+        return patience is not None and epoch - self.state.history.best_epoch >= patience
 
     def _epoch(self, epoch: int, advance: Callable[..., None]) -> None:
         started = time.perf_counter()
@@ -230,9 +213,9 @@ class _Run:
             row |= {f"valid_{name}": value for name, value in self._evaluate(self.validation).items()}
             self._keep_best(epoch + 1, row)
         else:
-            self.history.best_epoch = epoch + 1
+            self.state.history.best_epoch = epoch + 1
         row |= {"seconds": seconds, "structures_per_second": len(self.structures) / seconds}
-        self.history.rows.append(row)
+        self.state.history.rows.append(row)
 
     def _train_epoch(self, epoch: int, advance: Callable[..., None]) -> float:
         self.module.train()
@@ -241,7 +224,9 @@ class _Run:
         devices = [self.fabric.device.index or 0] if self.fabric.device.type == "cuda" else []
         started = time.perf_counter()
         with torch.random.fork_rng(devices=devices):
-            torch.manual_seed(np.random.SeedSequence([self.settings.seed, epoch, 1]).generate_state(1)[0].item())
+            torch.manual_seed(
+                np.random.SeedSequence([self.settings.seed, epoch, 1]).generate_state(1)[0].item()
+            )
             for start in range(0, len(order), size):
                 index = torch.from_numpy(order[start : start + size])
                 losses.append(self._step(index, epoch + start / len(order)))
@@ -249,7 +234,10 @@ class _Run:
                 if self.fabric.device.type == "cpu":
                     self._check_finite([losses[-1]], order, start)
                     rate = (start + len(index)) / (time.perf_counter() - started)
-                    advance(len(index), f"epoch {epoch + 1}, loss {float(losses[-1]):.4g}, {rate:,.0f} structures/s")
+                    advance(
+                        len(index),
+                        f"epoch {epoch + 1}, loss {float(losses[-1]):.4g}, {rate:,.0f} structures/s",
+                    )
                 else:
                     advance(len(index), f"epoch {epoch + 1}")
         self._check_finite(losses, order, 0)
@@ -257,27 +245,29 @@ class _Run:
 
     def _step(self, index: Tensor, done: float) -> Tensor:
         batch = self.data[index]
-        prepared = [entry[index] for entry in self.prepared]
         for group in self.optimizer.param_groups:
             group["lr"] = self.settings.rate(done)
         self.wrapped_optimizer.zero_grad(set_to_none=True)
-        outputs = self.module(batch, *prepared)
+        outputs = self.module(_Batch(batch, [entry[index] for entry in self.prepared]))
         assert batch.targets is not None
         loss = self.task.score(outputs.to(batch.targets.dtype), batch.targets)
         self.fabric.backward(loss)
         if self.settings.clip is not None:
-            self.fabric.clip_gradients(self.module, self.wrapped_optimizer, max_norm=self.settings.clip, error_if_nonfinite=False)
+            self.fabric.clip_gradients(
+                self.module, self.wrapped_optimizer, max_norm=self.settings.clip, error_if_nonfinite=False
+            )
         self.wrapped_optimizer.step()
         return loss.detach()
 
-    def _check_finite(self, losses: list[Tensor], order: np.ndarray, start: int) -> None:
+    def _check_finite(self, losses: list[Tensor], order: Array, start: int) -> None:
         bad = torch.nonzero(~torch.stack(losses).isfinite())
         if len(bad):
             first = start + int(bad[0]) * self.settings.batch_size
             chosen = order[first : first + self.settings.batch_size]
             names = ", ".join(self.structures.name_of(int(position)) for position in chosen[:5])
+            more = ", …" if len(chosen) > 5 else ""
             raise TrainingError(
-                f"the loss is no longer finite, first in a batch of {len(chosen)} structures: {names}, …; "
+                f"the loss is no longer finite, first in a batch of {len(chosen)} structures: {names}{more}; "
                 "lower the learning rate, set clip, or look for extreme attributes or targets among them"
             )
 
@@ -286,94 +276,37 @@ class _Run:
     def _evaluate(self, structures: Structures) -> dict[str, float]:
         outputs = predict(self.network, structures, device=str(self.fabric.device))
         assert structures.targets is not None
-        standardized = self.task.standardize(structures.targets).to(outputs.dtype).cpu()
-        return {"loss": float(self.task.score(outputs, standardized)), **self.task.metrics(outputs, structures.targets)}
+        targets = structures.targets.cpu()
+        standardized = self.task.standardize(targets).to(outputs.dtype)
+        return {"loss": float(self.task.score(outputs, standardized)), **self.task.metrics(outputs, targets)}
 
     def _keep_best(self, epoch: int, row: dict[str, float]) -> None:
-        name = f"valid_{self.settings.monitor}"
-        if name not in row:
-            known = ", ".join(key.removeprefix("valid_") for key in row if key.startswith("valid_"))
-            raise InputError(f"unknown monitor {self.settings.monitor!r}; choose from: {known}")
-        value, best = row[name], self.history.best
-        better = best is None or (value > best if self.settings.monitor in HIGHER_IS_BETTER else value < best)
-        if better:
-            self.history.best, self.history.best_epoch = value, epoch
-            self.best_weights = {key: tensor.detach().cpu().clone() for key, tensor in self.network.state_dict().items()}
-
-    # -- checkpoints ---------------------------------------------------------------------------------------
-
-    def _identity(self) -> dict[str, Any]:
-        """Return what must be the same for a run to go on: settings, network, task, data."""
-        return {
-            "settings": {name: value for name, value in self.settings.as_dict().items() if name != "device"},
-            "network": self.network.settings(),
-            "task": self.task.as_dict(),
-            "data": [_fingerprint(pack) for pack in (self.structures, self.validation) if pack is not None],
-        }
-
-    def _save(self) -> None:
-        if self.checkpoint is None:
+        history, value = self.state.history, row[f"valid_{self.settings.monitor}"]
+        sign = -1.0 if self.settings.monitor in HIGHER_IS_BETTER else 1.0
+        if math.isnan(value) or (history.best is not None and sign * value >= sign * history.best):
             return
-        tensors = {f"weight.{name}": value for name, value in self.network.state_dict().items()}
-        tensors |= {f"best.{name}": value for name, value in self.best_weights.items()}
-        for number, state in self.optimizer.state_dict()["state"].items():
-            tensors |= {f"optimizer.{number}.{name}": value for name, value in state.items() if isinstance(value, Tensor)}
-        values = {
-            "identity": self._identity(),
-            "next_epoch": self.next_epoch,
-            "history": {"rows": self.history.rows, "best_epoch": self.history.best_epoch, "best": self.history.best},
-        }
-        save_checkpoint(Checkpoint(tensors, values), self.checkpoint)
-
-    def restore(self, resume: bool) -> None:
-        """Take up a checkpoint, if there is one and it is of this very run."""
-        if self.checkpoint is None or not self.checkpoint.exists():
-            return
-        if not resume:
-            raise InputError(f"{self.checkpoint} holds an earlier run; resume it, or remove it to start again")
-        saved = load_checkpoint(self.checkpoint)
-        mine, theirs = self._identity(), saved.values.get("identity", {})
-        for name, value in copy.deepcopy(mine).items():
-            if theirs.get(name) != value:
-                raise InputError(f"{self.checkpoint} is of a run with other {name}; use the same, or remove it to start again")
-        self._load(saved)
-
-    def _load(self, saved: Checkpoint) -> None:
-        def part(prefix: str) -> dict[str, Tensor]:
-            return {key.removeprefix(prefix): value for key, value in saved.tensors.items() if key.startswith(prefix)}
-
-        self.network.load_state_dict(part("weight."))
-        self.best_weights = part("best.")
-        states: dict[int, dict[str, Tensor]] = {}
-        for key, value in part("optimizer.").items():
-            number, name = key.split(".", 1)
-            states.setdefault(int(number), {})[name] = value
-        state = self.optimizer.state_dict()
-        self.optimizer.load_state_dict({**state, "state": states})
-        self.next_epoch = int(saved.values["next_epoch"])
-        self.history = History(**saved.values["history"])
+        history.best, history.best_epoch = value, epoch
+        weights = self.network.state_dict()
+        self.state.best_weights = {key: tensor.detach().cpu().clone() for key, tensor in weights.items()}
 
 
 def _fabric(settings: TrainSettings) -> Fabric:
     from lightning.fabric import Fabric
 
     place = resolve_device(settings.device)
+    if settings.precision == "16" and place.type == "cpu":
+        raise InputError("precision '16' needs a GPU; on the CPU choose from: 32, bf16, 64")
     devices: Any = [place.index] if place.index is not None else 1
     return Fabric(accelerator=place.type, devices=devices, precision=PRECISIONS[settings.precision])  # type: ignore[arg-type]
 
 
 def _optimizer(network: Network, settings: TrainSettings) -> torch.optim.Optimizer:
-    common: dict[str, Any] = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay, "fused": True}
+    common: dict[str, Any] = {
+        "lr": settings.learning_rate,
+        "weight_decay": settings.weight_decay,
+        "fused": True,
+    }
     parameters = list(network.parameters())
     if settings.optimizer == "sgd":
         return torch.optim.SGD(parameters, momentum=settings.momentum, **common)
     return (torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam)(parameters, **common)
-
-
-def _fingerprint(structures: Structures) -> list[int]:
-    """Return counts and a checksum by which another data set is told apart."""
-    checksum = 0
-    for tensor in (structures.node_ptr, structures.source, structures.node_labels, structures.arc_labels, structures.targets):
-        if tensor is not None:
-            checksum = zlib.crc32(tensor.cpu().contiguous().numpy().tobytes(), checksum)
-    return [len(structures), structures.total_nodes, structures.total_arcs, checksum]

@@ -1,0 +1,114 @@
+"""How far a training run has come, and how that is saved and taken up again."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hiddenfield.data.structures import Structures
+from hiddenfield.embedding.network import Network
+from hiddenfield.errors import InputError, ReadError
+from hiddenfield.learning.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from hiddenfield.shapes import Tensor
+
+__all__ = ["History", "State", "fingerprint", "resume_run", "save_run"]
+
+
+@dataclass
+class History:
+    """What happened: a row an epoch, which one was best, why training ended."""
+
+    rows: list[dict[str, float]] = field(default_factory=list)
+    best_epoch: int = 0
+    best: float | None = None
+    reason: str = ""
+
+
+@dataclass
+class State:
+    """What moves in a run, beside the weights and the optimizer: the next epoch, the history, the best weights."""
+
+    next_epoch: int = 0
+    history: History = field(default_factory=History)
+    best_weights: dict[str, Tensor] = field(default_factory=dict)
+
+
+def save_run(
+    path: Path, state: State, identity: dict[str, Any], network: Network, optimizer: torch.optim.Optimizer
+) -> None:
+    """Write everything that a run needs to go on."""
+    tensors = {f"weight.{name}": value for name, value in network.state_dict().items()}
+    tensors |= {f"best.{name}": value for name, value in state.best_weights.items()}
+    for number, moments in optimizer.state_dict()["state"].items():
+        kept = {name: value for name, value in moments.items() if isinstance(value, Tensor)}
+        tensors |= {f"optimizer.{number}.{name}": value for name, value in kept.items()}
+    values = {"identity": identity, "next_epoch": state.next_epoch, "history": asdict(state.history)}
+    save_checkpoint(Checkpoint(tensors, values), path)
+
+
+def resume_run(
+    path: Path,
+    state: State,
+    identity: dict[str, Any],
+    network: Network,
+    optimizer: torch.optim.Optimizer,
+    *,
+    resume: bool,
+) -> State:
+    """Take up the checkpoint, if there is one and it is of this very run; otherwise return the state as it is."""
+    if not path.exists():
+        return state
+    if not resume:
+        raise InputError(f"{path} holds an earlier run; resume it, or remove it to start again")
+    saved = load_checkpoint(path)
+    theirs = saved.values.get("identity")
+    for name, value in identity.items():
+        if not isinstance(theirs, dict) or theirs.get(name) != value:
+            raise InputError(
+                f"{path} is of a run with other {name}; use the same, or remove it to start again"
+            )
+    try:
+        return _load(saved, network, optimizer)
+    except (KeyError, TypeError, ValueError, RuntimeError):
+        raise ReadError(
+            "does not hold the whole state of a run; remove it to start again", file=path
+        ) from None
+
+
+def _load(saved: Checkpoint, network: Network, optimizer: torch.optim.Optimizer) -> State:
+    def part(prefix: str) -> dict[str, Tensor]:
+        return {
+            key.removeprefix(prefix): value for key, value in saved.tensors.items() if key.startswith(prefix)
+        }
+
+    history = History(**saved.values["history"])
+    moments: dict[int, dict[str, Tensor]] = {}
+    for key, value in part("optimizer.").items():
+        number, name = key.split(".", 1)
+        moments.setdefault(int(number), {})[name] = value
+    network.load_state_dict(part("weight."))
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": moments})
+    return State(int(saved.values["next_epoch"]), history, part("best."))
+
+
+def fingerprint(structures: Structures) -> list[int]:
+    """Return counts and a checksum by which another data set is told apart."""
+    checksum = 0
+    for name in (
+        "node_ptr",
+        "in_ptr",
+        "source",
+        "node_labels",
+        "arc_labels",
+        "node_attributes",
+        "arc_attributes",
+        "targets",
+    ):
+        tensor: Tensor | None = getattr(structures, name)
+        if tensor is not None:
+            checksum = zlib.crc32(tensor.cpu().contiguous().numpy().tobytes(), checksum)
+    return [len(structures), structures.total_nodes, structures.total_arcs, checksum]
