@@ -1,7 +1,8 @@
 """How fast are Weisfeiler-Lehman colours counted?
 
-Rounds 1 to 6 on Hueckel molecules on one core, and how many columns they give. Rival: the same refinement in plain Python,
-one dictionary a round, on fewer molecules. Error: the largest difference of the two kernel matrices, which must be 0.
+Rounds 1 to 6 on Hueckel molecules on one core, and how many columns they give. Rival: the same refinement in plain
+Python, one dictionary a round, on fewer molecules. Error: the largest difference of the two kernel matrices, which
+must be 0.
 """
 
 from __future__ import annotations
