@@ -127,7 +127,7 @@ def _constant(y: Array, truth: Array, classes: int | None) -> Score:
     """Score the mean of the training targets or, for classes, their frequencies."""
     if classes is None:
         return Score(
-            "mean predictor", measure(truth, np.full(len(truth), y.mean())), 1, 0.0, f"{y.mean():.4g}"
+            "mean predictor", measure(truth, np.full(len(truth), y.mean())), 1, 0.0, f"always {y.mean():.4g}"
         )
     shares = np.bincount(y.astype(np.int64), minlength=classes) / len(y)
     metrics = measure(truth, np.tile(shares, (len(truth), 1)))

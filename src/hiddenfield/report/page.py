@@ -53,10 +53,15 @@ figcaption { font-size: .88rem; color: #46525e; margin-top: .4rem; }
 footer { color: #6b7782; font-size: .85rem; }
 @media (max-width: 600px) { main { padding: 14px 10px 40px; } section { padding: 12px; } body { font-size: 15px; } }
 @media print {
-  body { background: #fff; font-size: 11pt; }
+  @page { margin: 13mm; }
+  :root { font-size: 9.5pt; }
+  body { background: #fff; font-size: 1rem; }
   main { max-width: none; padding: 0; }
   section { border: none; padding: 0; margin: 0 0 1.2em; }
-  h2 { break-after: avoid; }
+  h2, h3 { break-after: avoid; }
+  .columns { grid-template-columns: repeat(3, 1fr); gap: 4px 20px; }
+  .figures { grid-template-columns: repeat(2, 1fr); }
+  .cards { grid-template-columns: repeat(4, 1fr); gap: 8px; }
   figure, table, .card { break-inside: avoid; }
   * { -webkit-print-color-adjust: exact; print-color-adjust: exact; }
 }
