@@ -19,7 +19,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from hiddenfield import data, errors, estimators, ops
     from hiddenfield.data import Structures, Vocabulary, concatenate, read, scan, write
-    from hiddenfield.estimators import StructureClassifier, StructureEncoder, StructureRegressor
+    from hiddenfield.estimators import StructureClassifier, StructureEncoder, StructureRegressor, load
 
 __getattr__, __dir__, __all__ = attach(
     __name__,
@@ -33,6 +33,7 @@ __getattr__, __dir__, __all__ = attach(
         "data": "hiddenfield.data",
         "errors": "hiddenfield.errors",
         "estimators": "hiddenfield.estimators",
+        "load": "hiddenfield.estimators.saving",
         "ops": "hiddenfield.ops",
         "read": "hiddenfield.data.reading",
         "scan": "hiddenfield.data.reading",

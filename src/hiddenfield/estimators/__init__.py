@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from hiddenfield.estimators.classifier import StructureClassifier
     from hiddenfield.estimators.encoder import StructureEncoder
     from hiddenfield.estimators.regressor import StructureRegressor
+    from hiddenfield.estimators.saving import load
 
 __getattr__, __dir__, __all__ = attach(
     __name__,
@@ -19,5 +20,6 @@ __getattr__, __dir__, __all__ = attach(
         "StructureEncoder": "hiddenfield.estimators.encoder",
         "StructureEstimator": "hiddenfield.estimators.base",
         "StructureRegressor": "hiddenfield.estimators.regressor",
+        "load": "hiddenfield.estimators.saving",
     },
 )

@@ -230,9 +230,10 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
             return Network(features.sizes, outputs, **self._network_options())
 
     def _network_options(self) -> dict[str, Any]:
-        numbers = {"dim": int(self.dim), "rounds": int(self.rounds), "hidden": int(self.hidden)}
-        return {
-            **numbers,
+        own = {
+            "dim": int(self.dim),
+            "rounds": int(self.rounds),
+            "hidden": int(self.hidden),
             "model": self.model,
             "activation": self.activation,
             "bias": bool(self.bias),
@@ -240,8 +241,15 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
             "every_round": bool(self.every_round),
             "node_width": None if self.node_width is None else int(self.node_width),
             "dropout": float(self.dropout),
-            **(self.model_options or {}),
         }
+        for name, value in (self.model_options or {}).items():
+            if name in own:
+                raise InputError(
+                    f"The 'model_options' parameter of {type(self).__name__} must hold options of the model alone. Got "
+                    f"{name!r}, which is a parameter of its own, instead."
+                )
+            own[name] = value.item() if isinstance(value, np.generic) else value
+        return own
 
     def _settings(self, training: Structures, validation: Structures | None, seed: int) -> TrainSettings:
         size = auto_batch_size(len(training)) if self.batch_size == "auto" else int(self.batch_size)
@@ -288,6 +296,25 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         structures = self._encoded(X)
         parts = [predict(n, structures, device=self.device, function=n.embed) for n in self.networks_]
         return torch.cat(parts, dim=1).numpy()
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Save the fitted estimator into a folder, to be opened with `hiddenfield.load`.
+
+        It holds ``model.safetensors``, the weights of every network, and ``model.json``, all the rest, with checksums
+        of both. The folder appears whole or not at all. The `checkpoint` parameter, and a `random_state` that is a
+        generator, belong to the process and are left out.
+
+        Parameters
+        ----------
+        path
+            The folder, which must not exist.
+        overwrite
+            Whether to replace a model that was saved there before.
+        """
+        from hiddenfield.estimators.saving import save
+
+        check_is_fitted(self, "networks_")
+        save(self, Path(path), overwrite=overwrite)
 
     def _encoded(self, X: Any) -> Structures:
         check_is_fitted(self, "networks_")

@@ -1,0 +1,315 @@
+"""Fitted estimators in a folder: weights as safetensors, everything else as JSON; nothing in it is ever executed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hiddenfield import estimators
+from hiddenfield.embedding.network import Network
+from hiddenfield.errors import HiddenfieldError, InputError, ReadError
+from hiddenfield.estimators.features import Features
+from hiddenfield.estimators.representation import REPRESENTATIONS, Reading
+from hiddenfield.learning.state import History
+from hiddenfield.learning.task import Task
+
+if TYPE_CHECKING:
+    from hiddenfield.estimators.base import StructureEstimator
+
+__all__ = ["load", "save"]
+
+FORMAT, VERSION = "hiddenfield estimator", 1
+DESCRIPTION, WEIGHTS = "model.json", "model.safetensors"
+CLASSES = ("StructureClassifier", "StructureEncoder", "StructureRegressor")
+# A description of this size has more symbols in its vocabularies than any model that was ever fitted here.
+LARGEST_DESCRIPTION = 256 * 2**20
+
+
+def save(estimator: StructureEstimator, path: str | Path, *, overwrite: bool = False) -> None:
+    """Write a fitted estimator into a folder that is there whole or not at all; see `StructureEstimator.save`."""
+    path = Path(path)
+    if path.exists() and not (
+        overwrite and path.is_dir() and set(os.listdir(path)) <= {DESCRIPTION, WEIGHTS}
+    ):
+        hint = (
+            "choose another name" if overwrite else "choose another name, or overwrite=True for a saved model"
+        )
+        raise InputError(f"{path} exists already{' and is no saved model' if overwrite else ''}; {hint}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    try:
+        partial.chmod(0o755)
+        _write_folder(estimator, partial)
+        if path.exists():
+            old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+            os.replace(path, old)
+            os.replace(partial, path)
+            shutil.rmtree(old)
+        else:
+            os.rename(partial, path)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _write_folder(estimator: StructureEstimator, folder: Path) -> None:
+    from safetensors.torch import save as pack_tensors
+
+    tensors = {
+        f"{member}.{name}": value.detach().cpu().contiguous()
+        for member, network in enumerate(estimator.networks_)
+        for name, value in network.state_dict().items()
+    }
+    weights = pack_tensors(tensors)
+    content = _describe(estimator) | {"weights_sha256": hashlib.sha256(weights).hexdigest()}
+    content["checksum"] = _checksum(content)
+    for name, data in ((WEIGHTS, weights), (DESCRIPTION, json.dumps(content, indent=1).encode())):
+        with open(folder / name, "wb") as sink:
+            sink.write(data)
+            sink.flush()
+            os.fsync(sink.fileno())
+
+
+def _describe(estimator: StructureEstimator) -> dict[str, Any]:
+    parameters = estimator.get_params(deep=False) | {"checkpoint": None}
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "hiddenfield": sys.modules["hiddenfield"].__version__,
+        "class": type(estimator).__name__,
+        "parameters": {name: _plain(name, value) for name, value in parameters.items()},
+        "features": estimator.features_.as_dict(),
+        "representation": estimator.reading_.representation,
+        "representation_options": _plain("representation_options", dict(estimator.reading_.options)),
+        "task": estimator.task_.as_dict(),
+        "single_target": estimator.single_target_,
+        "target_kinds": list(estimator.target_kinds_),
+        "network": estimator.network_.settings(),
+        "members": len(estimator.networks_),
+        "histories": [vars(history) for history in estimator.histories_],
+    }
+
+
+def _plain(name: str, value: Any) -> Any:
+    """Return a parameter in terms that JSON knows; a mapping as pairs, since its keys may be numbers."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, Mapping):
+        return {"pairs": [[_plain(name, key), _plain(name, entry)] for key, entry in value.items()]}
+    if isinstance(value, (list, tuple)):
+        return [_plain(name, entry) for entry in value]
+    if isinstance(value, np.random.RandomState):
+        return None  # a generator has moved on since it was used
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise InputError(
+        f"the {name!r} parameter cannot be saved: it holds {value!r:.100} of type {type(value).__name__}"
+    )
+
+
+def _from_plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_from_plain(key): _from_plain(entry) for key, entry in value["pairs"]}
+    return [_from_plain(entry) for entry in value] if isinstance(value, list) else value
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of everything but the checksum, in one spelling."""
+    rest = {name: value for name, value in content.items() if name != "checksum"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+# -- opening -----------------------------------------------------------------------------------------------
+
+
+def load(path: str | Path) -> StructureEstimator:
+    """Open a saved estimator, or the one in the folder of a run of ``hiddenfield fit``.
+
+    A folder from a stranger is safe to open: nothing in it is executed, and no network is made that is larger than the
+    weights that are there.
+
+    Parameters
+    ----------
+    path
+        The folder.
+
+    Raises
+    ------
+    ReadError
+        If the folder is altered, truncated, incomplete, of a later version, or something else.
+
+    Examples
+    --------
+    >>> import hiddenfield as hf, tempfile
+    >>> model = hf.StructureRegressor(dim=4, epochs=1, random_state=0).fit(["GA", "TTT"], [2.0, 3.0])
+    >>> folder = tempfile.mkdtemp() + "/model"
+    >>> model.save(folder)
+    >>> bool((hf.load(folder).predict(["GAT"]) == model.predict(["GAT"])).all())
+    True
+    """
+    folder = Path(path)
+    if (folder / "model").is_dir() and not (folder / DESCRIPTION).exists():
+        folder = folder / "model"
+    for name in (DESCRIPTION, WEIGHTS):
+        if not (folder / name).is_file():
+            what = "holds no saved model" if folder.is_dir() else "is no folder"
+            raise ReadError(
+                f"{what}: there is no {name} in it; save one with save() or hiddenfield fit", file=folder
+            )
+    content = _read_description(folder / DESCRIPTION)
+    tensors = _read_weights(folder / WEIGHTS, content["weights_sha256"])
+    try:
+        return _build(content, tensors)
+    except (
+        HiddenfieldError,
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        IndexError,
+        RuntimeError,
+        OverflowError,
+    ) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise ReadError(
+            f"describes no model that can be built ({reason:.300})", file=folder / DESCRIPTION
+        ) from None
+
+
+def _read_description(file: Path) -> dict[str, Any]:
+    damaged = "is damaged: its content does not fit its checksum; restore the folder from where it came"
+    try:
+        if file.stat().st_size > LARGEST_DESCRIPTION:
+            raise ReadError(f"has {file.stat().st_size:,} bytes, far more than a model needs", file=file)
+        content = json.loads(file.read_bytes())
+    except OSError as error:
+        raise ReadError(f"cannot be opened: {error.strerror or error}", file=file) from None
+    except (ValueError, RecursionError):
+        raise ReadError("is no whole JSON file; restore the folder from where it came", file=file) from None
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise ReadError("does not describe a model of hiddenfield", file=file)
+    version = content.get("version")
+    if isinstance(version, int) and version > VERSION:
+        raise ReadError(
+            f"has version {version}, written by hiddenfield {content.get('hiddenfield')!s:.20}, and this one reads up "
+            f"to {VERSION}; upgrade it",
+            file=file,
+        )
+    if version != VERSION or content.get("checksum") != _checksum(content):
+        raise ReadError(damaged, file=file)
+    if not isinstance(content.get("weights_sha256"), str):
+        raise ReadError("does not say what the weights' checksum is", file=file)
+    return content
+
+
+def _read_weights(file: Path, expected: str) -> dict[str, Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load as unpack_tensors
+
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise ReadError(f"cannot be opened: {error.strerror or error}", file=file) from None
+    if hashlib.sha256(data).hexdigest() != expected:
+        raise ReadError(
+            "is damaged, or belongs to another model: it does not fit the checksum in "
+            f"{DESCRIPTION}; restore the folder from where it came",
+            file=file,
+        )
+    try:
+        return unpack_tensors(data)
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise ReadError(f"is no safetensors file ({error!s:.200})", file=file) from None
+
+
+def _build(content: Mapping[str, Any], tensors: dict[str, Tensor]) -> StructureEstimator:
+    """Make the estimator; whatever is wrong with the content becomes an error here, and none of it is run."""
+    name = content["class"]
+    if name not in CLASSES:
+        raise InputError(f"there is no class {name!r:.50}; it must be one of {', '.join(CLASSES)}")
+    parameters = {key: _from_plain(value) for key, value in content["parameters"].items()}
+    parameters["checkpoint"] = None  # where a model of ours has none, a stranger's shall not write either
+    estimator: StructureEstimator = getattr(estimators, name)(**parameters)
+    estimator._check_parameters()
+    estimator.features_ = Features.from_dict(content["features"])
+    estimator.task_ = Task.from_dict(content["task"])
+    estimator.reading_ = Reading(content["representation"], _from_plain(content["representation_options"]))
+    estimator.single_target_ = content["single_target"]
+    estimator.target_kinds_ = tuple(content["target_kinds"])
+    estimator.histories_ = [History(**history) for history in content["histories"]]
+    _check_consistent(estimator, content)
+    estimator.networks_ = _networks(estimator, content, tensors)
+    return estimator
+
+
+def _check_consistent(estimator: StructureEstimator, content: Mapping[str, Any]) -> None:
+    columns, kinds = estimator.task_.columns, estimator.target_kinds_
+    if (
+        not columns
+        or len(kinds) != len(columns)
+        or not set(kinds) <= {"bool", "int", "float", "str", "mixed"}
+    ):
+        raise InputError("the targets and their kinds do not fit each other")
+    if not isinstance(estimator.single_target_, bool) or (estimator.single_target_ and len(columns) != 1):
+        raise InputError("a single target is one column")
+    classes = [column.vocabulary is not None for column in columns]
+    wanted = {"StructureClassifier": [True], "StructureRegressor": [False]}.get(
+        content["class"], [True, False]
+    )
+    if not set(classes) <= set(wanted) or any(
+        len(c.vocabulary) < 2 for c in columns if c.vocabulary is not None
+    ):
+        raise InputError(f"the targets are not such as {content['class']} predicts")
+    if estimator.reading_.representation not in REPRESENTATIONS:
+        raise InputError(f"there is no representation {estimator.reading_.representation!r:.50}")
+    numbers = [value for column in columns for value in (column.mean, column.scale)]
+    for attribute in (*estimator.features_.node_attributes, *estimator.features_.arc_attributes):
+        numbers += [attribute.mean, attribute.scale]
+    if not np.isfinite(numbers).all() or any(column.scale <= 0 for column in columns):
+        raise InputError("means and scales must be finite, and scales positive")
+    if len(estimator.histories_) != content["members"] or estimator.ensemble != content["members"]:
+        raise InputError("the number of networks is not that of their histories")
+
+
+def _networks(
+    estimator: StructureEstimator, content: Mapping[str, Any], tensors: dict[str, Tensor]
+) -> list[Network]:
+    """Make the networks without memory of their own, compare their shapes with the weights, and put these in."""
+    with torch.device("meta"):
+        options, outputs = estimator._network_options(), estimator.task_.outputs
+        networks = [
+            Network(estimator.features_.sizes, outputs, **options)
+            for _ in range(min(content["members"], len(tensors)))
+        ]
+    if json.loads(json.dumps(networks[0].settings())) != content["network"]:
+        raise InputError("the settings of the network do not fit the parameters")
+    expected = {
+        f"{k}.{name}": value for k, n in enumerate(networks) for name, value in n.state_dict().items()
+    }
+    wanted = torch.float64 if estimator.precision == "64" else torch.float32
+    if expected.keys() != tensors.keys():
+        raise InputError("the weights are not those of the networks that are described")
+    for name, value in tensors.items():
+        if value.shape != expected[name].shape or value.dtype != wanted:
+            raise InputError(
+                f"weight {name!r} should have shape {tuple(expected[name].shape)} of {wanted}, and has "
+                f"{tuple(value.shape)} of {value.dtype}"
+            )
+        if not bool(value.isfinite().all()):
+            raise InputError(f"weight {name!r} is not finite")
+    for member, network in enumerate(networks):
+        prefix = f"{member}."
+        own = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+        network.load_state_dict(own, assign=True)
+        network.eval()
+    return networks
