@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hiddenfield.learning.trainer import History
+from hiddenfield.learning import History
 from hiddenfield.report.drawing import BLUE, GREY, RED, draw
 from hiddenfield.report.page import figure_box
 

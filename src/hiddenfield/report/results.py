@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.evaluation.score import Score
-from hiddenfield.learning.trainer import History
+from hiddenfield.learning import History
 from hiddenfield.shapes import Array, Float, Int
 
 __all__ = ["Facts", "Results", "Shares"]
