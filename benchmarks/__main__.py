@@ -23,15 +23,23 @@ PAGE = ROOT / "docs" / "benchmarks.md"
 
 def page(results: dict[str, Any]) -> str:
     """Write the documentation's page from the results; nothing in it is typed by hand."""
-    lines = ["# Benchmarks", "", "Written by `make bench`; do not edit. Each table is one run, side by side.", ""]
+    lines = [
+        "# Benchmarks",
+        "",
+        "Written by `make bench`; do not edit. Each table is one run, side by side.",
+        "",
+    ]
     for name, result in results.items():
         module = importlib.import_module(f"benchmarks.{name}")
         text = inspect.cleandoc(module.__doc__ or "")
         machine = result["environment"]
-        versions = ", ".join(f"{package} {version}" for package, version in machine["packages"].items() if version)
+        versions = ", ".join(
+            f"{package} {version}" for package, version in machine["packages"].items() if version
+        )
         lines += [f"## {name.capitalize()}", "", text, "", table(result["rows"]), ""]
         lines += [
-            f"Measured {machine['date']} on {machine['processor']}, {machine['cores']} cores, {machine['memory_gib']} GiB"
+            f"Measured {machine['date']} on {machine['processor']}, "
+            f"{machine['cores']} cores, {machine['memory_gib']} GiB"
             + (f", {machine['gpu']}" if machine["gpu"] else "")
             + f"; {machine['system']}, Python {machine['python']}, {versions}.",
             "",

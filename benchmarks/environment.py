@@ -22,7 +22,11 @@ def environment() -> dict[str, Any]:
     model = platform.processor() or "unknown processor"
     cpu_info = Path("/proc/cpuinfo")
     if cpu_info.exists():
-        names = [line.split(":", 1)[1].strip() for line in cpu_info.read_text().splitlines() if line.startswith("model name")]
+        names = [
+            line.split(":", 1)[1].strip()
+            for line in cpu_info.read_text().splitlines()
+            if line.startswith("model name")
+        ]
         model = names[0] if names else model
     return {
         "processor": model,

@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping
 __all__ = ["attach"]
 
 
-def attach(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
+def attach(
+    package: str, homes: Mapping[str, str]
+) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
     """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package whose names live in other modules.
 
     Parameters

@@ -18,9 +18,9 @@ def choose(family: str, choices: Mapping[str, T], name: str) -> T:
 
     Examples
     --------
-    >>> choose("schedule", {"parallel": 1, "residual": 2}, "residul")
+    >>> choose("order", {"parallel": 1, "residual": 2}, "residul")
     Traceback (most recent call last):
-    hiddenfield.errors.InputError: unknown schedule 'residul' (did you mean 'residual'?); choose from: parallel, residual
+    hiddenfield.errors.InputError: unknown order 'residul' (did you mean 'residual'?); choose from: parallel, residual
     """
     if name in choices:
         return choices[name]

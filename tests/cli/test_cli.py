@@ -12,7 +12,15 @@ import pytest
 import hiddenfield as hf
 from hiddenfield.cli import main
 
-REQUIRED = {"structures", "mean_nodes", "mean_edges", "node_labels", "edge_labels", "node_attributes", "targets"}
+REQUIRED = {
+    "structures",
+    "mean_nodes",
+    "mean_edges",
+    "node_labels",
+    "edge_labels",
+    "node_attributes",
+    "targets",
+}
 
 
 def call(capsys, *words):
@@ -77,11 +85,15 @@ def test_options_of_a_format(capsys, tmp_path):
 
 
 def test_generate(capsys, tmp_path):
-    code, out, _ = call(capsys, "generate", "huckel", "-n", 7, "--seed", 2, "--out", tmp_path / "m.parquet", "--json")
+    code, out, _ = call(
+        capsys, "generate", "huckel", "-n", 7, "--seed", 2, "--out", tmp_path / "m.parquet", "--json"
+    )
     assert code == 0
     assert json.loads(out)["structures"] == 7
     assert hf.read(tmp_path / "m.parquet") == hf.data.huckel(7, seed=2)
-    code, _, _ = call(capsys, "generate", "huckel", "-n", 7, "--smiles", "--shard-size", 3, "--out", tmp_path / "shards")
+    code, _, _ = call(
+        capsys, "generate", "huckel", "-n", 7, "--smiles", "--shard-size", 3, "--out", tmp_path / "shards"
+    )
     assert code == 0
     assert hf.read(tmp_path / "shards") == hf.data.huckel(7, smiles=True)
     code, out, _ = call(capsys, "describe", tmp_path / "shards", "--json")
@@ -140,7 +152,9 @@ def environment():
 
 def test_a_reader_that_stops_listening_is_no_error(fasta):
     command = f"{sys.executable} -m hiddenfield.cli describe {fasta} --json | head -c 1"
-    result = subprocess.run(command, shell=True, capture_output=True, text=True, env=environment(), check=False)
+    result = subprocess.run(
+        command, shell=True, capture_output=True, text=True, env=environment(), check=False
+    )
     assert result.stdout == "{"
     assert "Traceback" not in result.stderr
     assert "BrokenPipe" not in result.stderr
@@ -148,6 +162,10 @@ def test_a_reader_that_stops_listening_is_no_error(fasta):
 
 def test_completion_is_offered():
     result = subprocess.run(
-        [sys.executable, "-m", "hiddenfield.cli", "--help"], capture_output=True, text=True, env=environment(), check=True
+        [sys.executable, "-m", "hiddenfield.cli", "--help"],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        check=True,
     )
     assert "--install-completion" in result.stdout

@@ -145,7 +145,11 @@ def test_edges_are_counted_as_networkx_counts_them(plain):
         graph.add_edges_from((a, b) for a, b, _ in arcs)
         edges = list(graph.edges())
         pack = from_edges(
-            [a for a, _ in edges], [b for _, b in edges], node_ptr=[0, n], node_labels=labels, edge_labels=["x"] * len(edges)
+            [a for a, _ in edges],
+            [b for _, b in edges],
+            node_ptr=[0, n],
+            node_labels=labels,
+            edge_labels=["x"] * len(edges),
         )
         check_invariants(pack)
         assert pack.symmetric
@@ -160,7 +164,9 @@ def test_parallel_arcs_are_paired_by_label():
 def test_given_reverse_is_kept_through_the_sort():
     # Two parallel edges whose attributes differ: only the caller knows which arcs belong together.
     attributes = [1.0, 2.0, 2.0, 1.0]
-    pack = from_arcs([1, 1, 0, 0], [0, 0, 1, 1], node_ptr=[0, 2], reverse=[3, 2, 1, 0], arc_attributes=attributes)
+    pack = from_arcs(
+        [1, 1, 0, 0], [0, 0, 1, 1], node_ptr=[0, 2], reverse=[3, 2, 1, 0], arc_attributes=attributes
+    )
     assert torch.equal(pack.arc_attributes, pack.arc_attributes[pack.reverse.long()])
 
 
@@ -178,7 +184,7 @@ def test_batches_cover_everything_once_and_follow_the_seed():
     pack = hf.data.from_sequences(["A" * n for n in range(1, 24)])
     sizes = [batch.num_nodes.tolist() for batch in pack.batches(5, shuffle=True, generator=3)]
     assert [len(batch) for batch in sizes] == [5, 5, 5, 5, 3]
-    assert sorted(sum(sizes, [])) == list(range(1, 24))
+    assert sorted(size for batch in sizes for size in batch) == list(range(1, 24))
     assert sizes == [batch.num_nodes.tolist() for batch in pack.batches(5, shuffle=True, generator=3)]
     assert sizes != [batch.num_nodes.tolist() for batch in pack.batches(5, shuffle=True, generator=4)]
 
@@ -221,7 +227,13 @@ def test_index_error_ends_iteration_as_python_expects():
         ({"source": [-1], "target": [0], "node_ptr": [0, 3]}, "starts at node -1"),
         ({"source": [0], "target": [1], "node_ptr": [0, 1, 2]}, "within one structure"),
         (
-            {"source": [0, 1], "target": [0, 0], "node_ptr": [0, 1, 2], "arc_ptr": [0, 1, 2], "ids": ["p", "q"]},
+            {
+                "source": [0, 1],
+                "target": [0, 0],
+                "node_ptr": [0, 1, 2],
+                "arc_ptr": [0, 1, 2],
+                "ids": ["p", "q"],
+            },
             r"structure 1 \('q'\): arc 0 starts at node 1",
         ),
         ({"source": [0], "target": [], "node_ptr": [0, 1]}, "one entry an arc"),
@@ -233,10 +245,19 @@ def test_index_error_ends_iteration_as_python_expects():
         ({"source": [], "target": [], "node_ptr": [0, 2], "node_labels": ["a"]}, "2 nodes, got 1"),
         ({"source": [], "target": [], "node_ptr": [0, 1], "node_labels": [1.5]}, "strings or integers"),
         (
-            {"source": [], "target": [], "node_ptr": [0, 1], "node_labels": [2], "node_vocabularies": [hf.Vocabulary("v", ("a",))]},
+            {
+                "source": [],
+                "target": [],
+                "node_ptr": [0, 1],
+                "node_labels": [2],
+                "node_vocabularies": [hf.Vocabulary("v", ("a",))],
+            },
             "outside vocabulary 'v'",
         ),
-        ({"source": [], "target": [], "node_ptr": [0, 1, 2], "node_attributes": [[1.0], [math.nan]]}, "structure 1: attribute 0 of node 0 is nan"),
+        (
+            {"source": [], "target": [], "node_ptr": [0, 1, 2], "node_attributes": [[1.0], [math.nan]]},
+            "structure 1: attribute 0 of node 0 is nan",
+        ),
         ({"source": [], "target": [], "node_ptr": [0, 1], "node_attributes": [[math.inf]]}, "must be finite"),
         ({"source": [], "target": [], "node_ptr": [0, 1], "node_attributes": [[1e300]]}, "must be finite"),
         ({"source": [], "target": [], "node_ptr": [0, 1], "targets": [math.inf]}, "target 'target' is inf"),
@@ -244,11 +265,17 @@ def test_index_error_ends_iteration_as_python_expects():
         ({"source": [], "target": [], "node_ptr": [0, 1], "ids": ["a", "b"]}, "one text for each of 1"),
         ({"source": [], "target": [], "node_ptr": [0, 1], "columns": {"c": [1, 2]}}, "column 'c'"),
         ({"source": [0, 1], "target": [1, 0], "node_ptr": [0, 2], "reverse": [0, 1]}, "the other way"),
-        ({"source": [0, 0], "target": [0, 0], "node_ptr": [0, 1], "reverse": [1, 0]}, "a self-loop with itself"),
+        (
+            {"source": [0, 0], "target": [0, 0], "node_ptr": [0, 1], "reverse": [1, 0]},
+            "a self-loop with itself",
+        ),
         ({"source": [0, 1], "target": [1, 0], "node_ptr": [0, 2], "reverse": [1]}, "one entry an arc"),
         ({"source": [0, 1], "target": [1, 0], "node_ptr": [0, 2], "reverse": [1, 7]}, "-1 to 1"),
         ({"source": [0, 1], "target": [1, 0], "node_ptr": [0, 2], "arc_attributes": [1.0]}, "2 arcs"),
-        ({"source": [1, 0], "target": [0, 1], "node_ptr": [0, 2], "arc_attributes": [1.0, 2.0, 3.0]}, "2 arcs"),
+        (
+            {"source": [1, 0], "target": [0, 1], "node_ptr": [0, 2], "arc_attributes": [1.0, 2.0, 3.0]},
+            "2 arcs",
+        ),
     ],
 )
 def test_bad_arrays_are_refused_with_a_reason(arguments, message):
@@ -258,7 +285,10 @@ def test_bad_arrays_are_refused_with_a_reason(arguments, message):
 
 def test_targets_of_every_kind():
     pack = from_arcs(
-        [], [], node_ptr=range(4), targets={"y": [1.0, None, 3.0], "active": ["no", "yes", None], "count": np.array([1, 2, 3])}
+        [],
+        [],
+        node_ptr=range(4),
+        targets={"y": [1.0, None, 3.0], "active": ["no", "yes", None], "count": np.array([1, 2, 3])},
     )
     assert pack.target_names == ("y", "active", "count")
     assert pack.target_vocabularies[1].symbols == ("no", "yes")
@@ -313,7 +343,9 @@ def test_description_is_json_and_merges():
     parts = hf.data.Description.of(pack[k : k + 2] for k in range(0, 4, 2))
     assert json.loads(json.dumps(whole.as_dict()))["structures"] == 4
     for key, value in whole.as_dict().items():
-        assert parts.as_dict()[key] == (pytest.approx(value) if isinstance(value, float) else value) or isinstance(value, dict)
+        assert parts.as_dict()[key] == (
+            pytest.approx(value) if isinstance(value, float) else value
+        ) or isinstance(value, dict)
     assert parts.nodes.squares == pytest.approx(whole.nodes.squares)
     assert str(parts) == str(whole)
     assert whole.as_dict()["targets"] == [

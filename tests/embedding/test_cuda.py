@@ -66,7 +66,9 @@ def test_outputs_and_gradients_agree(name):
         results.append((outputs.detach().cpu(), gradients))
     (cpu, cpu_gradients), (cuda, cuda_gradients) = results
     assert torch.allclose(cpu, cuda, rtol=1e-9)
-    assert all(torch.allclose(a, b, rtol=1e-7, atol=1e-9) for a, b in zip(cpu_gradients, cuda_gradients, strict=True))
+    assert all(
+        torch.allclose(a, b, rtol=1e-7, atol=1e-9) for a, b in zip(cpu_gradients, cuda_gradients, strict=True)
+    )
 
 
 @pytest.mark.parametrize("precision", ["64", "32", "bf16"])

@@ -62,11 +62,15 @@ class Plain:
         self.into = {i: [s for s, t in ends if t == i] for i in range(pack.total_nodes)}
 
     def x(self, projection, i):
-        return project(projection, self.pack.node_labels[i], self.pack.node_attributes[i], self.sizes.node_labels)
+        return project(
+            projection, self.pack.node_labels[i], self.pack.node_attributes[i], self.sizes.node_labels
+        )
 
     def e(self, pair):
         a = self.arc[pair]
-        return project(self.model.arcs, self.pack.arc_labels[a], self.pack.arc_attributes[a], self.sizes.arc_labels)
+        return project(
+            self.model.arcs, self.pack.arc_labels[a], self.pack.arc_attributes[a], self.sizes.arc_labels
+        )
 
     def sum(self, terms):
         return sum(terms, torch.zeros(5, dtype=torch.float64))
@@ -121,7 +125,9 @@ def plain_carried(p, m, message):
 
 def plain_double_loop(p, m):
     return plain_carried(
-        p, m, lambda nu, i, j: m.messages @ p.sum(nu[k, i] for k in p.into[i] if k != j) + m.reverse @ nu[j, i]
+        p,
+        m,
+        lambda nu, i, j: m.messages @ p.sum(nu[k, i] for k in p.into[i] if k != j) + m.reverse @ nu[j, i],
     )
 
 
@@ -152,11 +158,14 @@ def plain_generalized_bp(p, m):
     nodes = {frozenset([i]) for i in p.into}
     edges = {frozenset(pair) for pair in p.arc}
     cycles = {frozenset(c): c for c in nx.chordless_cycles(graph, m.longest_cycle) if len(c) > 2}
-    cycle_edges = {key: {frozenset(q) for q in zip(c, c[1:] + c[:1], strict=True)} for key, c in cycles.items()}
+    cycle_edges = {
+        key: {frozenset(q) for q in zip(c, c[1:] + c[:1], strict=True)} for key, c in cycles.items()
+    }
     below = {r: {r} for r in nodes}
     below |= {("edge", e): {("edge", e)} | {frozenset([i]) for i in e} for e in edges}
     below |= {
-        ("cycle", c): {("cycle", c)} | set().union(*(below["edge", e] for e in cycle_edges[c])) for c in cycles
+        ("cycle", c): {("cycle", c)} | set().union(*(below["edge", e] for e in cycle_edges[c]))
+        for c in cycles
     }
     pairs = [(("edge", e), frozenset([i])) for e in edges for i in e]
     cycle_pairs = [(("cycle", c), ("edge", e)) for c in cycles for e in cycle_edges[c]]
@@ -177,11 +186,16 @@ def plain_generalized_bp(p, m):
                 if r[0] == "edge":
                     (j,), (i,) = members, s
                     total = total + p.e((j, i))
-                total = total + m.messages @ p.sum(nu[q] for q in plus) - m.overcounted @ p.sum(nu[q] for q in minus)
+                total = (
+                    total
+                    + m.messages @ p.sum(nu[q] for q in plus)
+                    - m.overcounted @ p.sum(nu[q] for q in minus)
+                )
                 new[r, s] = torch.relu(total)
             nu |= new
     return {
-        i: torch.relu(p.x(m.own, i) + m.received @ p.sum(nu[q] for q in coming_in(frozenset([i])))) for i in p.into
+        i: torch.relu(p.x(m.own, i) + m.received @ p.sum(nu[q] for q in coming_in(frozenset([i]))))
+        for i in p.into
     }
 
 
@@ -266,7 +280,9 @@ def test_gradients_agree_with_finite_differences(name):
 
 def test_on_a_tree_weights_are_one_and_reweighting_does_nothing():
     graph = nx.random_labeled_tree(9, seed=2)
-    pack = from_edges(*zip(*graph.edges, strict=True), node_ptr=[0, 9], node_labels=[0, 1, 0, 1, 0, 1, 0, 1, 0])
+    pack = from_edges(
+        *zip(*graph.edges, strict=True), node_ptr=[0, 9], node_labels=[0, 1, 0, 1, 0, 1, 0, 1, 0]
+    )
     reweighted, loopy = build("tree_reweighted", pack), build("loopy_bp", pack)
     loopy.load_state_dict(reweighted.state_dict(), strict=False)
     assert torch.allclose(reweighted(pack), loopy(pack), atol=1e-6)
@@ -307,7 +323,7 @@ def test_two_triangles_and_a_hexagon(name):
     network = Network(FeatureSizes.of(pair), 1, model=name, dim=8).double()
     triangles, hexagon = network.embed(pair, *network.prepare(pair))
     alike = torch.allclose(triangles, hexagon)
-    # Spanning trees see cycles as well: an edge of a triangle is in two trees of three, one of a hexagon in five of six.
+    # Spanning trees see cycles as well: an edge of a triangle is in 2 of 3 trees, one of a hexagon in 5 of 6.
     assert alike == (name not in ("generalized_bp", "tree_reweighted"))
 
 

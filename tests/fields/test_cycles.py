@@ -20,7 +20,9 @@ def pack_of(graphs):
     return from_edges([a for a, _ in ends], [b for _, b in ends], node_ptr=offsets)
 
 
-@given(st.lists(st.tuples(st.integers(1, 8), st.sampled_from([0.3, 0.5, 0.8])), max_size=3), st.integers(3, 8))
+@given(
+    st.lists(st.tuples(st.integers(1, 8), st.sampled_from([0.3, 0.5, 0.8])), max_size=3), st.integers(3, 8)
+)
 def test_cycles_are_those_of_networkx(shapes, longest):
     graphs = [nx.gnp_random_graph(n, p, seed=n) for n, p in shapes]
     cycles = short_cycles(pack_of(graphs), longest)

@@ -20,7 +20,7 @@ from hiddenfield.errors import HiddenfieldError
 
 __all__ = ["build", "main"]
 
-COMMANDS = ("convert", "describe", "generate", "formats", "version")
+COMMANDS = ("convert", "describe", "generate", "fit", "predict", "embed", "formats", "version")
 
 
 def build(*, debug: bool = False) -> typer.Typer:
@@ -35,7 +35,9 @@ def build(*, debug: bool = False) -> typer.Typer:
 
     @app.callback()
     def options(
-        debug: Annotated[bool, typer.Option("--debug", help="Show the whole traceback when something fails.")] = False,
+        debug: Annotated[
+            bool, typer.Option("--debug", help="Show the whole traceback when something fails.")
+        ] = False,
     ) -> None:
         """Latent-variable models of sequences, trees, graphs and relations."""
 

@@ -8,18 +8,32 @@ from typing import Annotated
 
 import typer
 
-from hiddenfield.cli.options import Format, Json, OnError, Setting, Source, Structure, Target, emit, reader_options
+from hiddenfield.cli.options import (
+    Format,
+    Json,
+    OnError,
+    Setting,
+    Source,
+    Structure,
+    Target,
+    emit,
+    reader_options,
+)
 
 
 def command(
     path: Source,
-    output: Annotated[Path, typer.Argument(help="A .parquet or .arrow file, or a folder for shards.", show_default=False)],
+    output: Annotated[
+        Path, typer.Argument(help="A .parquet or .arrow file, or a folder for shards.", show_default=False)
+    ],
     format: Format = None,
     structure: Structure = None,
     target: Target = None,
     on_error: OnError = None,
     setting: Setting = None,
-    shard_size: Annotated[int | None, typer.Option(min=1, help="Structures in a shard, when OUTPUT is a folder.")] = None,
+    shard_size: Annotated[
+        int | None, typer.Option(min=1, help="Structures in a shard, when OUTPUT is a folder.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Read any known format and write it as Parquet or Arrow."""
@@ -29,5 +43,10 @@ def command(
     structures = hiddenfield.read(path, **reader_options(format, structure, target, on_error, setting))
     hiddenfield.write(structures, output, **({} if shard_size is None else {"shard_size": shard_size}))
     seconds = time.perf_counter() - start
-    result = {"path": str(path), "output": str(output), "structures": len(structures), "seconds": round(seconds, 3)}
+    result = {
+        "path": str(path),
+        "output": str(output),
+        "structures": len(structures),
+        "seconds": round(seconds, 3),
+    }
     emit(result, f"{structures!r}\nwritten to {output} in {seconds:.1f} s", json)

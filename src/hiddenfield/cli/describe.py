@@ -7,7 +7,17 @@ from typing import Annotated
 
 import typer
 
-from hiddenfield.cli.options import Format, Json, OnError, Setting, Source, Structure, Target, emit, reader_options
+from hiddenfield.cli.options import (
+    Format,
+    Json,
+    OnError,
+    Setting,
+    Source,
+    Structure,
+    Target,
+    emit,
+    reader_options,
+)
 
 
 def command(
@@ -17,7 +27,9 @@ def command(
     target: Target = None,
     on_error: OnError = None,
     setting: Setting = None,
-    plot: Annotated[Path | None, typer.Option(help="Also draw the distributions into this .png, .svg or .pdf.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Also draw the distributions into this .png, .svg or .pdf.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Count and summarise a data set: sizes, degrees, labels, targets, what is missing."""

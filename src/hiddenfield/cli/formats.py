@@ -12,8 +12,15 @@ def command(json: Json = False) -> None:
     from hiddenfield.data.formats import formats
 
     rows = [
-        {"name": entry.name, "summary": entry.summary, "options": list(inspect.signature(entry.read).parameters)[1:]}
+        {
+            "name": entry.name,
+            "summary": entry.summary,
+            "options": list(inspect.signature(entry.read).parameters)[1:],
+        }
         for entry in formats().values()
     ]
-    lines = [f"{row['name']:<12}{row['summary']}\n{'':<12}options: {', '.join(row['options']) or 'none'}" for row in rows]
+    lines = [
+        f"{row['name']:<12}{row['summary']}\n{'':<12}options: {', '.join(row['options']) or 'none'}"
+        for row in rows
+    ]
     emit({"formats": rows}, "\n".join(lines), json)

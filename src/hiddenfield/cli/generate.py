@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -12,19 +12,25 @@ import typer
 from hiddenfield.cli.options import Json, emit
 
 
-class Library(str, Enum):
+class Library(StrEnum):
     """The data sets that can be generated."""
 
     huckel = "huckel"
 
 
 def command(
-    library: Annotated[Library, typer.Argument(help="huckel: conjugated molecules with targets from Hückel theory.")],
-    out: Annotated[Path, typer.Option(help="A .parquet or .arrow file, or a folder for shards.", show_default=False)],
+    library: Annotated[
+        Library, typer.Argument(help="huckel: conjugated molecules with targets from Hückel theory.")
+    ],
+    out: Annotated[
+        Path, typer.Option(help="A .parquet or .arrow file, or a folder for shards.", show_default=False)
+    ],
     number: Annotated[int, typer.Option("--number", "-n", min=1, help="How many structures.")] = 20_000,
     seed: Annotated[int, typer.Option(min=0, help="Which sample; the same seed gives the same data.")] = 0,
     smiles: Annotated[bool, typer.Option("--smiles", help="Also write the molecules' SMILES.")] = False,
-    shard_size: Annotated[int, typer.Option(min=1, help="Structures in a shard, when --out is a folder.")] = 50_000,
+    shard_size: Annotated[
+        int, typer.Option(min=1, help="Structures in a shard, when --out is a folder.")
+    ] = 50_000,
     workers: Annotated[int | None, typer.Option(min=1, help="Processes; all cores by default.")] = None,
     json: Json = False,
 ) -> None:
@@ -34,5 +40,11 @@ def command(
     start = time.perf_counter()
     written = write_huckel(out, number, seed, smiles=smiles, shard_size=shard_size, workers=workers)
     seconds = time.perf_counter() - start
-    result = {"library": library.value, "structures": written, "seed": seed, "output": str(out), "seconds": round(seconds, 3)}
+    result = {
+        "library": library.value,
+        "structures": written,
+        "seed": seed,
+        "output": str(out),
+        "seconds": round(seconds, 3),
+    }
     emit(result, f"{written:,} molecules written to {out} in {seconds:.1f} s", json)

@@ -10,20 +10,36 @@ import typer
 
 from hiddenfield.errors import InputError
 
-__all__ = ["Format", "Json", "OnError", "Setting", "Source", "Structure", "Target", "emit", "reader_options"]
+__all__ = [
+    "Format",
+    "Json",
+    "OnError",
+    "Setting",
+    "Source",
+    "Structure",
+    "Target",
+    "emit",
+    "named_values",
+    "reader_options",
+]
 
 Source = Annotated[Path, typer.Argument(metavar="PATH", help="File or folder to read.", show_default=False)]
-Format = Annotated[str | None, typer.Option("--format", help="Format of PATH; recognised from the file by default.")]
+Format = Annotated[
+    str | None, typer.Option("--format", help="Format of PATH; recognised from the file by default.")
+]
 Structure = Annotated[str | None, typer.Option(help="Column of a table that holds the SMILES or sequences.")]
 Target = Annotated[
-    list[str] | None, typer.Option("--target", help="Column of a table to predict; may be given several times.")
+    list[str] | None,
+    typer.Option("--target", help="Column of a table to predict; may be given several times."),
 ]
 OnError = Annotated[
     str | None, typer.Option(metavar="raise|skip", help="What to do with a molecule that cannot be parsed.")
 ]
 Setting = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="Another option of the format; see hiddenfield formats."),
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="Another option of the format; see hiddenfield formats."
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
 
@@ -36,13 +52,26 @@ def reader_options(
     settings: list[str] | None = None,
 ) -> dict[str, Any]:
     """Return the options that were given, as `hiddenfield.read` takes them."""
-    given: dict[str, Any] = {"format": format, "structure": structure, "target": target or None, "on_error": on_error}
+    given: dict[str, Any] = {
+        "format": format,
+        "structure": structure,
+        "target": target or None,
+        "on_error": on_error,
+    }
+    return {name: value for name, value in given.items() if value is not None} | named_values(
+        settings, "--set"
+    )
+
+
+def named_values(settings: list[str] | None, option: str) -> dict[str, Any]:
+    """Read ``NAME=VALUE`` from each of the texts that an option was given."""
+    found: dict[str, Any] = {}
     for setting in settings or []:
         name, equals, value = setting.partition("=")
         if not equals or not name:
-            raise InputError(f"--set expects NAME=VALUE, got {setting!r}")
-        given[name.strip()] = parse(value)
-    return {name: value for name, value in given.items() if value is not None}
+            raise InputError(f"{option} expects NAME=VALUE, got {setting!r}")
+        found[name.strip()] = parse(value)
+    return found
 
 
 def parse(text: str) -> Any:

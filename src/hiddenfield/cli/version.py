@@ -15,7 +15,9 @@ def command(json: Json = False) -> None:
     """Print the version of hiddenfield, of Python and of the packages beneath it."""
     found = {"hiddenfield": hiddenfield.__version__, "python": platform.python_version()}
     result: dict[str, str | None] = {**found, **{name: _version(name) for name in PACKAGES}}
-    emit(result, "\n".join(f"{name:<16}{version or 'not installed'}" for name, version in result.items()), json)
+    emit(
+        result, "\n".join(f"{name:<16}{version or 'not installed'}" for name, version in result.items()), json
+    )
 
 
 def _version(package: str) -> str | None:

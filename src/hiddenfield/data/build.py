@@ -103,7 +103,9 @@ def from_arcs(
     names = as_ids(ids, count)
     start, end = _indices(source, "source"), _indices(target, "target")
     if len(start) != len(end):
-        raise InputError(f"source and target must have one entry an arc each, got {len(start)} and {len(end)}")
+        raise InputError(
+            f"source and target must have one entry an arc each, got {len(start)} and {len(end)}"
+        )
     if arc_ptr is not None:
         start, end = _pack_wide(start, end, node_bounds, _bounds(arc_ptr, "arc_ptr"), names)
     else:
@@ -126,7 +128,9 @@ def from_arcs(
         _permuted(arc_attributes, order, total_arcs, "arc"), arc_attribute_names, arc_bounds, "arc", names
     )
     outcome = as_targets(targets, target_names, target_vocabularies, count, "target", names)
-    node_outcome = as_targets(node_targets, node_target_names, node_target_vocabularies, total_nodes, "node_target", None)
+    node_outcome = as_targets(
+        node_targets, node_target_names, node_target_vocabularies, total_nodes, "node_target", None
+    )
     return Structures(
         node_ptr=torch.from_numpy(node_bounds.astype(dtype)),
         in_ptr=sorted_ptr,
@@ -177,10 +181,14 @@ def from_edges(
     """
     one, other = _indices(first, "first"), _indices(second, "second")
     if len(one) != len(other):
-        raise InputError(f"first and second must have one entry an edge each, got {len(one)} and {len(other)}")
+        raise InputError(
+            f"first and second must have one entry an edge each, got {len(one)} and {len(other)}"
+        )
     if edge_ptr is not None:
         bounds, names = _bounds(node_ptr, "node_ptr"), options.get("ids")
-        one, other = _pack_wide(one, other, bounds, _bounds(edge_ptr, "edge_ptr"), as_ids(names, len(bounds) - 1))
+        one, other = _pack_wide(
+            one, other, bounds, _bounds(edge_ptr, "edge_ptr"), as_ids(names, len(bounds) - 1)
+        )
     # The smaller end first, so that parallel edges come out in one order, however their ends were given.
     one, other = np.minimum(one, other), np.maximum(one, other)
     edges = len(one)
@@ -225,15 +233,21 @@ def _indices(values: Any, name: str) -> Int[Array, " rows"]:
 def _bounds(values: Any, name: str) -> Int[Array, " bounds"]:
     bounds = _indices(values, name)
     if len(bounds) == 0 or bounds[0] != 0:
-        raise InputError(f"{name} must start with 0 and have one more entry than there are structures, got {bounds[:3]}")
+        raise InputError(
+            f"{name} must start with 0 and have one more entry than there are structures, got {bounds[:3]}"
+        )
     falling = np.flatnonzero(np.diff(bounds) < 0)
     if len(falling):
         at = int(falling[0])
-        raise InputError(f"{name} must not fall, but entry {at} is {bounds[at]} and entry {at + 1} is {bounds[at + 1]}")
+        raise InputError(
+            f"{name} must not fall, but entry {at} is {bounds[at]} and entry {at + 1} is {bounds[at + 1]}"
+        )
     return bounds
 
 
-def _pack_wide(start: Array, end: Array, node_ptr: Array, arc_ptr: Array, ids: Array | None) -> tuple[Array, Array]:
+def _pack_wide(
+    start: Array, end: Array, node_ptr: Array, arc_ptr: Array, ids: Array | None
+) -> tuple[Array, Array]:
     """Turn node numbers within structures into numbers through the pack, checking their range."""
     if len(arc_ptr) != len(node_ptr):
         raise InputError(f"arc_ptr and node_ptr must be equally long, got {len(arc_ptr)} and {len(node_ptr)}")
@@ -273,8 +287,9 @@ def _check_pack_wide(start: Array, end: Array, node_ptr: Array, ids: Array | Non
     if len(crossing):
         arc = int(crossing[0])
         raise InputError(
-            f"arc {arc} goes from node {start[arc]} of {structure_name(int(structure[start[arc]]), ids)} to node {end[arc]} "
-            f"of {structure_name(int(structure[end[arc]]), ids)}; an arc must stay within one structure"
+            f"arc {arc} goes from node {start[arc]} of {structure_name(int(structure[start[arc]]), ids)} "
+            f"to node {end[arc]} of {structure_name(int(structure[end[arc]]), ids)}; an arc must stay within "
+            "one structure"
         )
 
 
@@ -312,7 +327,9 @@ def _given_reverse(reverse: Any, order: Array | None, start: Array, end: Array) 
     if len(given) != arcs:
         raise InputError(f"reverse must have one entry an arc ({arcs}), got {len(given)}")
     if arcs and (given.min() < -1 or given.max() >= arcs):
-        raise InputError(f"reverse must lie in -1 to {arcs - 1}, got {given[(given < -1) | (given >= arcs)][0]}")
+        raise InputError(
+            f"reverse must lie in -1 to {arcs - 1}, got {given[(given < -1) | (given >= arcs)][0]}"
+        )
     if order is not None:
         place = np.empty(arcs + 1, dtype=np.int64)
         place[order], place[-1] = np.arange(arcs), -1
@@ -330,7 +347,9 @@ def _given_reverse(reverse: Any, order: Array | None, start: Array, end: Array) 
     wrong = (start == end) & (given != np.arange(arcs))
     if wrong.any():
         node = int(start[np.argmax(wrong)])
-        raise InputError(f"reverse must pair a self-loop with itself, but a loop at node {node} is not its own reverse")
+        raise InputError(
+            f"reverse must pair a self-loop with itself, but a loop at node {node} is not its own reverse"
+        )
     return given
 
 

@@ -47,8 +47,12 @@ def concatenate(packs: Sequence[Structures]) -> Structures:
     joined: dict[str, Any] = {
         "node_ptr": _bounds([pack.node_ptr for pack in packs], node_at, dtype),
         "in_ptr": _bounds([pack.in_ptr for pack in packs], arc_at, dtype),
-        "source": torch.cat([pack.source.to(dtype) + int(at) for pack, at in zip(packs, node_at, strict=False)]),
-        "reverse": torch.cat([_shifted(pack.reverse.to(dtype), int(at)) for pack, at in zip(packs, arc_at, strict=False)]),
+        "source": torch.cat(
+            [pack.source.to(dtype) + int(at) for pack, at in zip(packs, node_at, strict=False)]
+        ),
+        "reverse": torch.cat(
+            [_shifted(pack.reverse.to(dtype), int(at)) for pack, at in zip(packs, arc_at, strict=False)]
+        ),
     }
     for name in ("node", "arc"):
         words = _unions([getattr(pack, f"{name}_vocabularies") for pack in packs])
@@ -64,7 +68,9 @@ def concatenate(packs: Sequence[Structures]) -> Structures:
         joined[name] = None if values[0] is None else torch.cat(values)
     if first.ids is not None:
         joined["ids"] = np.concatenate([pack.ids for pack in packs])
-    joined["columns"] = {name: np.concatenate([pack.columns[name] for pack in packs]) for name in first.columns}
+    joined["columns"] = {
+        name: np.concatenate([pack.columns[name] for pack in packs]) for name in first.columns
+    }
     return first.replace(**joined)
 
 

@@ -55,7 +55,12 @@ class Spread:
         """Return mean, standard deviation, minimum and maximum; None where there is nothing."""
         if not self.count:
             return {"mean": None, "sd": None, "min": None, "max": None}
-        return {"mean": self.mean, "sd": math.sqrt(self.squares / self.count), "min": self.low, "max": self.high}
+        return {
+            "mean": self.mean,
+            "sd": math.sqrt(self.squares / self.count),
+            "min": self.low,
+            "max": self.high,
+        }
 
 
 @dataclass(frozen=True)
@@ -153,16 +158,23 @@ class Description:
         rows += [(name, _spread_text(spread)) for name, spread in self._sizes()]
         for kind, columns in (("node label", self.node_label_counts), ("arc label", self.arc_label_counts)):
             rows += [(f"{kind} {name}", _counter_text(counts)) for name, counts in columns.items()]
-        for kind, names in (("node attributes", self.node_attributes), ("arc attributes", self.arc_attributes)):
+        for kind, names in (
+            ("node attributes", self.node_attributes),
+            ("arc attributes", self.arc_attributes),
+        ):
             if names:
-                rows.append((kind, f"{len(names)}: " + ", ".join(names[:6]) + (", …" if len(names) > 6 else "")))
+                rows.append(
+                    (kind, f"{len(names)}: " + ", ".join(names[:6]) + (", …" if len(names) > 6 else ""))
+                )
         for kind, summaries, missing in (
             ("target", self.targets, self.targets_missing),
             ("node target", self.node_targets, self.node_targets_missing),
         ):
             for name, summary in summaries.items():
                 text = _spread_text(summary) if isinstance(summary, Spread) else _counter_text(summary)
-                rows.append((f"{kind} {name}", text + (f"; {missing[name]:,} missing" if missing[name] else "")))
+                rows.append(
+                    (f"{kind} {name}", text + (f"; {missing[name]:,} missing" if missing[name] else ""))
+                )
         remarks = [("empty structures", self.empty), ("structures without edges", self.edgeless - self.empty)]
         remarks += [("isolated nodes", self.isolated_nodes), ("self-loops", self.self_loops)]
         remarks += [("one-way arcs", self.one_way_arcs)]
@@ -197,7 +209,9 @@ def describe(structures: Structures) -> Description:
     # An edge is an arc each way but one neighbour: the paired arcs into a node are counted once, not twice.
     paired = segment_count(structures.reverse >= 0, structures.in_ptr).numpy()
     degree = in_degree + out_degree - paired
-    targets, missing = _target_summaries(structures.targets, structures.target_names, structures.target_vocabularies)
+    targets, missing = _target_summaries(
+        structures.targets, structures.target_names, structures.target_vocabularies
+    )
     node_targets, node_missing = _target_summaries(
         structures.node_targets, structures.node_target_names, structures.node_target_vocabularies
     )
@@ -224,20 +238,27 @@ def describe(structures: Structures) -> Description:
     )
 
 
-def _label_counts(labels: torch.Tensor | None, vocabularies: tuple[Vocabulary, ...]) -> dict[str, Counter[Any]]:
+def _label_counts(
+    labels: torch.Tensor | None, vocabularies: tuple[Vocabulary, ...]
+) -> dict[str, Counter[Any]]:
     if labels is None:
         return {}
     return {
-        vocabulary.name: _count(labels[:, column].numpy(), vocabulary) for column, vocabulary in enumerate(vocabularies)
+        vocabulary.name: _count(labels[:, column].numpy(), vocabulary)
+        for column, vocabulary in enumerate(vocabularies)
     }
 
 
 def _count(codes: np.ndarray, vocabulary: Vocabulary) -> Counter[Any]:
     counts = np.bincount(codes, minlength=len(vocabulary))
-    return Counter({symbol: int(count) for symbol, count in zip(vocabulary.symbols, counts, strict=True) if count})
+    return Counter(
+        {symbol: int(count) for symbol, count in zip(vocabulary.symbols, counts, strict=True) if count}
+    )
 
 
-def _combinations(labels: torch.Tensor | None, vocabularies: tuple[Vocabulary, ...]) -> frozenset[tuple[Any, ...]]:
+def _combinations(
+    labels: torch.Tensor | None, vocabularies: tuple[Vocabulary, ...]
+) -> frozenset[tuple[Any, ...]]:
     if labels is None or not len(vocabularies):
         return frozenset()
     rows = distinct_rows(labels, vocabularies)[0].numpy()
@@ -254,14 +275,18 @@ def _target_summaries(
         values = targets[:, column].numpy()  # type: ignore[index]
         present = values[~np.isnan(values)]
         missing[name] = len(values) - len(present)
-        summaries[name] = Spread.of(present) if vocabulary is None else _count(present.astype(np.int64), vocabulary)
+        summaries[name] = (
+            Spread.of(present) if vocabulary is None else _count(present.astype(np.int64), vocabulary)
+        )
     return summaries, missing
 
 
 def _merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     """Merge two summaries of columns, which must be the same columns."""
     if one.keys() != other.keys():
-        raise InputError(f"packs of one set must have the same columns, got {sorted(one)} and {sorted(other)}")
+        raise InputError(
+            f"packs of one set must have the same columns, got {sorted(one)} and {sorted(other)}"
+        )
     return {k: v.merge(other[k]) if isinstance(v, Spread) else v + other[k] for k, v in one.items()}
 
 

@@ -65,7 +65,8 @@ def _codes(
         if rows and (codes.min() < 0 or codes.max() >= len(vocabulary)):
             row = int(np.argmax((codes < 0) | (codes >= len(vocabulary))))
             raise InputError(
-                f"{kind} {row}: code {codes[row]} is outside vocabulary {vocabulary.name!r} (0 to {len(vocabulary) - 1})"
+                f"{kind} {row}: code {codes[row]} is outside vocabulary {vocabulary.name!r} "
+                f"(0 to {len(vocabulary) - 1})"
             )
         known.append(vocabulary)
     return torch.from_numpy(np.array(array, dtype=np.int32, order="C")), tuple(known)
@@ -80,7 +81,10 @@ def as_attributes(
             raise InputError(f"{kind}_attribute_names were given without {kind}_attributes")
         return None, ()
     if isinstance(values, Mapping):
-        names, values = list(values), np.stack([_numpy(v, f"{kind}_attributes") for v in values.values()], axis=1)
+        names, values = (
+            list(values),
+            np.stack([_numpy(v, f"{kind}_attributes") for v in values.values()], axis=1),
+        )
     array = _numpy(values, f"{kind}_attributes")
     array = array[:, None] if array.ndim == 1 else array
     rows = int(bounds[-1])
@@ -90,7 +94,9 @@ def as_attributes(
             f"of {array.dtype}"
         )
     with np.errstate(over="ignore"):
-        single = np.array(array, dtype=np.float32, order="C")  # a copy: the pack must not change with the caller's array
+        single = np.array(
+            array, dtype=np.float32, order="C"
+        )  # a copy: the pack must not change with the caller's array
     finite = np.isfinite(single).all(axis=1)
     if not finite.all():
         row = int(np.argmin(finite))
@@ -124,7 +130,9 @@ def as_targets(
     names = _names(names if names is not None else found, len(columns), kind, f"{kind}_names")
     words: Sequence[Vocabulary | None] = vocabularies if vocabularies is not None else [None] * len(columns)
     if len(words) != len(columns):
-        raise InputError(f"{kind}_vocabularies must have one entry for each of {len(columns)} columns, got {len(words)}")
+        raise InputError(
+            f"{kind}_vocabularies must have one entry for each of {len(columns)} columns, got {len(words)}"
+        )
     results = [
         _target_column(_row_count(column, rows, f"{kind}s", "row"), name, word, ids)
         for column, name, word in zip(columns, names, words, strict=True)
@@ -133,8 +141,14 @@ def as_targets(
     return torch.from_numpy(np.ascontiguousarray(matrix)), names, tuple(word for _, word in results)
 
 
-def _target_column(column: Any, name: str, words: Vocabulary | None, ids: Array | None) -> tuple[Array, Vocabulary | None]:
-    array = column if isinstance(column, np.ndarray) and column.dtype.kind in "iufb" else np.asarray(column, dtype=object)
+def _target_column(
+    column: Any, name: str, words: Vocabulary | None, ids: Array | None
+) -> tuple[Array, Vocabulary | None]:
+    array = (
+        column
+        if isinstance(column, np.ndarray) and column.dtype.kind in "iufb"
+        else np.asarray(column, dtype=object)
+    )
     if array.dtype == object:
         missing = np.array([value is None or value != value for value in array], dtype=bool)
         if words is None and all(isinstance(v, (int, float, np.number, np.bool_)) for v in array[~missing]):
@@ -151,9 +165,13 @@ def _target_column(column: Any, name: str, words: Vocabulary | None, ids: Array 
     numbers = array.astype(np.float64)
     if np.isinf(numbers).any():
         row = int(np.argmax(np.isinf(numbers)))
-        raise InputError(f"{structure_name(row, ids)}: target {name!r} is {numbers[row]}; it must be finite, or NaN if missing")
+        raise InputError(
+            f"{structure_name(row, ids)}: target {name!r} is {numbers[row]}; it must be finite, or NaN if missing"
+        )
     if words is not None:
-        wrong = ~np.isnan(numbers) & ((numbers != np.floor(numbers)) | (numbers < 0) | (numbers >= len(words)))
+        wrong = ~np.isnan(numbers) & (
+            (numbers != np.floor(numbers)) | (numbers < 0) | (numbers >= len(words))
+        )
         if wrong.any():
             row = int(np.argmax(wrong))
             raise InputError(
@@ -168,7 +186,11 @@ def as_ids(ids: Any, count: int) -> Array | None:
     if ids is None:
         return None
     # Not through numpy's fixed-width text, which drops a NUL at the end.
-    texts = ids if isinstance(ids, np.ndarray) else np.array([str(value) for value in ids], np.dtypes.StringDType())
+    texts = (
+        ids
+        if isinstance(ids, np.ndarray)
+        else np.array([str(value) for value in ids], np.dtypes.StringDType())
+    )
     texts = texts.astype(np.dtypes.StringDType())
     if texts.ndim != 1 or len(texts) != count:
         raise InputError(f"ids must hold one text for each of {count} structures, got shape {texts.shape}")
@@ -179,7 +201,11 @@ def as_columns(columns: Mapping[str, Any] | None, count: int) -> dict[str, Array
     """Return further columns as numpy arrays of length N."""
     checked: dict[str, Array] = {}
     for name, values in (columns or {}).items():
-        texts = isinstance(values, (list, tuple)) and bool(values) and all(isinstance(value, str) for value in values)
+        texts = (
+            isinstance(values, (list, tuple))
+            and bool(values)
+            and all(isinstance(value, str) for value in values)
+        )
         array = np.array(values, np.dtypes.StringDType()) if texts else np.asarray(values)
         array = array.astype(np.dtypes.StringDType()) if array.dtype.kind == "U" else array
         if array.ndim != 1 or len(array) != count or array.dtype.kind not in "iufbT":
@@ -203,8 +229,14 @@ def _columns(values: Any, default: str, name: str) -> tuple[list[str], list[Any]
     if isinstance(values, np.ndarray) and values.ndim != 1:
         raise InputError(f"{name} must have one or two axes, got shape {values.shape}")
     if isinstance(values, str) or not hasattr(values, "__len__"):
-        raise InputError(f"{name} must be an array, a list or a mapping from names to them, got {values!r}"[:300])
-    if len(values) and not isinstance(values, np.ndarray) and isinstance(values[0], (list, tuple, np.ndarray)):
+        raise InputError(
+            f"{name} must be an array, a list or a mapping from names to them, got {values!r}"[:300]
+        )
+    if (
+        len(values)
+        and not isinstance(values, np.ndarray)
+        and isinstance(values[0], (list, tuple, np.ndarray))
+    ):
         widths = {len(row) if isinstance(row, (list, tuple, np.ndarray)) else -1 for row in values}
         if len(widths) != 1:
             raise InputError(f"the rows of {name} must be equally long, got lengths {sorted(widths)[:5]}")

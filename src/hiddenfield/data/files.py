@@ -49,7 +49,9 @@ def read_bytes(path: str | Path) -> bytes:
     try:
         return decompress(contents)
     except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
-        raise ReadError(f"cannot be decompressed ({error}); is it complete? Fetch it again", file=path) from None
+        raise ReadError(
+            f"cannot be decompressed ({error}); is it complete? Fetch it again", file=path
+        ) from None
 
 
 def read_text(path: str | Path) -> str:

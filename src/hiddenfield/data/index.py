@@ -42,7 +42,9 @@ def resolve_index(index: Any, length: int) -> Int[Tensor, " chosen"]:
     chosen = array.to(torch.int64).reshape(-1)
     bad = (chosen < -length) | (chosen >= length)
     if bool(bad.any()):
-        raise _OutOfRange(f"there are {length} structures (0 to {length - 1}), got index {int(chosen[bad][0])}")
+        raise _OutOfRange(
+            f"there are {length} structures (0 to {length - 1}), got index {int(chosen[bad][0])}"
+        )
     return torch.where(chosen < 0, chosen + length, chosen) if bool((chosen < 0).any()) else chosen
 
 
@@ -61,12 +63,16 @@ def _as_tensor(index: Any) -> Tensor:
         raise InputError(f"{EXPECTED}, got {type(index).__name__}: {index!r}"[:300])
     if array.size == 0:
         return torch.zeros(0, dtype=torch.int64)
-    return torch.from_numpy(np.ascontiguousarray(array.astype(np.int64) if array.dtype.kind == "u" else array))
+    return torch.from_numpy(
+        np.ascontiguousarray(array.astype(np.int64) if array.dtype.kind == "u" else array)
+    )
 
 
 def _from_mask(mask: Tensor, length: int) -> Tensor:
     if mask.ndim != 1 or mask.shape[0] != length:
-        raise InputError(f"a boolean mask must have one entry a structure ({length}), got {tuple(mask.shape)}")
+        raise InputError(
+            f"a boolean mask must have one entry a structure ({length}), got {tuple(mask.shape)}"
+        )
     return mask.nonzero().reshape(-1)
 
 

@@ -44,7 +44,9 @@ def join_columns(
     if labels is None or len(vocabularies) == 1:
         return labels, vocabularies
     rows, inverse = distinct_rows(labels, vocabularies)
-    words = [[str(symbol) for symbol in v.decode(rows[:, k].cpu().numpy())] for k, v in enumerate(vocabularies)]
+    words = [
+        [str(symbol) for symbol in v.decode(rows[:, k].cpu().numpy())] for k, v in enumerate(vocabularies)
+    ]
     symbols = tuple("|".join(parts) for parts in zip(*words, strict=True))
     name = "|".join(vocabulary.name for vocabulary in vocabularies)
     return inverse.to(torch.int32)[:, None], (Vocabulary(name, symbols),)

@@ -60,7 +60,9 @@ def scan(path: str | Path, **options: Any) -> Iterator[Structures]:
     from hiddenfield.data.readers import arrow
 
     path = existing(path)
-    if options.get("format") == arrow.FORMAT.name or ("format" not in options and arrow.FORMAT.recognises(path)):
+    if options.get("format") == arrow.FORMAT.name or (
+        "format" not in options and arrow.FORMAT.recognises(path)
+    ):
         options.pop("format", None)
         _check_options(arrow.FORMAT, options)
         return arrow.scan(path, **options)
@@ -86,4 +88,6 @@ def _recognise(path: Path, known: dict[str, Format]) -> Format:
     for candidate in known.values():
         if candidate.recognises(path):
             return candidate
-    raise ReadError(f"not recognised as any known format; name one with format=: {', '.join(known)}", file=path)
+    raise ReadError(
+        f"not recognised as any known format; name one with format=: {', '.join(known)}", file=path
+    )

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from hiddenfield.data.index import resolve_index
-from hiddenfield.ops import Topology, take_pointers, take_segments
+from hiddenfield.ops import SegmentCut, Topology
 from hiddenfield.shapes import Int, Tensor
 
 __all__ = ["Relation"]
@@ -38,7 +38,9 @@ class Relation:
     Two structures with one triangle each, of nodes 0, 1, 2 and 4, 5, 6:
 
     >>> bounds = torch.tensor([0, 1, 2])
-    >>> members = Relation(bounds, torch.tensor([0, 4, 7]), torch.tensor([0, 3, 6]), torch.tensor([0, 1, 2, 4, 5, 6]))
+    >>> members = Relation(
+    ...     bounds, torch.tensor([0, 4, 7]), torch.tensor([0, 3, 6]), torch.tensor([0, 1, 2, 4, 5, 6])
+    ... )
     >>> members[[1]].source
     tensor([0, 1, 2])
     """
@@ -66,24 +68,23 @@ class Relation:
     def __getitem__(self, index: Any) -> Relation:
         """Return the relation of the chosen structures, in that order."""
         chosen = resolve_index(index, len(self))
-        old = self._host_bounds
-        rows, sources, arcs = new = tuple(take_pointers(bounds, chosen) for bounds in old)
-        source_shift = sources[:-1] - old[1].index_select(0, chosen)
-        arc_shift = arcs[:-1] - old[2].index_select(0, chosen)
-        starts = take_segments(self.in_ptr[:-1], old[0], chosen, rows, arc_shift)
+        rows, sources, arcs = (SegmentCut(bounds, chosen) for bounds in self._host_bounds)
+        starts = rows.take(self.in_ptr[:-1], arcs)
         result = Relation(
-            rows.to(self.row_ptr.device, self.row_ptr.dtype, non_blocking=True),
-            sources.to(self.row_ptr.device, self.row_ptr.dtype, non_blocking=True),
-            torch.cat([starts, starts.new_full((1,), int(arcs[-1]))]),
-            take_segments(self.source, old[2], chosen, arcs, source_shift),
+            rows.new_ptr.to(self.row_ptr.device, self.row_ptr.dtype, non_blocking=True),
+            sources.new_ptr.to(self.row_ptr.device, self.row_ptr.dtype, non_blocking=True),
+            torch.cat([starts, starts.new_full((1,), int(arcs.new_ptr[-1]))]),
+            arcs.take(self.source, sources),
         )
-        result.__dict__["_host_bounds"] = new
+        result.__dict__["_host_bounds"] = (rows.new_ptr, sources.new_ptr, arcs.new_ptr)
         return result
 
     def to(self, device: torch.device | str) -> Relation:
         """Return the relation on a device."""
         if torch.device(device) == self.source.device:
             return self
-        moved = Relation(*(part.to(device) for part in (self.row_ptr, self.source_ptr, self.in_ptr, self.source)))
+        moved = Relation(
+            *(part.to(device) for part in (self.row_ptr, self.source_ptr, self.in_ptr, self.source))
+        )
         moved.__dict__["_host_bounds"] = self._host_bounds
         return moved

@@ -14,7 +14,7 @@ import torch
 from hiddenfield.data.index import resolve_index, segment_count
 from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.errors import InputError
-from hiddenfield.ops import Topology, take_pointers, take_segments
+from hiddenfield.ops import SegmentCut, Topology
 from hiddenfield.shapes import Array, Float, Int, Shaped, Tensor
 
 if TYPE_CHECKING:
@@ -162,7 +162,17 @@ class Structures:
     @cached_property
     def topology(self) -> Topology:
         """Who sends to whom, as the ops take it."""
-        return Topology(self.source, self.in_ptr, self.reverse, symmetric=self.symmetric, num_sources=self.total_nodes)
+        topology = Topology(
+            self.source, self.in_ptr, self.reverse, symmetric=self.symmetric, num_sources=self.total_nodes
+        )
+        if "longest_range" in self.__dict__:
+            topology.__dict__["longest_range"] = self.longest_range
+        return topology
+
+    @cached_property
+    def longest_range(self) -> int:
+        """A bound for the arcs into or out of one node; a batch takes over that of the pack it was cut from."""
+        return self.topology.longest_range
 
     @cached_property
     def structure_of_node(self) -> Int[Tensor, " nodes"]:
@@ -185,38 +195,33 @@ class Structures:
         """
         chosen = resolve_index(index, len(self))
         node_bounds, arc_bounds = self._host_bounds
-        new_node_ptr, new_arc_ptr = take_pointers(node_bounds, chosen), take_pointers(arc_bounds, chosen)
-        node_shift = new_node_ptr[:-1] - node_bounds.index_select(0, chosen)
-        arc_shift = new_arc_ptr[:-1] - arc_bounds.index_select(0, chosen)
-
-        def nodes(values: Tensor, shift: Tensor | None = None) -> Tensor:
-            return take_segments(values, node_bounds, chosen, new_node_ptr, shift)
-
-        def arcs(values: Tensor, shift: Tensor | None = None) -> Tensor:
-            return take_segments(values, arc_bounds, chosen, new_arc_ptr, shift)
-
-        starts = nodes(self.in_ptr[:-1], arc_shift)
+        nodes, arcs = SegmentCut(node_bounds, chosen), SegmentCut(arc_bounds, chosen)
+        starts = nodes.take(self.in_ptr[:-1], arcs)
         cut: dict[str, Any] = {
-            "node_ptr": new_node_ptr.to(self.device, self.node_ptr.dtype, non_blocking=True),
-            "in_ptr": torch.cat([starts, starts.new_full((1,), int(new_arc_ptr[-1]))]),
-            "source": arcs(self.source, node_shift),
-            "reverse": arcs(self.reverse, arc_shift),
-            "targets": None if self.targets is None else self.targets[chosen.to(self.device, non_blocking=True)],
+            "node_ptr": nodes.new_ptr.to(self.device, self.node_ptr.dtype, non_blocking=True),
+            "in_ptr": torch.cat([starts, starts.new_full((1,), int(arcs.new_ptr[-1]))]),
+            "source": arcs.take(self.source, nodes),
+            "reverse": arcs.take(self.reverse, arcs),
+            "targets": None
+            if self.targets is None
+            else self.targets[chosen.to(self.device, non_blocking=True)],
         }
         for name in NODE_ROWS:
-            cut[name] = _apply(nodes, getattr(self, name))
+            cut[name] = _apply(nodes.take, getattr(self, name))
         for name in ARC_ROWS:
-            cut[name] = _apply(arcs, getattr(self, name))
+            cut[name] = _apply(arcs.take, getattr(self, name))
         if self.ids is not None or self.columns:
             rows = chosen.numpy()
             cut["ids"] = None if self.ids is None else self.ids[rows]
             cut["columns"] = {name: column[rows] for name, column in self.columns.items()}
         result = dataclasses.replace(self, **cut)
         # What is known of the child is handed on: a batch of a symmetric pack is symmetric, its bounds are here.
-        result.__dict__["_host_bounds"] = (new_node_ptr, new_arc_ptr)
-        result.__dict__["arc_ptr"] = new_arc_ptr.to(self.device, self.node_ptr.dtype, non_blocking=True)
+        result.__dict__["_host_bounds"] = (nodes.new_ptr, arcs.new_ptr)
+        result.__dict__["arc_ptr"] = arcs.new_ptr.to(self.device, self.node_ptr.dtype, non_blocking=True)
         if self.symmetric:
             result.__dict__["symmetric"] = True
+        if not self.node_ptr.is_cpu:
+            result.__dict__["longest_range"] = self.longest_range
         return result
 
     def __iter__(self) -> Iterator[Structures]:
@@ -272,7 +277,9 @@ class Structures:
         """Return the pack with some fields changed, for example ``pack.replace(ids=None, columns={})``."""
         unknown = set(changes) - set(self._fields())
         if unknown:
-            raise InputError(f"Structures has no field {sorted(unknown)[0]!r}; its fields are {', '.join(self._fields())}")
+            raise InputError(
+                f"Structures has no field {sorted(unknown)[0]!r}; its fields are {', '.join(self._fields())}"
+            )
         return dataclasses.replace(self, **changes)
 
     def single_labels(self) -> Structures:
@@ -301,7 +308,9 @@ class Structures:
         )
 
     def recode(
-        self, node_vocabularies: Sequence[Vocabulary] | None = None, arc_vocabularies: Sequence[Vocabulary] | None = None
+        self,
+        node_vocabularies: Sequence[Vocabulary] | None = None,
+        arc_vocabularies: Sequence[Vocabulary] | None = None,
     ) -> Structures:
         """Return the pack with its labels in other vocabularies, as a saved model needs them.
 

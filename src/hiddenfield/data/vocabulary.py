@@ -55,7 +55,9 @@ encode it with a vocabulary that has it, or replace it before
         if len(self._codes) != len(symbols):
             seen: set[Symbol] = set()
             twice = next(s for s in symbols if s in seen or seen.add(s))  # type: ignore[func-returns-value]
-            raise InputError(f"the symbols of vocabulary {self.name!r} must be distinct; {twice!r} occurs twice")
+            raise InputError(
+                f"the symbols of vocabulary {self.name!r} must be distinct; {twice!r} occurs twice"
+            )
 
     @cached_property
     def _codes(self) -> dict[Symbol, int]:
@@ -135,7 +137,9 @@ def _plain(value: Any, name: str) -> Symbol:
         return str(value)
     if isinstance(value, (int, np.integer, np.bool_)):
         return int(value)
-    raise InputError(f"symbols of {name!r} must be strings or integers, got {value!r} of type {type(value).__name__}")
+    raise InputError(
+        f"symbols of {name!r} must be strings or integers, got {value!r} of type {type(value).__name__}"
+    )
 
 
 def _distinct(values: Sequence[Any] | Array, name: str) -> tuple[list[Symbol], Shaped[Array, " rows"]]:

@@ -63,7 +63,13 @@ class Embedding(nn.Module, ABC):
     """
 
     def __init__(
-        self, sizes: FeatureSizes, *, dim: int = 64, rounds: int = 4, activation: str = "relu", bias: bool = True
+        self,
+        sizes: FeatureSizes,
+        *,
+        dim: int = 64,
+        rounds: int = 4,
+        activation: str = "relu",
+        bias: bool = True,
     ) -> None:
         super().__init__()
         for name, value in (("dim", dim), ("rounds", rounds)):
@@ -75,13 +81,17 @@ class Embedding(nn.Module, ABC):
 
     def gathered(self, values: Tensor, topology: Topology, constant: Tensor) -> Float[Tensor, "nodes dim"]:
         r"""Return :math:`\sigma(c_i + \sum_{j \to i} x_j)`, in one pass where :math:`\sigma` is relu."""
-        constant = constant.to(values.dtype)  # in mixed precision products are narrow and what is looked up is not
+        constant = constant.to(
+            values.dtype
+        )  # in mixed precision products are narrow and what is looked up is not
+        constant = constant.to(values.dtype)  # mixed precision: products come out in the lower one
         if self.activation_name == "relu":
             return gather_sum(values, topology, constant, rectify=True)
         return self.activation(gather_sum(values, topology, constant))
 
     def cavity(self, messages: Tensor, topology: Topology, constant: Tensor) -> Float[Tensor, "arcs dim"]:
-        r"""Return :math:`\sigma(c_{ij} + \sum_{k \in N(i) \setminus j} m_{ki})`, in one pass where :math:`\sigma` is relu."""
+        r"""Return :math:`\sigma(c_{ij} + \sum_{k \in N(i) \setminus j} m_{ki})`, likewise."""
+        constant = constant.to(messages.dtype)
         constant = constant.to(messages.dtype)
         if self.activation_name == "relu":
             return cavity_sum(messages, topology, constant, rectify=True)
@@ -103,7 +113,11 @@ class Embedding(nn.Module, ABC):
 
     def arc_projection(self) -> Projection | None:
         """Make a map of arc features to messages, None where arcs carry none."""
-        return Projection(self.sizes.arc_labels, self.sizes.arc_attributes, self.dim) if self.sizes.has_arcs else None
+        return (
+            Projection(self.sizes.arc_labels, self.sizes.arc_attributes, self.dim)
+            if self.sizes.has_arcs
+            else None
+        )
 
     def node_inputs(self, structures: Structures) -> Inputs:
         """Take the nodes' features of a batch."""

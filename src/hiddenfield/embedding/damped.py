@@ -40,7 +40,13 @@ class Damped(Embedding):
     """
 
     def __init__(
-        self, sizes: FeatureSizes, *, dim: int = 64, rounds: int = 4, activation: str = "relu", bias: bool = True
+        self,
+        sizes: FeatureSizes,
+        *,
+        dim: int = 64,
+        rounds: int = 4,
+        activation: str = "relu",
+        bias: bool = True,
     ) -> None:
         super().__init__(sizes, dim=dim, rounds=rounds, activation=activation, bias=bias)
         self.sender = self.node_projection(bias=bias)

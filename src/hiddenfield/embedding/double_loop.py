@@ -25,8 +25,8 @@ class DoubleLoop(Embedding):
         + W_5 \tilde\nu_{ji} + W_6 \tilde\mu_i\Bigr) \\
         \tilde\mu_i &\leftarrow \sigma\Bigl(W_3 x_i + W_4 \sum_{k \in N(i)} \tilde\nu_{ki} + W_7 \tilde\mu_i\Bigr)
 
-    from zero. Since :math:`W_2 (S_i - \nu_{ji}) + W_5 \nu_{ji} = W_2 S_i - (W_2 - W_5) \nu_{ji}` with :math:`S_i` the sum
-    of all messages into i, a round costs one matrix product over the arcs and three over the nodes.
+    from zero. Since :math:`W_2 (S_i - \nu_{ji}) + W_5 \nu_{ji} = W_2 S_i - (W_2 - W_5) \nu_{ji}` with :math:`S_i`
+    the sum of all messages into i, a round costs one matrix product over the arcs and three over the nodes.
 
     Parameters
     ----------
@@ -42,7 +42,13 @@ class DoubleLoop(Embedding):
     """
 
     def __init__(
-        self, sizes: FeatureSizes, *, dim: int = 64, rounds: int = 4, activation: str = "relu", bias: bool = True
+        self,
+        sizes: FeatureSizes,
+        *,
+        dim: int = 64,
+        rounds: int = 4,
+        activation: str = "relu",
+        bias: bool = True,
     ) -> None:
         super().__init__(sizes, dim=dim, rounds=rounds, activation=activation, bias=bias)
         self.sender = self.node_projection(bias=bias)

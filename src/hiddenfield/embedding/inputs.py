@@ -48,7 +48,9 @@ class FeatureSizes:
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain lists and numbers, for saving."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        return {
+            name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()
+        }
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> FeatureSizes:
@@ -88,14 +90,24 @@ class Inputs:
     def of_nodes(cls, structures: Structures, sizes: FeatureSizes, dtype: torch.dtype) -> Inputs:
         """Take the nodes' features."""
         return cls._of(
-            structures.node_labels, structures.node_attributes, sizes.node_labels, structures.total_nodes, structures, dtype
+            structures.node_labels,
+            structures.node_attributes,
+            sizes.node_labels,
+            structures.total_nodes,
+            structures,
+            dtype,
         )
 
     @classmethod
     def of_arcs(cls, structures: Structures, sizes: FeatureSizes, dtype: torch.dtype) -> Inputs:
         """Take the arcs' features."""
         return cls._of(
-            structures.arc_labels, structures.arc_attributes, sizes.arc_labels, structures.total_arcs, structures, dtype
+            structures.arc_labels,
+            structures.arc_attributes,
+            sizes.arc_labels,
+            structures.total_arcs,
+            structures,
+            dtype,
         )
 
     @classmethod
@@ -111,11 +123,17 @@ class Inputs:
         attributes = None if attributes is None else attributes.to(dtype)
         found = 0 if labels is None else labels.shape[1]
         if found != len(sizes):
-            raise InputError(f"the model was built for {len(sizes)} label columns, the structures have {found}")
+            raise InputError(
+                f"the model was built for {len(sizes)} label columns, the structures have {found}"
+            )
         if labels is None or not sizes:
             return cls(None, None, attributes, rows, structures.device)
         offsets = [sum(sizes[:column]) for column in range(len(sizes))]
-        codes = labels if len(sizes) == 1 else labels + torch.tensor(offsets, dtype=labels.dtype).to(labels.device)
+        codes = (
+            labels
+            if len(sizes) == 1
+            else labels + torch.tensor(offsets, dtype=labels.dtype).to(labels.device)
+        )
         if not labels.is_cpu and sum(sizes) <= DENSE_SYMBOLS:
             one_hot = torch.zeros(rows, sum(sizes), dtype=dtype, device=labels.device)
             one_hot.scatter_(1, codes.long(), 1.0)
@@ -141,7 +159,9 @@ class Projection(nn.Module):
         Whether b is there.
     """
 
-    def __init__(self, label_sizes: tuple[int, ...], attributes: int, width: int, *, bias: bool = False) -> None:
+    def __init__(
+        self, label_sizes: tuple[int, ...], attributes: int, width: int, *, bias: bool = False
+    ) -> None:
         super().__init__()
         self.table = nn.Parameter(torch.empty(sum(label_sizes), width)) if label_sizes else None
         self.weight = nn.Parameter(torch.empty(width, attributes)) if attributes else None

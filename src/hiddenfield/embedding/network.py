@@ -35,7 +35,8 @@ EMBEDDINGS: dict[str, type[Embedding]] = {
 class Network(nn.Module):
     r"""From structures to predictions, trained end to end (equations 23 and 24 of Dai, Dai and Song 2016).
 
-    .. math:: f(\chi) = U_2\, \sigma\Bigl(U_1\, \sigma\bigl(\mathrm{pool}_i\, \sigma(W_o \tilde\mu_i)\bigr) + u_1\Bigr) + u_2
+    .. math::
+        f(\chi) = U_2\, \sigma\Bigl(U_1\, \sigma\bigl(\mathrm{pool}_i\, \sigma(W_o \tilde\mu_i)\bigr) + u_1\Bigr) + u_2
 
     where :math:`\sigma(W_o \cdot)` is there only with `node_width`.
 
@@ -145,7 +146,9 @@ def _build(kind: type[Embedding], model: str, sizes: FeatureSizes, options: dict
     accepted = [name for name in inspect.signature(kind.__init__).parameters if name not in ("self", "sizes")]
     for name in options:
         if name not in accepted:
-            raise InputError(f"model {model!r} has no option {name!r}; its options are: {', '.join(accepted)}")
+            raise InputError(
+                f"model {model!r} has no option {name!r}; its options are: {', '.join(accepted)}"
+            )
     return kind(sizes, **options)
 
 
@@ -155,5 +158,3 @@ def _dense(inputs: int, outputs: int) -> nn.Linear:
     nn.init.xavier_uniform_(layer.weight)
     nn.init.zeros_(layer.bias)
     return layer
-
-

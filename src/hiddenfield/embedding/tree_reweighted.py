@@ -26,7 +26,8 @@ class TreeReweighted(Embedding):
     Jaakkola and Willsky 2003):
 
     .. math::
-        \tilde\nu_{ij} &\leftarrow \sigma\Bigl(W_1 x_i + W_e e_{ij} + W_2 \sum_{k \in N(i) \setminus j} v_{ki} \tilde\nu_{ki}
+        \tilde\nu_{ij} &\leftarrow \sigma\Bigl(W_1 x_i + W_e e_{ij}
+        + W_2 \sum_{k \in N(i) \setminus j} v_{ki} \tilde\nu_{ki}
         + W_5 (1 - v_{ij}) \tilde\nu_{ji}\Bigr) \\
         \tilde\mu_i &= \sigma\Bigl(W_3 x_i + W_4 \sum_{k \in N(i)} v_{ki} \tilde\nu_{ki}\Bigr) \\
         \tilde\eta_{ij} &= \sigma\Bigl(W_6 (x_i + x_j) + W_7 \bigl(\textstyle\sum_{k \in N(i)} v_{ki} \tilde\nu_{ki}

@@ -20,9 +20,10 @@ __all__ = ["CycleRegions", "cycle_regions"]
 class CycleRegions:
     r"""The parent-to-child messages between the regions {node}, {edge}, {cycle}, and what each of them reads.
 
-    The message from the edge {j, i} to the node i is the arc j → i of the pack. The message from a cycle c to its edge e
-    is a *membership*, one for each node of the cycle (for the edge to the next node). With
-    :math:`\mathcal{E}(r)` the region r and all within it, :math:`M(r)` the messages from outside into :math:`\mathcal{E}(r)`,
+    The message from the edge {j, i} to the node i is the arc j → i of the pack. The message from a cycle c to its
+    edge e is a *membership*, one for each node of the cycle (for the edge to the next node). With
+    :math:`\mathcal{E}(r)` the region r and all within it, :math:`M(r)` the messages from outside into
+    :math:`\mathcal{E}(r)`,
     and :math:`M(r, s)` those from :math:`\mathcal{E}(r) \setminus \mathcal{E}(s)` into :math:`\mathcal{E}(s)` but r → s
     itself (Yedidia, Freeman and Weiss 2005, the parent-to-child algorithm):
 
@@ -102,11 +103,16 @@ def cycle_regions(structures: Structures, longest: int = 8) -> CycleRegions:
     around, entering = _spread(into, outside, start, length, skip=2)
     rest, members = _spread(visit, node, start, length, skip=2)
     return CycleRegions(
-        arc_from_cycles=relation("arc", "member", np.concatenate([forth, back]), np.concatenate([visit, visit])),
+        arc_from_cycles=relation(
+            "arc", "member", np.concatenate([forth, back]), np.concatenate([visit, visit])
+        ),
         cycle_from_cycles=relation("member", "member", others, sharing),
         cycle_from_arcs=relation("member", "arc", around, entering),
         cycle_overcounted=relation(
-            "member", "arc", np.concatenate([visit, visit]), np.concatenate([forth[previous], back[following]])
+            "member",
+            "arc",
+            np.concatenate([visit, visit]),
+            np.concatenate([forth[previous], back[following]]),
         ),
         cycle_nodes=relation("member", "node", rest, members),
     )
@@ -138,7 +144,11 @@ def _outside_arcs(pack: Structures, node: Array, arriving: Array, leaving: Array
     in_ptr = pack.in_ptr.numpy().astype(np.int64)
     degree = in_ptr[node + 1] - in_ptr[node] if len(node) else np.zeros(0, dtype=np.int64)
     visit = np.repeat(np.arange(len(node)), degree)
-    arc = np.repeat(in_ptr[node], degree) + np.arange(len(visit)) - np.repeat(np.cumsum(degree) - degree, degree)
+    arc = (
+        np.repeat(in_ptr[node], degree)
+        + np.arange(len(visit))
+        - np.repeat(np.cumsum(degree) - degree, degree)
+    )
     outside = (arc != arriving[visit]) & (arc != leaving[visit])
     return visit[outside], arc[outside]
 

@@ -56,7 +56,9 @@ def edge_appearance(structures: Structures) -> Float[Tensor, " arcs"]:
     return torch.from_numpy(result.clip(1e-6, 1.0).astype(np.float32)).to(structures.device)
 
 
-def _effective_resistance(owner: Array, first: Array, second: Array, weight: Array, count: int, size: int) -> Array:
+def _effective_resistance(
+    owner: Array, first: Array, second: Array, weight: Array, count: int, size: int
+) -> Array:
     laplacian = np.zeros((count, size, size))
     np.add.at(laplacian, (owner, first, second), -weight)
     np.add.at(laplacian, (owner, second, first), -weight)

@@ -27,10 +27,11 @@ from hiddenfield.ops.segment_sum import (
     segment_sum_reference,
 )
 from hiddenfield.ops.send import reverse_messages, send
-from hiddenfield.ops.take_segments import take_pointers, take_segments, take_segments_reference
+from hiddenfield.ops.take_segments import SegmentCut, take_pointers, take_segments, take_segments_reference
 from hiddenfield.ops.topology import Topology
 
 __all__ = [
+    "SegmentCut",
     "Topology",
     "arc_sum",
     "cavity_sum",

@@ -15,6 +15,9 @@ from hiddenfield.shapes import Array, Float, Tensor
 
 __all__ = ["cavity_sum", "cavity_sum_reference"]
 
+# On a GPU every arc sums its node's messages anew; at a node with more arcs than this that would be too many.
+LONGEST_RANGE = 256
+
 
 def cavity_sum(
     messages: Float[Tensor, "arcs dim"],
@@ -143,6 +146,24 @@ def _cavity_sum_cpu(
     plan = _plan(topology, transposed)
     _cavity_sum_kernel(rows, *plan, added, rectify, out.numpy(), work=out.numel())
     return out
+
+
+def _cavity_sum_cuda(
+    messages: Tensor, topology: Topology, transposed: bool, constant: Tensor | None, rectify: bool
+) -> Tensor:
+    if topology.longest_range > LONGEST_RANGE:
+        return cavity_sum_reference(messages, topology, transposed, constant, rectify)
+    from hiddenfield.ops.triton_sums import ranged_sum
+
+    arcs = topology.num_arcs
+    if not transposed:
+        key, ptr, read = topology.source, topology.in_ptr, None
+    else:
+        (read, ptr), key = topology.outgoing, topology.target
+    skip = topology.reverse
+    return ranged_sum(
+        messages, ptr, num_out=arcs, key=key, read=read, skip=skip, constant=constant, rectify=rectify
+    )
 
 
 def _plan(topology: Topology, transposed: bool) -> tuple[Array, Array, Array, Array, Array]:
@@ -274,4 +295,4 @@ def _cavity_sum_kernel(
                             out[w, column] = 0
 
 
-_implementations = Implementations(reference=cavity_sum_reference, cpu=_cavity_sum_cpu)
+_implementations = Implementations(reference=cavity_sum_reference, cpu=_cavity_sum_cpu, cuda=_cavity_sum_cuda)

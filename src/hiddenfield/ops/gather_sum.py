@@ -72,7 +72,9 @@ def gather_sum(
 
 class _GatherSum(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, values: Tensor, topology: Topology, constant: Tensor | None, rectify: bool) -> Tensor:
+    def forward(
+        ctx: Any, values: Tensor, topology: Topology, constant: Tensor | None, rectify: bool
+    ) -> Tensor:
         ctx.topology = topology
         out = _implementations(values, topology, constant, rectify)
         ctx.save_for_backward(out if rectify else None)
@@ -105,6 +107,13 @@ def _gather_sum_cpu(values: Tensor, topology: Topology, constant: Tensor | None,
     return out
 
 
+def _gather_sum_cuda(values: Tensor, topology: Topology, constant: Tensor | None, rectify: bool) -> Tensor:
+    from hiddenfield.ops.triton_sums import ranged_sum
+
+    ptr, source, rows = topology.in_ptr, topology.source, topology.num_nodes
+    return ranged_sum(values, ptr, num_out=rows, read=source, constant=constant, rectify=rectify)
+
+
 @kernel
 def _gather_sum_kernel(
     values: Array, source: Array, in_ptr: Array, constant: Array, rectify: bool, out: Array
@@ -135,4 +144,4 @@ def _gather_sum_kernel(
                 out[node, column] = max(out[node, column], 0)
 
 
-_implementations = Implementations(reference=gather_sum_reference, cpu=_gather_sum_cpu)
+_implementations = Implementations(reference=gather_sum_reference, cpu=_gather_sum_cpu, cuda=_gather_sum_cuda)

@@ -12,6 +12,9 @@ from hiddenfield.shapes import Array, Float, Int, Tensor
 
 __all__ = ["segment_repeat", "segment_repeat_reference", "segment_sum", "segment_sum_reference"]
 
+# On a GPU one program sums a segment from end to end; long ones are better shared among many.
+LONG_SEGMENT = 512
+
 
 def segment_sum(
     rows: Float[Tensor, " rows *dim"], ptr: Int[Tensor, " segments+1"]
@@ -129,6 +132,25 @@ def _sum_cpu(rows: Tensor, ptr: Tensor) -> Tensor:
     return out
 
 
+def _sum_cuda(rows: Tensor, ptr: Tensor) -> Tensor:
+    segments = ptr.shape[0] - 1
+    if rows.shape[0] > LONG_SEGMENT * segments:
+        return segment_sum_reference(rows, ptr)
+    from hiddenfield.ops.triton_sums import ranged_sum
+
+    flat = rows.unsqueeze(1) if rows.ndim == 1 else rows
+    return ranged_sum(flat, ptr, num_out=segments).view(segments, *rows.shape[1:])
+
+
+def _repeat_cuda(values: Tensor, ptr: Tensor, num_rows: int) -> Tensor:
+    if num_rows > LONG_SEGMENT * len(values):
+        return segment_repeat_reference(values, ptr, num_rows)
+    from hiddenfield.ops.triton_copies import repeat_rows
+
+    flat = values.unsqueeze(1) if values.ndim == 1 else values
+    return repeat_rows(flat, ptr, num_rows).view(num_rows, *values.shape[1:])
+
+
 def _repeat_cpu(values: Tensor, ptr: Tensor, num_rows: int) -> Tensor:
     pointers = as_array(ptr)
     check_total(pointers, num_rows)
@@ -169,5 +191,5 @@ def _repeat_kernel(values: Array, ptr: Array, out: Array) -> None:
                 out[row, column] = values[segment, column]
 
 
-_sum = Implementations(reference=segment_sum_reference, cpu=_sum_cpu)
-_repeat = Implementations(reference=segment_repeat_reference, cpu=_repeat_cpu)
+_sum = Implementations(reference=segment_sum_reference, cpu=_sum_cpu, cuda=_sum_cuda)
+_repeat = Implementations(reference=segment_repeat_reference, cpu=_repeat_cpu, cuda=_repeat_cuda)

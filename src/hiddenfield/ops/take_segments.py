@@ -11,7 +11,7 @@ from hiddenfield.ops.dispatch import INDEX_DTYPES, check_index, empty, reject
 from hiddenfield.ops.segment_sum import segment_of_row
 from hiddenfield.shapes import Array, Int, Shaped, Tensor
 
-__all__ = ["take_pointers", "take_segments", "take_segments_reference"]
+__all__ = ["SegmentCut", "take_pointers", "take_segments", "take_segments_reference"]
 
 
 def take_pointers(ptr: Int[Tensor, " segments+1"], index: Int[Tensor, " chosen"]) -> Int[Tensor, " chosen+1"]:
@@ -81,6 +81,55 @@ def take_segments(
     if values.is_cpu:
         return _take_segments_cpu(values.detach(), ptr, index, new_ptr, shift)
     return take_segments_reference(values.detach(), ptr, index, new_ptr, shift)
+
+
+class SegmentCut:
+    """A choice of segments, applied to several arrays that have them: what all share is computed and moved once.
+
+    Parameters
+    ----------
+    ptr, index
+        As in `take_segments`, in host memory.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from hiddenfield.ops import SegmentCut
+    >>> cut = SegmentCut(torch.tensor([0, 2, 2, 5]), torch.tensor([2, 0]))
+    >>> cut.take(torch.tensor([5, 6, 7, 8, 9])), cut.new_ptr, cut.shift
+    (tensor([7, 8, 9, 5, 6]), tensor([0, 3, 5]), tensor([-2,  3]))
+    """
+
+    def __init__(self, ptr: Int[Tensor, " segments+1"], index: Int[Tensor, " chosen"]) -> None:
+        self.ptr, self.index = ptr, index
+        self.new_ptr = take_pointers(ptr, index)
+        self.starts = ptr.index_select(0, index)
+        self._on_device: Tensor | None = None
+
+    @property
+    def shift(self) -> Int[Tensor, " chosen"]:
+        """How far each segment moves."""
+        return self.new_ptr[:-1] - self.starts
+
+    def take(
+        self, values: Shaped[Tensor, " rows *width"], moved: SegmentCut | None = None
+    ) -> Shaped[Tensor, " taken *width"]:
+        """Copy the chosen segments' rows; with `moved`, values that number the rows of that cut are renumbered."""
+        if not values.is_cuda:
+            return take_segments(
+                values, self.ptr, self.index, self.new_ptr, None if moved is None else moved.shift
+            )
+        from hiddenfield.ops.triton_copies import copy_segments
+
+        shifts = None if moved is None else moved.on_device(values.device)
+        return copy_segments(values.detach(), self.on_device(values.device), shifts, int(self.new_ptr[-1]))
+
+    def on_device(self, device: torch.device) -> Int[Tensor, "two chosen+1"]:
+        """Return new bounds and, beneath them, old starts on the device; moved there once."""
+        if self._on_device is None:
+            both = torch.stack([self.new_ptr, torch.cat([self.starts.long(), self.new_ptr[-1:]])])
+            self._on_device = both.to(device, non_blocking=True)
+        return self._on_device
 
 
 def _check(values: Tensor, ptr: Tensor, index: Tensor, new_ptr: Tensor, shift: Tensor | None) -> None:

@@ -136,6 +136,15 @@ class Topology:
         return Topology(self.target[order.long()], out_ptr, reverse, num_sources=self.num_nodes)
 
     @functools.cached_property
+    def longest_range(self) -> int:
+        """The largest number of arcs into one node or out of one row; a pack that knows a bound sets it.
+
+        On a device, computing it waits for the device.
+        """
+        lengths = [torch.diff(bounds) for bounds in (self.in_ptr, self.outgoing[1])]
+        return max((int(part.max()) for part in lengths if len(part)), default=0)
+
+    @functools.cached_property
     def sending(self) -> Topology:
         """From nodes to arcs: arc a, taken as a receiver, reads the row of the node that it comes from."""
         bounds = torch.arange(self.num_arcs + 1, dtype=self.in_ptr.dtype, device=self.in_ptr.device)

@@ -100,7 +100,8 @@ def _in_processes(
         # A few rounds at a time, so that finished shards do not pile up before a slow disk.
         while batch := list(islice(numbered, 4 * processes)):
             tasks = (
-                delayed(_make_shard)(number, start, min(start + shard_size, n), seed, smiles) for number, start in batch
+                delayed(_make_shard)(number, start, min(start + shard_size, n), seed, smiles)
+                for number, start in batch
             )
             for shard in parallel(tasks):
                 yield shard

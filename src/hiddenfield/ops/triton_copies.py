@@ -1,0 +1,109 @@
+"""Triton kernels that copy segments of rows on a GPU; imported when the first of them runs there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from hiddenfield.shapes import Tensor
+
+__all__ = ["copy_segments", "repeat_rows"]
+
+WORDS_OF_BLOCK = 256
+
+
+def copy_segments(values: Tensor, bounds: Tensor, shifts: Tensor | None, num_rows: int) -> Tensor:
+    """Copy segments of rows end to end, a program a segment.
+
+    Parameters
+    ----------
+    values
+        (rows,) or (rows, width), on a GPU.
+    bounds
+        (2, chosen + 1) int64 there: where each chosen segment begins in the result and, beneath, in `values`.
+    shifts
+        The same of another cut: its segments' moves are added to the values, but to negative ones.
+    num_rows
+        Rows of the result; known by the caller, so that nothing waits for the device.
+
+    Returns
+    -------
+    Tensor
+        (num_rows,) or (num_rows, width).
+    """
+    values = values.contiguous()
+    width = values.shape[1] if values.ndim == 2 else 1
+    out = torch.empty(num_rows, *values.shape[1:], dtype=values.dtype, device=values.device)
+    chosen = bounds.shape[1] - 1
+    if out.numel() and chosen:
+        with torch.cuda.device(values.device):
+            _kernel[(chosen,)](
+                values,
+                bounds,
+                bounds if shifts is None else shifts,
+                out,
+                chosen,
+                width,
+                HAS_SHIFT=shifts is not None,
+                BLOCK=WORDS_OF_BLOCK,
+            )
+    return out
+
+
+@triton.jit
+def _kernel(  # type: ignore[no-untyped-def]
+    values, bounds, shifts, out, chosen, width, HAS_SHIFT: tl.constexpr, BLOCK: tl.constexpr
+) -> Any:
+    segment = tl.program_id(0)
+    new = tl.load(bounds + segment) * width
+    length = tl.load(bounds + segment + 1) * width - new
+    old = tl.load(bounds + chosen + 1 + segment) * width
+    shift = tl.load(shifts + segment) - tl.load(shifts + chosen + 1 + segment) if HAS_SHIFT else 0
+    for first in range(0, length, BLOCK):
+        word = first + tl.arange(0, BLOCK)
+        inside = word < length
+        value = tl.load(values + old + word, mask=inside)
+        if HAS_SHIFT:
+            value = tl.where(value >= 0, value + shift, value)
+        tl.store(out + new + word, value, mask=inside)
+
+
+def repeat_rows(values: Tensor, ptr: Tensor, num_rows: int) -> Tensor:
+    """Repeat each segment's row in all of the segment's rows, a program a segment.
+
+    Parameters
+    ----------
+    values
+        (segments, width), on a GPU.
+    ptr
+        (segments + 1,) int32 or int64 there.
+    num_rows
+        The last number of `ptr`.
+
+    Returns
+    -------
+    Tensor
+        (num_rows, width).
+    """
+    values = values.contiguous()
+    width = values.shape[1]
+    out = torch.empty(num_rows, width, dtype=values.dtype, device=values.device)
+    if out.numel():
+        with torch.cuda.device(values.device):
+            _repeat_kernel[(values.shape[0],)](values, ptr, out, width, BLOCK=triton.next_power_of_2(width))
+    return out
+
+
+@triton.jit
+def _repeat_kernel(values, ptr, out, width, BLOCK: tl.constexpr) -> Any:  # type: ignore[no-untyped-def]
+    segment = tl.program_id(0).to(tl.int64)
+    column = tl.arange(0, BLOCK)
+    inside = column < width
+    value = tl.load(values + segment * width + column, mask=inside)
+    begin = tl.load(ptr + segment).to(tl.int64)
+    end = tl.load(ptr + segment + 1).to(tl.int64)
+    for row in range(begin, end):
+        tl.store(out + row * width + column, value, mask=inside)
