@@ -213,11 +213,10 @@ def run(quick: bool = False) -> dict[str, Any]:
     before = torch.get_num_threads()
     rows: list[dict[str, Any]] = []
     for model in ("mean_field", "loopy_bp"):
+        for threads in (1, 2):
+            rows += measure(model, "cpu", threads, 1024 if quick else 8192, 512, 1 if quick else 5)
         if torch.cuda.is_available():
             rows += measure(model, "cuda", 1, 8192 if quick else 200_000, 4096, 2 if quick else 4)
-        else:
-            for threads in (1, 2):
-                rows += measure(model, "cpu", threads, 1024 if quick else 8192, 512, 1 if quick else 5)
     torch.set_num_threads(before)
     return {"question": "training throughput of embedded inference", "rows": rows}
 
