@@ -29,7 +29,7 @@ from hiddenfield.learning.settings import TrainSettings
 from hiddenfield.learning.state import History
 from hiddenfield.learning.task import Task
 from hiddenfield.learning.trainer import train
-from hiddenfield.shapes import Array, Float
+from hiddenfield.shapes import Array, Float, Int
 
 __all__ = ["StructureEstimator"]
 
@@ -94,6 +94,8 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         The first of them.
     task_
         The targets, with their units.
+    validation_indices_
+        Positions in X of the structures that were kept aside; a model that was loaded does not know them.
     features_, reading_
         The vocabularies and scales of the input, and how X is read.
     """
@@ -161,9 +163,10 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         if not answered.all():
             structures = structures[np.flatnonzero(answered)]
         features = Features.of(structures)
-        networks, histories = self._fit_members(features.encode(structures), features, task)
+        networks, histories, aside = self._fit_members(features.encode(structures), features, task)
         self.networks_, self.histories_ = networks, histories
         self.task_, self.features_, self.reading_ = task, features, reading
+        self.validation_indices_ = np.flatnonzero(answered)[aside]
         self.single_target_ = single
         self.target_kinds_ = tuple(column.kind for column in columns)
         return self
@@ -199,7 +202,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _fit_members(
         self, structures: Structures, features: Features, task: Task
-    ) -> tuple[list[Network], list[History]]:
+    ) -> tuple[list[Network], list[History], Int[Array, " aside"]]:
         """Fit every network of the ensemble, each with a seed of its own, all with the same structures kept aside."""
         seeds = check_random_state(self.random_state).randint(2**31 - 1, size=self.ensemble + 1).tolist()
         kept, aside = keep_aside(structures, float(self.validation_fraction), seeds[0])
@@ -221,7 +224,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
             )
             networks.append(network)
             histories.append(history)
-        return networks, histories
+        return networks, histories, aside
 
     def _network(self, features: Features, outputs: int, seed: int) -> Network:
         """Make a network whose initial weights depend on the seed alone."""

@@ -1,0 +1,49 @@
+"""``hiddenfield embed``."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hiddenfield.cli.options import Format, Json, OnError, Setting, Source, Structure, emit, reader_options
+from hiddenfield.cli.predict import Run
+from hiddenfield.cli.tables import SUFFIXES, check_suffix, write_table
+
+
+def command(
+    run: Run,
+    path: Source,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="A .csv, .tsv, .parquet or .npy file.", show_default=False)
+    ],
+    format: Format = None,
+    structure: Structure = None,
+    on_error: OnError = None,
+    setting: Setting = None,
+    json: Json = False,
+) -> None:
+    """Embed new structures: one vector a row, in their order, as a table or a plain array."""
+    import numpy as np
+
+    import hiddenfield
+    from hiddenfield.evaluation.new_data import read_new
+
+    start = time.perf_counter()
+    check_suffix(output, (*SUFFIXES, ".npy"))
+    model = hiddenfield.load(run)
+    new = read_new(model, run, path, reader_options(format, structure, None, on_error, setting))
+    vectors = new.spread(model.embed(new.structures), np.nan)
+    columns: dict[str, Any] = {}
+    if output.suffix.lower() != ".npy":
+        columns["row"] = np.arange(new.total)
+        if new.structures.ids is not None:
+            columns["id"] = new.spread(new.structures.ids.astype(object), None)
+    columns |= {f"embedding_{k}": vectors[:, k] for k in range(vectors.shape[1])}
+    write_table(output, columns)
+    seconds = time.perf_counter() - start
+    result = {"output": str(output), "rows": new.total, "embedded": len(new.rows), "width": vectors.shape[1]}
+    text = f"{len(new.rows):,} of {new.total:,} rows embedded, width {vectors.shape[1]}, written to {output}"
+    emit({**result, "seconds": round(seconds, 3)}, f"{text} in {seconds:.1f} s", json)

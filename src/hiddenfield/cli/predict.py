@@ -1,0 +1,63 @@
+"""``hiddenfield predict``."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hiddenfield.cli.options import Format, Json, OnError, Setting, Source, Structure, emit, reader_options
+from hiddenfield.cli.tables import check_suffix, write_table
+
+Run = Annotated[
+    Path,
+    typer.Argument(metavar="RUN", help="Folder of hiddenfield fit, or of a saved model.", show_default=False),
+]
+
+
+def command(
+    run: Run,
+    path: Source,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="A .csv, .tsv or .parquet file.", show_default=False)
+    ],
+    format: Format = None,
+    structure: Structure = None,
+    on_error: OnError = None,
+    setting: Setting = None,
+    probabilities: Annotated[
+        bool, typer.Option("--probabilities", help="Also write the probability of every class.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Predict the targets of new structures: a row for each, in their order; rows that were left out are empty."""
+    import numpy as np
+
+    import hiddenfield
+    from hiddenfield.evaluation.new_data import read_new
+    from hiddenfield.evaluation.predictions import prediction_columns
+
+    start = time.perf_counter()
+    check_suffix(output)
+    model = hiddenfield.load(run)
+    new = read_new(model, run, path, reader_options(format, structure, None, on_error, setting))
+    columns: dict[str, Any] = {"row": np.arange(new.total)}
+    if new.structures.ids is not None:
+        columns["id"] = new.spread(new.structures.ids.astype(object), None)
+    columns |= prediction_columns(model, new, probabilities=probabilities)
+    write_table(output, columns)
+    seconds = time.perf_counter() - start
+    result = {
+        "output": str(output),
+        "rows": new.total,
+        "predicted": len(new.rows),
+        "columns": list(columns),
+        "seconds": round(seconds, 3),
+    }
+    emit(
+        result,
+        f"{len(new.rows):,} of {new.total:,} rows predicted, written to {output} in {seconds:.1f} s",
+        json,
+    )
