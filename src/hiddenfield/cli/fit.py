@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,6 +20,10 @@ from hiddenfield.cli.options import (
     named_values,
     reader_options,
 )
+from hiddenfield.errors import InputError
+
+if TYPE_CHECKING:
+    from hiddenfield.data.structures import Structures
 
 
 def command(
@@ -70,6 +74,16 @@ def command(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with an interrupted run in the same folder.")
     ] = False,
+    report: Annotated[
+        bool, typer.Option("--report/--no-report", help="Also write report.html, the results as a page.")
+    ] = False,
+    baselines: Annotated[
+        bool | None,
+        typer.Option(
+            "--baselines/--no-baselines",
+            help="Compare with simple models, on the first target; by default where there is a report.",
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Fit a model to a data set, measure it on structures kept aside, and save both.
@@ -78,6 +92,11 @@ def command(
     """
     from hiddenfield.evaluation.run import Plan, fit_run, read_for_learning
 
+    compare = report if baselines is None else baselines
+    if (report or compare) and test_fraction == 0:
+        raise InputError(
+            "a report or a comparison needs structures to test on; give --test-fraction more than 0"
+        )
     start = time.perf_counter()
     structures, reader = read_for_learning(path, reader_options(format, structure, target, on_error, setting))
     given: dict[str, Any] = {
@@ -95,8 +114,31 @@ def command(
     parameters |= named_values(parameter, "--parameter")
     plan = Plan(task, test_fraction, seed, parameters, reader)
     result = fit_run(structures, out, plan, resume=resume, verbose=not json)
+    told = _compared(structures, path, out, result, report, compare) if report or compare else ""
     seconds = time.perf_counter() - start
-    emit({"output": str(out), "seconds": round(seconds, 3), **result}, _text(result, out, seconds), json)
+    emit(
+        {"output": str(out), "seconds": round(seconds, 3), **result}, _text(result, out, seconds) + told, json
+    )
+
+
+def _compared(
+    structures: Structures, path: Path, out: Path, result: dict[str, Any], report: bool, compare: bool
+) -> str:
+    """Measure simple models too, write the page if wanted; add both to the result, and return them as text."""
+    from hiddenfield.report.of_run import collect_run
+    from hiddenfield.report.scores import scores_as_text
+    from hiddenfield.report.write import write_report
+
+    title = f"{path.stem}: {structures.target_names[0]}"
+    results = collect_run(out, structures, rounds=(3,) if compare else None, title=title)
+    lines = []
+    if compare:
+        result["comparison"] = [score.as_dict() for score in results.scores]
+        lines += ["", scores_as_text(results.scores)]
+    if report:
+        result["report"] = str(write_report(out / "report.html", results))
+        lines += [f"report: {result['report']}"]
+    return "\n".join(["", *lines])
 
 
 def _text(result: dict[str, Any], out: Path, seconds: float) -> str:

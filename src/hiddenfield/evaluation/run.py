@@ -60,7 +60,10 @@ class Plan:
 
 
 def read_for_learning(path: str | Path, options: Mapping[str, Any]) -> tuple[Structures, dict[str, Any]]:
-    """Read structures, sequences with arcs that know their direction; return them and the options that did it."""
+    """Read structures, sequences with arcs that know their direction; return them and the options that did it.
+
+    Of a format that brings targets of its own those that the option ``target`` names are kept.
+    """
     known = formats()
     name = options.get("format")
     found = (
@@ -74,7 +77,26 @@ def read_for_learning(path: str | Path, options: Mapping[str, Any]) -> tuple[Str
             return read(path, **directed), directed
         except InputError:
             pass  # molecules have no such option, and of anything else that is wrong the next line tells
+    names = options.get("target")
+    if names and found is not None and "target" not in inspect.signature(found.read).parameters:
+        rest = {option: value for option, value in options.items() if option != "target"}
+        return _chosen(read(path, **rest), [names] if isinstance(names, str) else list(names)), rest
     return read(path, **options), dict(options)
+
+
+def _chosen(structures: Structures, names: list[str]) -> Structures:
+    """Return the structures with these of their targets."""
+    for name in names:
+        if name not in structures.target_names:
+            listed = ", ".join(structures.target_names) or "none"
+            raise InputError(f"the structures have no target {name!r}; they have: {listed}")
+    places = [structures.target_names.index(name) for name in names]
+    assert structures.targets is not None
+    return structures.replace(
+        targets=structures.targets[:, places],
+        target_names=tuple(names),
+        target_vocabularies=tuple(structures.target_vocabularies[place] for place in places),
+    )
 
 
 def fit_run(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from hiddenfield.evaluation.metrics import accuracy, balanced_accuracy, mae, r2, rmse, roc_auc
 from hiddenfield.shapes import Array, Float
@@ -35,6 +37,11 @@ class Score:
     parameters: int = 0
     seconds: float | None = None
     note: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values; None for a metric that has no value, which JSON has no number for."""
+        metrics = {name: None if math.isnan(value) else value for name, value in self.metrics.items()}
+        return {**asdict(self), "metrics": metrics}
 
 
 def measure(

@@ -9,7 +9,7 @@ from hiddenfield.lazy import attach
 if TYPE_CHECKING:
     from hiddenfield.report.assemble import build, collect
     from hiddenfield.report.distributions import Distributions
-    from hiddenfield.report.of_run import report_run
+    from hiddenfield.report.of_run import collect_run
     from hiddenfield.report.results import Results
     from hiddenfield.report.write import write_report
 
@@ -20,7 +20,7 @@ __getattr__, __dir__, __all__ = attach(
         "Results": "hiddenfield.report.results",
         "build": "hiddenfield.report.assemble",
         "collect": "hiddenfield.report.assemble",
-        "report_run": "hiddenfield.report.of_run",
+        "collect_run": "hiddenfield.report.of_run",
         "write_report": "hiddenfield.report.write",
     },
 )

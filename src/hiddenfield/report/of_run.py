@@ -1,4 +1,4 @@
-"""From the folder of a run to its page."""
+"""From the folder of a run to its results."""
 
 from __future__ import annotations
 
@@ -11,24 +11,23 @@ import numpy as np
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import ReadError
-from hiddenfield.report.assemble import build
+from hiddenfield.report.assemble import collect
 
 if TYPE_CHECKING:
     from hiddenfield.report.results import Results
 
-__all__ = ["report_run"]
+__all__ = ["collect_run"]
 
 
-def report_run(
+def collect_run(
     folder: str | Path,
     structures: Structures,
     *,
-    path: str | Path | None = None,
     target: str | None = None,
     rounds: Sequence[int] | None = (3,),
     title: str | None = None,
 ) -> Results:
-    """Write the page of a run of ``hiddenfield fit``: the model that it saved, on the structures that it kept aside.
+    """Return the results of a run of ``hiddenfield fit``: its model, on the structures that it kept aside.
 
     Parameters
     ----------
@@ -36,25 +35,21 @@ def report_run(
         Of the run; it holds the model and which structures were trained on.
     structures
         The data of the run, as they were read.
-    path
-        Of the page; ``report.html`` in the folder by default.
     target, rounds, title
         As in `build`.
 
     Returns
     -------
     Results
-        What the page shows.
+        For `write_report`.
     """
     from hiddenfield.estimators.saving import load
 
     folder = Path(folder)
     split = _split(folder / "split.json", len(structures))
     train = structures[np.sort(np.concatenate([split["train"], split["validation"]]))]
-    file = folder / "report.html" if path is None else path
-    return build(
-        load(folder), train, structures[split["test"]], file, target=target, rounds=rounds, title=title
-    )
+    test = structures[split["test"]]
+    return collect(load(folder), train, test, target=target, rounds=rounds, title=title)
 
 
 def _split(file: Path, count: int) -> dict[str, Any]:
