@@ -88,7 +88,7 @@ def folder(tmp_path):
 
 
 def test_what_exists_is_not_overwritten_unless_asked(folder):
-    model, X = MODELS["classes"]
+    model, _ = MODELS["classes"]
     with pytest.raises(hf.errors.InputError, match="exists already; choose another name, or overwrite=True"):
         model.save(folder)
     model.save(folder, overwrite=True)
@@ -241,8 +241,7 @@ def test_hundreds_of_damaged_folders(folder):
             (folder / name).write_bytes(bytes(damaged))
             try:
                 found = hf.load(folder).predict(X)
-            except hf.errors.ReadError as error:
-                assert str(folder) in str(error)
+            except hf.errors.ReadError:
                 continue
             assert np.array_equal(found, expected)
         (folder / name).write_bytes(contents)

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hiddenfield.errors import HiddenfieldError
+from hiddenfield.errors import HiddenfieldError, SkippedInputWarning
 
 __all__ = ["build", "main"]
 
@@ -54,6 +54,7 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
     def run(*arguments: Any, **options: Any) -> None:
         try:
             with warnings.catch_warnings():
+                warnings.simplefilter("always", SkippedInputWarning)
                 warnings.showwarning = lambda message, *_, **__: _say("warning", message)
                 command(*arguments, **options)
         except BrokenPipeError:

@@ -339,7 +339,6 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = False
         tags.input_tags.string = True
-        tags.target_tags.required = False
         tags.target_tags.multi_output = True
         tags.non_deterministic = self.random_state is None
         tags.no_validation = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,17 +30,20 @@ class Answers:
     name
         Of the target.
     kind
-        ``"bool"``, ``"int"``, ``"float"``, ``"str"`` or ``"mixed"`` (text and integers).
+        ``"bool"``, ``"int"``, ``"float"``, ``"str"`` or ``"mixed"`` (text and numbers).
     values
         The entries; anything where one is missing.
     present
         Which are not missing.
+    declared
+        Whether they come with a vocabulary, which says that they are classes.
     """
 
     name: str
     kind: str
     values: Shaped[Array, " structures"]
     present: Bool[Array, " structures"]
+    declared: bool = False
 
     @property
     def is_whole(self) -> bool:
@@ -96,7 +99,7 @@ def _own(structures: Structures) -> list[Answers]:
             continue
         decoded = np.empty(len(values), dtype=object)
         decoded[present] = words.decode(values[present, k].astype(np.int64))
-        result.append(_column(name, decoded))
+        result.append(replace(_column(name, decoded), declared=True))
     return result
 
 
@@ -174,16 +177,12 @@ def _kind_of(values: Iterable[Any], name: str) -> str:
             )
     if kinds <= {"int", "float", "bool"}:
         return next((kind for kind in ("float", "int", "bool") if kind in kinds), "float")
-    if "float" in kinds:
-        raise InputError(
-            f"target {name!r} holds text and fractions; classes are text, integers or truth values"
-        )
     return "str" if kinds == {"str"} else "mixed"
 
 
 def looks_like_classes(column: Answers) -> bool:
-    """Say whether a column is one of classes: text, truth values, or at most ten different whole numbers."""
-    if column.kind in ("str", "mixed", "bool"):
+    """Say whether a column is one of classes: declared, text, truth values, or at most ten different whole numbers."""
+    if column.declared or column.kind in ("str", "mixed", "bool"):
         return True
     return column.is_whole and len(np.unique(column.values[column.present].astype(np.float64))) <= FEW_CLASSES
 
@@ -223,6 +222,10 @@ def as_classes(structures: Structures, columns: list[Answers]) -> Structures:
                 f"numbers or truth values; use StructureRegressor"
             )
         symbols = column.values[column.present]
+        if column.kind == "mixed" and any(isinstance(symbol, (float, np.floating)) for symbol in symbols):
+            raise InputError(
+                f"target {column.name!r} holds text and fractions; classes are text, whole numbers or truth values"
+            )
         symbols = symbols if column.kind in ("str", "mixed") else symbols.astype(np.int64)
         vocabulary, codes = Vocabulary.from_values(column.name, symbols)
         values[column.present, k] = codes
