@@ -81,7 +81,7 @@ class GeneralizedBP(Embedding):
         sender, own = self.sender(nodes), self.own(nodes)
         constant = send(sender, topology)
         if self.arcs is not None:
-            constant = constant + self.arcs(self.arc_inputs(structures))
+            constant = self.arcs(self.arc_inputs(structures), constant)
         cycle_constant = gather_sum(sender, regions.cycle_nodes.topology)
         arcs, cycles = self.activation(constant), None
         states: list[Tensor] = []

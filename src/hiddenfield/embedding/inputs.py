@@ -164,6 +164,7 @@ class Projection(nn.Module):
     ) -> None:
         super().__init__()
         self.table = nn.Parameter(torch.empty(sum(label_sizes), width)) if label_sizes else None
+        self.first_column = label_sizes[0] if label_sizes else 0
         self.weight = nn.Parameter(torch.empty(width, attributes)) if attributes else None
         constant = self.table is None and self.weight is None
         self.bias = nn.Parameter(torch.zeros(width)) if bias or constant else None
@@ -173,18 +174,36 @@ class Projection(nn.Module):
             if parameter is not None:
                 nn.init.uniform_(parameter, -bound, bound)
 
-    def forward(self, inputs: Inputs) -> Float[Tensor, "rows width"]:
-        """Return (rows, width)."""
-        result: Tensor | None = None
-        if self.table is not None:
-            if inputs.one_hot is not None:
-                result = inputs.one_hot @ self.table
-            elif inputs.symbols is not None:
-                result = gather_sum(self.table, inputs.symbols)
-        if self.weight is not None and inputs.attributes is not None:
-            mapped = inputs.attributes @ self.weight.T
-            result = mapped if result is None else result + mapped
-        if result is None:
+    def forward(
+        self, inputs: Inputs, constant: Float[Tensor, "rows width"] | None = None
+    ) -> Float[Tensor, "rows width"]:
+        """Return (rows, width), with a constant added if there is one."""
+        if self.table is None:
+            return self._attributes_alone(inputs, constant)
+        table = self.table if self.bias is None else self._with_bias()
+        if inputs.one_hot is not None:
+            result = (
+                inputs.one_hot @ table if constant is None else torch.addmm(constant, inputs.one_hot, table)
+            )
+        else:
+            assert inputs.symbols is not None
+            result = gather_sum(table, inputs.symbols, constant)
+        if self.weight is None:
+            return result
+        assert inputs.attributes is not None
+        return torch.addmm(result, inputs.attributes, self.weight.T)
+
+    def _attributes_alone(self, inputs: Inputs, constant: Tensor | None) -> Tensor:
+        if self.weight is None:
             assert self.bias is not None
-            return self.bias.expand(inputs.rows, -1).contiguous()
-        return result if self.bias is None else result + self.bias
+            result = self.bias.expand(inputs.rows, -1).contiguous()
+        else:
+            assert inputs.attributes is not None
+            result = nn.functional.linear(inputs.attributes, self.weight, self.bias)
+        return result if constant is None else result + constant
+
+    def _with_bias(self) -> Float[Tensor, "symbols width"]:
+        """Put the bias on the symbols of the first column, of which every row has one: no pass over the rows."""
+        assert self.table is not None
+        assert self.bias is not None
+        return torch.cat([self.table[: self.first_column] + self.bias, self.table[self.first_column :]])

@@ -63,11 +63,11 @@ class LoopyBP(Embedding):
         topology, nodes = structures.topology, self.node_inputs(structures)
         constant = send(self.sender(nodes), topology)
         if self.arcs is not None:
-            constant = constant + self.arcs(self.arc_inputs(structures))
+            constant = self.arcs(self.arc_inputs(structures), constant)
         own = self.own(nodes)
 
         def marginals(messages: Tensor) -> Tensor:
-            return self.activation(own + linear(arc_sum(messages, topology), self.received))
+            return self.activation(torch.addmm(own, arc_sum(messages, topology), self.received.T))
 
         messages = self.activation(constant)
         states = [marginals(messages)] if every_round or self.rounds == 1 else []
