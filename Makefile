@@ -39,9 +39,10 @@ $(STAMP): pyproject.toml constraints.txt
 MODEL := --model loopy_bp --dim 64 --rounds 6 -p activation=silu -p node_width=128 -p loss=absolute -p monitor=mae \
 	--epochs 35 --batch-size 64 --learning-rate 0.003
 
-run: env ## generate molecules, train an embedding on them, compare it with simple models, write out/report.html
+run: env ## generate molecules, draw them, train on them, compare with simple models, write out/report.html
 	@mkdir -p $(OUT)
 	$(BIN)/hiddenfield generate huckel -n 20000 --smiles --out $(OUT)/huckel.parquet
+	$(BIN)/hiddenfield describe $(OUT)/huckel.parquet --plot $(OUT)/huckel.png
 	@rm -rf $(OUT)/run
 	$(BIN)/hiddenfield fit $(OUT)/huckel.parquet --target pce --out $(OUT)/run --report $(MODEL)
 	@cp $(OUT)/run/report.html $(OUT)/report.html

@@ -28,10 +28,12 @@ OF_TRAINING = (
     "optimizer",
     "learning_rate",
     "schedule",
+    "batch_size",
     "weight_decay",
     "loss",
     "class_weight",
     "resample",
+    "monitor",
     "random_state",
 )
 SILENT: tuple[object, ...] = (None, False, 0.0)
