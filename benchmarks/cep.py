@@ -22,7 +22,7 @@ from benchmarks.environment import main
 from hiddenfield.evaluation.baselines import fit_baselines
 
 ROOT = Path(__file__).resolve().parents[1]
-SETTINGS: dict[str, Any] = {"dim": 64, "rounds": 6, "epochs": 120, "batch_size": 256, "learning_rate": 2e-3}
+SETTINGS: dict[str, Any] = {"dim": 64, "rounds": 6, "epochs": 80, "batch_size": 256, "learning_rate": 2e-3}
 
 
 def molecules() -> hf.Structures | None:
