@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.environment import environment, table
 
-QUESTIONS = ("loader", "ops", "reading", "huckel", "training", "kernels")
+QUESTIONS = ("loader", "ops", "reading", "huckel", "kernels", "training", "cep")
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results.json"
 PAGE = ROOT / "docs" / "benchmarks.md"
