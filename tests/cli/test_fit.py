@@ -207,6 +207,7 @@ def test_mistakes(capsys, monkeypatch, tmp_path, molecules, words, code, text):
     assert "Traceback" not in err
     if code == 1:
         assert len(err.strip().splitlines()) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["molecules.csv"]
 
 
 def test_a_folder_that_is_not_empty(capsys, tmp_path, molecules):

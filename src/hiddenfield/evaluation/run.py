@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ import numpy as np
 from hiddenfield.data.formats import formats
 from hiddenfield.data.reading import read
 from hiddenfield.data.structures import Structures
-from hiddenfield.errors import InputError
+from hiddenfield.errors import HiddenfieldError, InputError
 from hiddenfield.estimators import StructureClassifier, StructureEstimator, StructureRegressor
 from hiddenfield.estimators.splitting import keep_aside
 from hiddenfield.estimators.targets import as_classes, as_numbers, attach, looks_like_classes
@@ -127,7 +128,6 @@ def fit_run(
         training targets' mean, or of the most frequent class.
     """
     folder = Path(folder)
-    _take(folder, plan, resume)
     columns, _ = attach(structures, None)
     classify = plan.task == "classification" or (
         plan.task == "auto" and all(map(looks_like_classes, columns))
@@ -139,7 +139,14 @@ def fit_run(
     kept, aside = answered[kept], answered[aside]
     kind: type[StructureEstimator] = StructureClassifier if classify else StructureRegressor
     own = {"random_state": plan.seed, "checkpoint": folder / "checkpoint", "verbose": verbose}
-    estimator = _make(kind, {**own, **plan.parameters}).fit(structures[kept])
+    estimator = _make(kind, {**own, **plan.parameters})
+    fresh = _take(folder, plan, resume)
+    try:
+        estimator.fit(structures[kept])
+    except HiddenfieldError:
+        if fresh and not (folder / "checkpoint").exists():
+            shutil.rmtree(folder)  # so that a corrected command finds the folder as it was
+        raise
     result = _result(estimator, structures, kept, aside)
     _write(folder / "split.json", _split(estimator, kept, aside))
     _write(folder / "history.json", [asdict(history) for history in estimator.histories_])
@@ -170,10 +177,11 @@ def read_settings(folder: str | Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _take(folder: Path, plan: Plan, resume: bool) -> None:
-    """Make the folder ours: a new one, or that of the same run."""
+def _take(folder: Path, plan: Plan, resume: bool) -> bool:
+    """Make the folder ours: a new one, or that of the same run; say whether it is new."""
     settings = json.loads(json.dumps(asdict(plan)))
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    fresh = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+    if not fresh:
         if not resume:
             raise InputError(
                 f"{folder} is not empty; choose another folder, or go on with what is there with resume"
@@ -187,6 +195,7 @@ def _take(folder: Path, plan: Plan, resume: bool) -> None:
                 )
     folder.mkdir(parents=True, exist_ok=True)
     _write(folder / "settings.json", settings)
+    return fresh
 
 
 def _split(estimator: StructureEstimator, kept: Array, aside: Array) -> dict[str, list[int]]:
