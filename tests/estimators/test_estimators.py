@@ -650,3 +650,13 @@ def test_shape_of_a_pack(pack):
     assert pack[np.array([1, 2]), ...] == pack[[1, 2]]
     with pytest.raises(InputError, match="one axis"):
         pack[1, 2]
+
+
+def test_sums_are_divided_by_the_mean_number_of_nodes(pack, numbers):
+    model = hf.StructureRegressor(**TINY).fit(pack, numbers)
+    mean = pack.total_nodes / len(pack)
+    assert model.network_.scale == model.features_.mean_nodes == mean
+    states = model.network_.embedding(pack)
+    expected = torch.stack([part.sum(dim=0) for part in states.split(pack.num_nodes.tolist())]) / mean
+    np.testing.assert_allclose(model.embed(pack), expected.detach().numpy(), rtol=1e-5, atol=1e-6)
+    assert hf.StructureRegressor(**TINY, pooling="mean").fit(pack, numbers).network_.scale == 1.0

@@ -154,6 +154,7 @@ def rewrite(folder, change):
         (lambda c: c["parameters"].update(hidden=10**9), "no model that can be built"),
         (lambda c: (c["parameters"].update(ensemble=10**12), c.update(members=10**12)), "number of networks"),
         (lambda c: c["parameters"].update(colour="red"), "colour"),
+        (lambda c: c["features"].update(mean_nodes=0.0), "scale must be finite"),
         (lambda c: c["network"].update(dim=4), "do not fit the parameters"),
         (lambda c: c["task"]["columns"].append(c["task"]["columns"][0]), "targets and their kinds"),
         (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from torch import nn
@@ -54,6 +55,9 @@ class Network(nn.Module):
         Whether the head sees the embeddings of all rounds, side by side, rather than those of the last.
     node_width
         Width of a layer on every node before pooling; None for none.
+    scale
+        Number that node vectors are divided by before they are pooled. With the mean number of nodes the sums of large
+        structures begin as small as those of small ones, and train as well.
     hidden
         Width of the head's hidden layer.
     dropout
@@ -79,6 +83,7 @@ class Network(nn.Module):
         pooling: str = "sum",
         every_round: bool = False,
         node_width: int | None = None,
+        scale: float = 1.0,
         hidden: int = 64,
         dropout: float = 0.0,
         **options: Any,
@@ -89,9 +94,11 @@ class Network(nn.Module):
         for name, value in (("outputs", outputs), ("hidden", hidden), ("node_width", node_width)):
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise InputError(f"{name} must be an integer of at least 1, got {value!r}")
+        if not (isinstance(scale, (int, float)) and 0.0 < scale < math.inf):
+            raise InputError(f"scale must be finite and greater than 0, got {scale!r}")
         self.embedding = _build(choose("model", EMBEDDINGS, model), model, sizes, options)
         self.pool = choose("pooling", POOLINGS, pooling)
-        self.every_round = every_round
+        self.every_round, self.scale = every_round, float(scale)
         width = self.embedding.dim * (self.embedding.rounds if every_round else 1)
         self.node_layer = _dense(width, node_width) if node_width is not None else None
         self.width = node_width or width
@@ -103,6 +110,7 @@ class Network(nn.Module):
             "pooling": pooling,
             "every_round": every_round,
             "node_width": node_width,
+            "scale": float(scale),
             "hidden": hidden,
             "dropout": dropout,
             **self.embedding.settings(),
@@ -115,7 +123,9 @@ class Network(nn.Module):
     def nodes(self, structures: Structures, *prepared: Prepared) -> Float[Tensor, "nodes width"]:
         """Return what is pooled: one vector a node."""
         states = self.embedding(structures, *prepared, every_round=self.every_round)
-        return states if self.node_layer is None else self.embedding.activation(self.node_layer(states))
+        if self.node_layer is not None:
+            states = self.embedding.activation(self.node_layer(states))
+        return states if self.scale == 1.0 else states / self.scale
 
     def embed(self, structures: Structures, *prepared: Prepared) -> Float[Tensor, "structures width"]:
         """Return one vector a structure, the pooled node embeddings."""

@@ -50,7 +50,8 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
     dim, rounds, activation, bias
         Length of the messages, how often they are passed, their nonlinearity, and whether it has a constant.
     pooling
-        How node embeddings become that of a structure: ``"sum"``, ``"mean"`` or ``"max"``.
+        How node embeddings become that of a structure: ``"sum"``, ``"mean"`` or ``"max"``. The sum is divided by the
+        mean number of nodes of the training structures, the same for all, so that large structures train as well.
     every_round
         Whether the embeddings of all rounds are used, rather than those of the last.
     node_width
@@ -230,9 +231,9 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         """Make a network whose initial weights depend on the seed alone."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            return Network(features.sizes, outputs, **self._network_options())
+            return Network(features.sizes, outputs, **self._network_options(features))
 
-    def _network_options(self) -> dict[str, Any]:
+    def _network_options(self, features: Features) -> dict[str, Any]:
         own = {
             "dim": int(self.dim),
             "rounds": int(self.rounds),
@@ -243,6 +244,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
             "pooling": self.pooling,
             "every_round": bool(self.every_round),
             "node_width": None if self.node_width is None else int(self.node_width),
+            "scale": features.mean_nodes if self.pooling == "sum" else 1.0,
             "dropout": float(self.dropout),
         }
         for name, value in (self.model_options or {}).items():

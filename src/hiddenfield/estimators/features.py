@@ -47,6 +47,7 @@ leave the structure out, or fit on data that has this symbol
     arc_vocabularies: tuple[Vocabulary, ...] = ()
     node_attributes: tuple[Attribute, ...] = ()
     arc_attributes: tuple[Attribute, ...] = ()
+    mean_nodes: float = 1.0
 
     @classmethod
     def of(cls, structures: Structures) -> Features:
@@ -56,6 +57,7 @@ leave the structure out, or fit on data that has this symbol
             structures.arc_vocabularies,
             _attributes(structures.node_attribute_names, structures.node_attributes),
             _attributes(structures.arc_attribute_names, structures.arc_attributes),
+            max(1.0, structures.total_nodes / max(1, len(structures))),
         )
 
     @property
@@ -121,6 +123,7 @@ leave the structure out, or fit on data that has this symbol
                 name: [{"name": a.name, "mean": a.mean, "scale": a.scale} for a in getattr(self, name)]
                 for name in ("node_attributes", "arc_attributes")
             },
+            "mean_nodes": self.mean_nodes,
         }
 
     @classmethod
@@ -138,6 +141,7 @@ leave the structure out, or fit on data that has this symbol
             vocabularies("arc_vocabularies"),
             attributes("node_attributes"),
             attributes("arc_attributes"),
+            float(values["mean_nodes"]),
         )
 
 

@@ -286,7 +286,7 @@ def _networks(
 ) -> list[Network]:
     """Make the networks without memory of their own, compare their shapes with the weights, and put these in."""
     with torch.device("meta"):
-        options, outputs = estimator._network_options(), estimator.task_.outputs
+        options, outputs = estimator._network_options(estimator.features_), estimator.task_.outputs
         networks = [
             Network(estimator.features_.sizes, outputs, **options)
             for _ in range(min(content["members"], len(tensors)))
