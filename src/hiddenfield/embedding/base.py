@@ -46,7 +46,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 class Embedding(nn.Module, ABC):
     r"""T rounds of an inference algorithm whose messages are learned vectors, with weights shared by the rounds.
 
-    Subclasses define `forward`; all return the node embeddings :math:`\tilde\mu_i`.
+    Subclasses define `make_weights` and `forward`; all return the node embeddings :math:`\tilde\mu_i`.
 
     Parameters
     ----------
@@ -78,6 +78,11 @@ class Embedding(nn.Module, ABC):
         self.sizes, self.dim, self.rounds, self.bias = sizes, dim, rounds, bool(bias)
         self.activation_name = activation
         self.activation = choose("activation", ACTIVATIONS, activation)
+        self.make_weights()
+
+    @abstractmethod
+    def make_weights(self) -> None:
+        """Make the parameters; called when the module is built."""
 
     def gathered(self, values: Tensor, topology: Topology, constant: Tensor) -> Float[Tensor, "nodes dim"]:
         r"""Return :math:`\sigma(c_i + \sum_{j \to i} x_j)`, in one pass where :math:`\sigma` is relu."""

@@ -41,24 +41,16 @@ class DoubleLoop(Embedding):
     torch.Size([10, 8])
     """
 
-    def __init__(
-        self,
-        sizes: FeatureSizes,
-        *,
-        dim: int = 64,
-        rounds: int = 4,
-        activation: str = "relu",
-        bias: bool = True,
-    ) -> None:
-        super().__init__(sizes, dim=dim, rounds=rounds, activation=activation, bias=bias)
-        self.sender = self.node_projection(bias=bias)
+    def make_weights(self) -> None:
+        """Make the matrices of the equations."""
+        self.sender = self.node_projection(bias=self.bias)
         self.arcs = self.arc_projection()
-        self.messages = matrix(dim, dim)
-        self.reverse = matrix(dim, dim)
-        self.sender_marginal = matrix(dim, dim)
-        self.own = self.node_projection(bias=bias)
-        self.received = matrix(dim, dim)
-        self.own_marginal = matrix(dim, dim)
+        self.messages = matrix(self.dim, self.dim)
+        self.reverse = matrix(self.dim, self.dim)
+        self.sender_marginal = matrix(self.dim, self.dim)
+        self.own = self.node_projection(bias=self.bias)
+        self.received = matrix(self.dim, self.dim)
+        self.own_marginal = matrix(self.dim, self.dim)
 
     def forward(
         self, structures: Structures, *prepared: Prepared, every_round: bool = False

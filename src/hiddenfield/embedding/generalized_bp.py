@@ -60,12 +60,15 @@ class GeneralizedBP(Embedding):
     ) -> None:
         super().__init__(sizes, dim=dim, rounds=rounds, activation=activation, bias=bias)
         self.longest_cycle = longest_cycle
-        self.sender = self.node_projection(bias=bias)
+
+    def make_weights(self) -> None:
+        """Make the matrices of the equations."""
+        self.sender = self.node_projection(bias=self.bias)
         self.arcs = self.arc_projection()
-        self.messages = matrix(dim, dim)
-        self.overcounted = matrix(dim, dim)
-        self.own = self.node_projection(bias=bias)
-        self.received = matrix(dim, dim)
+        self.messages = matrix(self.dim, self.dim)
+        self.overcounted = matrix(self.dim, self.dim)
+        self.own = self.node_projection(bias=self.bias)
+        self.received = matrix(self.dim, self.dim)
 
     def prepare(self, structures: Structures) -> tuple[CycleRegions]:
         """Find the cycles and the messages that each message reads."""

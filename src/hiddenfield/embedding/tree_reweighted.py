@@ -68,17 +68,20 @@ class TreeReweighted(Embedding):
         if weights not in ("uniform", "learned"):
             raise InputError(f"weights must be 'uniform' or 'learned', got {weights!r}")
         self.weights = weights
-        self.sender = self.node_projection(bias=bias)
-        self.arcs = self.arc_projection()
-        self.messages = matrix(dim, dim)
-        self.reverse = matrix(dim, dim)
-        self.own = self.node_projection(bias=bias)
-        self.received = matrix(dim, dim)
-        self.edge_ends = self.node_projection(bias=bias)
-        self.edge_received = matrix(dim, dim)
         learned = weights == "learned"
         self.weight_shift = nn.Parameter(torch.zeros(2)) if learned else None
         self.weight_arcs = nn.Parameter(torch.zeros(dim)) if learned and self.arcs is not None else None
+
+    def make_weights(self) -> None:
+        """Make the matrices of the equations."""
+        self.sender = self.node_projection(bias=self.bias)
+        self.arcs = self.arc_projection()
+        self.messages = matrix(self.dim, self.dim)
+        self.reverse = matrix(self.dim, self.dim)
+        self.own = self.node_projection(bias=self.bias)
+        self.received = matrix(self.dim, self.dim)
+        self.edge_ends = self.node_projection(bias=self.bias)
+        self.edge_received = matrix(self.dim, self.dim)
 
     def prepare(self, structures: Structures) -> tuple[Structures]:
         """Return the pack's topology with one arc attribute, each edge's appearance probability."""

@@ -177,10 +177,14 @@ def _take_segments_cpu(
     places = as_array(ptr), as_array(index), as_array(new_ptr)
     if shift is None:
         source, target, width = _as_words(values.contiguous(), out, width)
-        _copy_kernel(source, *places, width, target, bad, work=target.size)
+        moves = source[:0]
     else:
-        source, target = as_array(values).reshape(-1), out.numpy().reshape(-1)
-        _shift_kernel(source, *places, as_array(shift.to(values.dtype)), width, target, bad, work=target.size)
+        source, target, moves = (
+            as_array(values).reshape(-1),
+            out.numpy().reshape(-1),
+            as_array(shift.to(values.dtype)),
+        )
+    _copy_kernel(source, *places, moves, width, target, bad, work=target.size)
     if bad[0] >= 0:
         _refuse(int(bad[0]), ptr, index)
     return out
@@ -210,31 +214,6 @@ def _refuse(place: int, ptr: Tensor, index: Tensor) -> None:
 
 @kernel
 def _copy_kernel(
-    values: Array, ptr: Array, index: Array, new_ptr: Array, width: int, out: Array, bad: Array
-) -> None:
-    for place in range(index.size):
-        segment = index[place]
-        if segment < 0 or segment >= ptr.size - 1:
-            bad[0] = place
-            return
-        begin = ptr[segment]
-        end = ptr[segment + 1]
-        new = new_ptr[place]
-        fits = 0 <= begin <= end and end * width <= values.size and new >= 0
-        if not fits or new_ptr[place + 1] - new != end - begin or new_ptr[place + 1] * width > out.size:
-            bad[0] = place
-            return
-    for place in prange(index.size):
-        # Unsigned: no test for negative positions stands in the loop, so that it runs several words at a time.
-        begin = np.uint64(ptr[index[place]] * width)
-        length = np.uint64(ptr[index[place] + 1] * width) - begin
-        new = np.uint64(new_ptr[place] * width)
-        for word in range(np.uint64(0), length):
-            out[new + word] = values[begin + word]
-
-
-@kernel
-def _shift_kernel(
     values: Array, ptr: Array, index: Array, new_ptr: Array, shift: Array, width: int, out: Array, bad: Array
 ) -> None:
     for place in range(index.size):
@@ -249,11 +228,17 @@ def _shift_kernel(
         if not fits or new_ptr[place + 1] - new != end - begin or new_ptr[place + 1] * width > out.size:
             bad[0] = place
             return
+    moved = shift.size > 0
     for place in prange(index.size):
+        # Unsigned: no test for negative positions stands in the loops, so that they run several words at a time.
         begin = np.uint64(ptr[index[place]] * width)
         length = np.uint64(ptr[index[place] + 1] * width) - begin
         new = np.uint64(new_ptr[place] * width)
-        add = shift[place]
-        for word in range(np.uint64(0), length):
-            value = values[begin + word]
-            out[new + word] = value + add if value >= 0 else value
+        if moved:
+            add = shift[place]
+            for word in range(np.uint64(0), length):
+                value = values[begin + word]
+                out[new + word] = value + add if value >= 0 else value
+        else:
+            for word in range(np.uint64(0), length):
+                out[new + word] = values[begin + word]
