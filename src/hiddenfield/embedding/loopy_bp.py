@@ -7,7 +7,6 @@ from torch.nn.functional import linear
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.embedding.base import Embedding, Prepared, matrix
-from hiddenfield.embedding.inputs import FeatureSizes
 from hiddenfield.ops import arc_sum, send
 from hiddenfield.shapes import Float, Tensor
 
