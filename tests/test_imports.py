@@ -38,7 +38,14 @@ def torch_alone() -> set[str]:
 
 @pytest.mark.parametrize(
     "module",
-    ["hiddenfield", "hiddenfield.data", "hiddenfield.ops", "hiddenfield.embedding", "hiddenfield.learning"],
+    [
+        "hiddenfield",
+        "hiddenfield.data",
+        "hiddenfield.ops",
+        "hiddenfield.embedding",
+        "hiddenfield.learning",
+        "hiddenfield.estimators",
+    ],
 )
 def test_importing_loads_nothing_heavy(module: str, torch_alone: set[str]) -> None:
     assert (loaded_by(f"import {module}") & HEAVY) - torch_alone == set()
@@ -46,7 +53,7 @@ def test_importing_loads_nothing_heavy(module: str, torch_alone: set[str]) -> No
 
 PUBLIC_NAMES = """
 import importlib, pkgutil, types
-for package in ("hiddenfield", "hiddenfield.data", "hiddenfield.ops", "hiddenfield.embedding", "hiddenfield.learning"):
+for package in ["hiddenfield", *("hiddenfield." + name for name in "data ops embedding learning estimators".split())]:
     m = importlib.import_module(package)
     assert m.__all__, "nothing is public"
     assert len(set(m.__all__)) == len(m.__all__), "a name stands twice in __all__"
@@ -57,7 +64,7 @@ for package in ("hiddenfield", "hiddenfield.data", "hiddenfield.ops", "hiddenfie
 
 SUBMODULES = """
 import importlib, pkgutil, types
-for package in ("hiddenfield.data", "hiddenfield.ops", "hiddenfield.embedding", "hiddenfield.learning"):
+for package in ["hiddenfield." + name for name in "data ops embedding learning estimators".split()]:
     m = importlib.import_module(package)
     for name in {info.name for info in pkgutil.iter_modules(m.__path__)} & set(m.__all__):
         importlib.import_module(f"{package}.{name}")
