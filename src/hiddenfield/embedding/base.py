@@ -86,9 +86,6 @@ class Embedding(nn.Module, ABC):
 
     def gathered(self, values: Tensor, topology: Topology, constant: Tensor) -> Float[Tensor, "nodes dim"]:
         r"""Return :math:`\sigma(c_i + \sum_{j \to i} x_j)`, in one pass where :math:`\sigma` is relu."""
-        constant = constant.to(
-            values.dtype
-        )  # in mixed precision products are narrow and what is looked up is not
         constant = constant.to(values.dtype)  # mixed precision: products come out in the lower one
         if self.activation_name == "relu":
             return gather_sum(values, topology, constant, rectify=True)
@@ -96,7 +93,6 @@ class Embedding(nn.Module, ABC):
 
     def cavity(self, messages: Tensor, topology: Topology, constant: Tensor) -> Float[Tensor, "arcs dim"]:
         r"""Return :math:`\sigma(c_{ij} + \sum_{k \in N(i) \setminus j} m_{ki})`, likewise."""
-        constant = constant.to(messages.dtype)
         constant = constant.to(messages.dtype)
         if self.activation_name == "relu":
             return cavity_sum(messages, topology, constant, rectify=True)
