@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 import torch
 
@@ -79,7 +81,8 @@ def take_segments(
     """
     _check(values, ptr, index, new_ptr, shift)
     if values.is_cpu:
-        return _take_segments_cpu(values.detach(), ptr, index, new_ptr, shift)
+        places = as_array(ptr), as_array(index), as_array(new_ptr)
+        return _take_segments_cpu(values.detach(), places, None if shift is None else as_array(shift))
     return take_segments_reference(values.detach(), ptr, index, new_ptr, shift)
 
 
@@ -111,14 +114,23 @@ class SegmentCut:
         """How far each segment moves."""
         return self.new_ptr[:-1] - self.starts
 
+    @cached_property
+    def _places(self) -> tuple[Array, Array, Array]:
+        return self.ptr.numpy(), self.index.numpy(), self.new_ptr.numpy()
+
+    @cached_property
+    def _moves(self) -> Array:
+        return self.shift.numpy()
+
     def take(
         self, values: Shaped[Tensor, " rows *width"], moved: SegmentCut | None = None
     ) -> Shaped[Tensor, " taken *width"]:
         """Copy the chosen segments' rows; with `moved`, values that number the rows of that cut are renumbered."""
+        if values.is_cpu:
+            return _take_segments_cpu(values.detach(), self._places, None if moved is None else moved._moves)
         if not values.is_cuda:
-            return take_segments(
-                values, self.ptr, self.index, self.new_ptr, None if moved is None else moved.shift
-            )
+            shift = None if moved is None else moved.shift
+            return take_segments(values, self.ptr, self.index, self.new_ptr, shift)
         from hiddenfield.ops.triton_copies import copy_segments
 
         shifts = None if moved is None else moved.on_device(values.device)
@@ -168,23 +180,18 @@ def take_segments_reference(
     return torch.where(out < 0, out, out + (moved.unsqueeze(1) if out.ndim == 2 else moved))
 
 
-def _take_segments_cpu(
-    values: Tensor, ptr: Tensor, index: Tensor, new_ptr: Tensor, shift: Tensor | None
-) -> Tensor:
+def _take_segments_cpu(values: Tensor, places: tuple[Array, Array, Array], shift: Array | None) -> Tensor:
+    ptr, index, new_ptr = places
     out = empty((int(new_ptr[-1]), *values.shape[1:]), values)
     width = values.shape[1] if values.ndim == 2 else 1
     bad = np.full(1, -1, dtype=np.int64)
-    places = as_array(ptr), as_array(index), as_array(new_ptr)
     if shift is None:
         source, target, width = _as_words(values.contiguous(), out, width)
         moves = source[:0]
     else:
-        source, target, moves = (
-            as_array(values).reshape(-1),
-            out.numpy().reshape(-1),
-            as_array(shift.to(values.dtype)),
-        )
-    _copy_kernel(source, *places, moves, width, target, bad, work=target.size)
+        source, target = as_array(values).reshape(-1), out.numpy().reshape(-1)
+        moves = shift.astype(source.dtype)
+    _copy_kernel(source, ptr, index, new_ptr, moves, width, target, bad, work=target.size)
     if bad[0] >= 0:
         _refuse(int(bad[0]), ptr, index)
     return out
@@ -202,8 +209,8 @@ def _as_words(values: Tensor, out: Tensor, width: int) -> tuple[Array, Array, in
     return flat[0], flat[1], row_bytes // word.itemsize
 
 
-def _refuse(place: int, ptr: Tensor, index: Tensor) -> None:
-    segment, segments = int(index[place]), ptr.shape[0] - 1
+def _refuse(place: int, ptr: Array, index: Array) -> None:
+    segment, segments = int(index[place]), ptr.size - 1
     if not 0 <= segment < segments:
         raise InputError(f"index[{place}] is {segment}, but there are {segments} segments")
     raise InputError(
