@@ -116,7 +116,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
     representation_options: dict[str, Any] | None = None
     epochs: int | str = "auto"
     batch_size: int | str = "auto"
-    learning_rate: float = 1e-3
+    learning_rate: float = 3e-3
     optimizer: str = "adam"
     weight_decay: float = 0.0
     schedule: str = "cosine"
