@@ -97,13 +97,15 @@ class _CavitySum(torch.autograd.Function):
     ) -> Tensor:
         ctx.topology, ctx.transposed = topology, transposed
         out = _implementations(messages, topology, transposed, constant, rectify)
-        ctx.save_for_backward(out if rectify else None)
+        ctx.rectify = rectify
+        if rectify:
+            ctx.save_for_backward(out)
         return out
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        (out,) = ctx.saved_tensors
-        gradient = through_rectifier(gradient, out)
+        if ctx.rectify:
+            gradient = through_rectifier(gradient, *ctx.saved_tensors)
         messages = None
         if ctx.needs_input_grad[0]:
             arguments = gradient, ctx.topology, not ctx.transposed, None, False

@@ -132,10 +132,8 @@ def check_like(values: Tensor, other: Tensor) -> None:
         )
 
 
-def through_rectifier(gradient: Tensor, out: Tensor | None) -> Tensor:
-    """Return the gradient before the rectifier, given the one after it and its result (None: there was none)."""
-    if out is None:
-        return gradient
+def through_rectifier(gradient: Tensor, out: Tensor) -> Tensor:
+    """Return the gradient before the rectifier, given the one after it and its result."""
     return torch.ops.aten.threshold_backward(gradient, out, 0)
 
 

@@ -77,13 +77,15 @@ class _GatherSum(torch.autograd.Function):
     ) -> Tensor:
         ctx.topology = topology
         out = _implementations(values, topology, constant, rectify)
-        ctx.save_for_backward(out if rectify else None)
+        ctx.rectify = rectify
+        if rectify:
+            ctx.save_for_backward(out)
         return out
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        (out,) = ctx.saved_tensors
-        gradient = through_rectifier(gradient, out)
+        if ctx.rectify:
+            gradient = through_rectifier(gradient, *ctx.saved_tensors)
         values = gather_sum(gradient, ctx.topology.transpose) if ctx.needs_input_grad[0] else None
         return values, None, gradient if ctx.needs_input_grad[2] else None, None
 
