@@ -71,7 +71,9 @@ class MissingDependencyError(HiddenfieldError, ImportError):
     @classmethod
     def for_extra(cls, package: str, extra: str, purpose: str) -> MissingDependencyError:
         """Build the error for `package`, which the extra named `extra` installs."""
-        return cls(f"{purpose} needs the package {package!r}: install it with pip install 'hiddenfield[{extra}]'")
+        return cls(
+            f"{purpose} needs the package {package!r}: install it with pip install 'hiddenfield[{extra}]'"
+        )
 
 
 class TrainingError(HiddenfieldError, RuntimeError):
