@@ -38,7 +38,7 @@ def page(results: dict[str, Any]) -> str:
         )
         lines += [f"## {name.capitalize()}", "", text, "", table(result["rows"]), ""]
         lines += [
-            f"Measured {machine['date']} on {machine['processor']}, "
+            f"Measured {machine['date']}, revision {machine.get('revision') or 'unknown'}, on {machine['processor']}, "
             f"{machine['cores']} cores, {machine['memory_gib']} GiB"
             + (f", {machine['gpu']}" if machine["gpu"] else "")
             + f"; {machine['system']}, Python {machine['python']}, {versions}.",
