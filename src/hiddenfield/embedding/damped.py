@@ -33,6 +33,7 @@ class Damped(Embedding):
     Examples
     --------
     >>> import hiddenfield as hf
+    >>> from hiddenfield.embedding import FeatureSizes
     >>> words = hf.data.from_sequences(["GATTACA", "CAT"])
     >>> Damped(FeatureSizes.of(words), dim=8)(words).shape
     torch.Size([10, 8])

@@ -35,6 +35,7 @@ class DoubleLoop(Embedding):
     Examples
     --------
     >>> import hiddenfield as hf
+    >>> from hiddenfield.embedding import FeatureSizes
     >>> words = hf.data.from_sequences(["GATTACA", "CAT"])
     >>> DoubleLoop(FeatureSizes.of(words), dim=8)(words).shape
     torch.Size([10, 8])

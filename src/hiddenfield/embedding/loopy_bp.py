@@ -34,6 +34,7 @@ class LoopyBP(Embedding):
     Examples
     --------
     >>> import hiddenfield as hf
+    >>> from hiddenfield.embedding import FeatureSizes
     >>> words = hf.data.from_sequences(["GATTACA", "CAT"])
     >>> LoopyBP(FeatureSizes.of(words), dim=8)(words).shape
     torch.Size([10, 8])
