@@ -47,4 +47,4 @@ def command(
     result = {"path": str(path), **description.as_dict()}
     if plot is not None:
         result["plot"] = str(plot)
-    emit(result, str(description) + ("" if plot is None else f"\nplot               {plot}"), json)
+    emit(result, str(description) + ("" if plot is None else f"\nplot: {plot}"), json)
