@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-__all__ = ["progress"]
+__all__ = ["counted", "progress"]
+
+Part = TypeVar("Part", bound=Sized)
 
 # A bar that flashes up for an instant disturbs more than it tells.
 DELAY = 1.0
 
 
 @contextmanager
-def progress(total: int, label: str, *, shown: bool = True) -> Iterator[Callable[..., None]]:
+def progress(total: int | None, label: str, *, shown: bool = True) -> Iterator[Callable[..., None]]:
     """Show how far a task has come, on standard error, once it has run for a second.
 
     Parameters
     ----------
     total
-        How many steps there are.
+        How many steps there are; None if nobody knows.
     label
         What is being done, for example ``"reading molecules"``.
     shown
@@ -63,7 +65,21 @@ def progress(total: int, label: str, *, shown: bool = True) -> Iterator[Callable
             bar.stop()
 
 
-def _start(total: int, label: str) -> Progress:
+def counted(parts: Iterable[Part], advance: Callable[..., None]) -> Iterator[Part]:
+    """Pass parts through, counting the length of each when it has been dealt with.
+
+    Examples
+    --------
+    >>> steps = []
+    >>> list(counted(["ab", "c"], steps.append)), steps
+    (['ab', 'c'], [2, 1])
+    """
+    for part in parts:
+        yield part
+        advance(len(part))
+
+
+def _start(total: int | None, label: str) -> Progress:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

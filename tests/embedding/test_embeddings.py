@@ -303,8 +303,6 @@ def test_learned_weights_start_at_the_uniform_ones_and_stay_within_bounds():
 
 
 def test_without_cycles_generalized_propagation_is_loopy_propagation():
-    pack = random_pack(21, probability=0.5)
-    general = GeneralizedBP(FeatureSizes.of(pack), dim=5, longest_cycle=3).double()
     graph = nx.random_labeled_tree(8, seed=1)
     tree = from_edges(*zip(*graph.edges, strict=True), node_ptr=[0, 8])
     general = GeneralizedBP(FeatureSizes.of(tree), dim=5).double()

@@ -35,14 +35,14 @@ def command(
     """Count and summarise a data set: sizes, degrees, labels, targets, what is missing."""
     from hiddenfield.data.description import Description
     from hiddenfield.data.reading import scan
+    from hiddenfield.progress import counted, progress
     from hiddenfield.report.distributions import Distributions
 
-    packs = scan(path, **reader_options(format, structure, target, on_error, setting))
-    if plot is None:
-        description = Description.of(packs)
-    else:
-        distributions = Distributions()
-        description = Description.of(distributions.watch(packs))
+    distributions = Distributions()
+    with progress(None, "describing") as advance:
+        packs = counted(scan(path, **reader_options(format, structure, target, on_error, setting)), advance)
+        description = Description.of(packs if plot is None else distributions.watch(packs))
+    if plot is not None:
         distributions.draw(description, plot, title=path.name)
     result = {"path": str(path), **description.as_dict()}
     if plot is not None:

@@ -11,7 +11,7 @@ from hiddenfield.data.arrow.files import SUFFIXES, EncodedShard, encode_shard, w
 from hiddenfield.data.molecule_library.generate import huckel_range, huckel_shards
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError
-from hiddenfield.progress import progress
+from hiddenfield.progress import counted, progress
 
 __all__ = ["write_huckel"]
 
@@ -68,24 +68,15 @@ def write_huckel(
     with progress(n, "generating molecules") as advance:
         if processes > 1 and n >= WORTH_PROCESSES:
             return write_shards(_in_processes(n, seed, smiles, shard_size, processes, advance), path)
-        return write_shards(_counted(parts, advance), path)
+        return write_shards(counted(parts, advance), path)
 
 
 def _whole(n: int, seed: int, smiles: bool) -> Structures:
     from hiddenfield.data.combine import concatenate
 
-    packs = []
     with progress(n, "generating molecules") as advance:
-        for pack in huckel_shards(n, seed, shard_size=5_000, smiles=smiles):
-            packs.append(pack)
-            advance(len(pack))
+        packs = list(counted(huckel_shards(n, seed, shard_size=5_000, smiles=smiles), advance))
     return concatenate(packs)
-
-
-def _counted(parts: Iterator[Structures], advance: Callable[[int], None]) -> Iterator[Structures]:
-    for part in parts:
-        yield part
-        advance(len(part))
 
 
 def _in_processes(
