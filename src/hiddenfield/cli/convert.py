@@ -38,9 +38,12 @@ def command(
 ) -> None:
     """Read any known format and write it as Parquet or Arrow."""
     import hiddenfield
+    from hiddenfield.progress import counted, progress
 
     start = time.perf_counter()
-    structures = hiddenfield.read(path, **reader_options(format, structure, target, on_error, setting))
+    with progress(None, "reading") as advance:
+        packs = hiddenfield.scan(path, **reader_options(format, structure, target, on_error, setting))
+        structures = hiddenfield.concatenate(list(counted(packs, advance)))
     hiddenfield.write(structures, output, **({} if shard_size is None else {"shard_size": shard_size}))
     seconds = time.perf_counter() - start
     result = {
