@@ -35,13 +35,15 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[$(EXTRAS)]'
 	@touch $@
 
-# Settings chosen on the validation part of the training structures, never on the test structures.
+# These settings were chosen on validation parts of molecules 0 to 19,999 of the sample. The run therefore takes the
+# next 20,000: no molecule that it trains or tests on had a part in the choice.
+DATA := -n 20000 --seed 0 --start 20000
 MODEL := --model loopy_bp --dim 64 --rounds 6 -p activation=silu -p node_width=128 -p loss=absolute -p monitor=mae \
 	--epochs 35 --batch-size 64 --learning-rate 0.003
 
 run: env ## generate molecules, draw them, train on them, compare with simple models, write out/report.html
 	@mkdir -p $(OUT)
-	$(BIN)/hiddenfield generate huckel -n 20000 --smiles --out $(OUT)/huckel.parquet
+	$(BIN)/hiddenfield generate huckel $(DATA) --smiles --out $(OUT)/huckel.parquet
 	$(BIN)/hiddenfield describe $(OUT)/huckel.parquet --plot $(OUT)/huckel.png
 	@rm -rf $(OUT)/run
 	$(BIN)/hiddenfield fit $(OUT)/huckel.parquet --target pce --out $(OUT)/run --report $(MODEL)

@@ -98,6 +98,11 @@ def test_generate(capsys, tmp_path):
     assert hf.read(tmp_path / "shards") == hf.data.huckel(7, smiles=True)
     code, out, _ = call(capsys, "describe", tmp_path / "shards", "--json")
     assert json.loads(out)["structures"] == 7
+    for name in ("later.parquet", "later"):
+        words = ["-n", 4, "--start", 7, "--shard-size", 3, "--out", tmp_path / name, "--json"]
+        code, out, _ = call(capsys, "generate", "huckel", *words)
+        assert (code, json.loads(out)["start"]) == (0, 7)
+        assert hf.read(tmp_path / name) == hf.data.huckel(11)[7:]
 
 
 @pytest.mark.parametrize(
@@ -110,6 +115,8 @@ def test_generate(capsys, tmp_path):
         (["generate", "huckel", "-n", "0", "--out", "x"], 2, "--number"),
         (["generate", "huckel", "-n", "3", "--out", "x.txt"], 1, "must end in .parquet"),
         (["generate", "rubbish", "--out", "x"], 2, "rubbish"),
+        (["generate", "huckel", "-n", "3", "--start", "-1", "--out", "x"], 2, "--start"),
+        (["generate", "huckel", "-n", "3", "--start", "99999999", "--out", "x"], 1, "size of the library"),
         (["generate", "huckel"], 2, "--out"),
     ],
 )

@@ -27,6 +27,9 @@ def command(
     ],
     number: Annotated[int, typer.Option("--number", "-n", min=1, help="How many structures.")] = 20_000,
     seed: Annotated[int, typer.Option(min=0, help="Which sample; the same seed gives the same data.")] = 0,
+    start: Annotated[
+        int, typer.Option(min=0, help="The first molecule of the sample; two ranges of one seed share none.")
+    ] = 0,
     smiles: Annotated[bool, typer.Option("--smiles", help="Also write the molecules' SMILES.")] = False,
     shard_size: Annotated[
         int, typer.Option(min=1, help="Structures in a shard, when --out is a folder.")
@@ -37,13 +40,16 @@ def command(
     """Generate a data set that needs no download, into a file or, for any size, a folder of Parquet shards."""
     from hiddenfield.data.molecule_library import write_huckel
 
-    start = time.perf_counter()
-    written = write_huckel(out, number, seed, smiles=smiles, shard_size=shard_size, workers=workers)
-    seconds = time.perf_counter() - start
+    begun = time.perf_counter()
+    written = write_huckel(
+        out, number, seed, start=start, smiles=smiles, shard_size=shard_size, workers=workers
+    )
+    seconds = time.perf_counter() - begun
     result = {
         "library": library.value,
         "structures": written,
         "seed": seed,
+        "start": start,
         "output": str(out),
         "seconds": round(seconds, 3),
     }

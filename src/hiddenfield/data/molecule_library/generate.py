@@ -80,9 +80,14 @@ def huckel(n: SupportsIndex = 20_000, seed: SupportsIndex = 0, *, smiles: bool =
 
 
 def huckel_shards(
-    n: SupportsIndex, seed: SupportsIndex = 0, *, shard_size: SupportsIndex = 100_000, smiles: bool = False
+    n: SupportsIndex,
+    seed: SupportsIndex = 0,
+    *,
+    start: SupportsIndex = 0,
+    shard_size: SupportsIndex = 100_000,
+    smiles: bool = False,
 ) -> Iterator[Structures]:
-    """Yield the molecules of ``huckel(n, seed)`` in packs of at most `shard_size`, in the same order.
+    """Yield the molecules of ``huckel_range(start, start + n, seed)`` in packs of at most `shard_size`, in order.
 
     Each pack is made when it is asked for, by itself: memory is that of one pack, and several processes can
     share the work by calling `huckel_range` for different bounds.
@@ -92,19 +97,20 @@ def huckel_shards(
     >>> [len(shard) for shard in huckel_shards(5, shard_size=2)]
     [2, 2, 1]
     """
-    count, size = _count(n), _integer(shard_size, "shard_size")
+    count, size, first = _count(n), _integer(shard_size, "shard_size"), _integer(start, "start")
     if size < 1:
         raise InputError(f"shard_size must be at least 1, got {size}")
-    key = _seed(seed)
-    return (
-        huckel_range(start, min(start + size, count), key, smiles=smiles) for start in range(0, count, size)
-    )
+    key, last = _seed(seed), first + count
+    _check_bounds(first, last)
+    return (huckel_range(low, min(low + size, last), key, smiles=smiles) for low in range(first, last, size))
 
 
 def huckel_range(
     start: SupportsIndex, stop: SupportsIndex, seed: SupportsIndex = 0, *, smiles: bool = False
 ) -> Structures:
     """Return molecules start, ..., stop - 1 of the order that `seed` gives; ``huckel(n)`` is 0 to n.
+
+    Ranges of one seed that do not overlap have no molecule in common, which samples of different seeds may have.
 
     Examples
     --------
@@ -114,14 +120,18 @@ def huckel_range(
     first, last, key = _integer(start, "start"), _integer(stop, "stop"), _seed(seed)
     if not isinstance(smiles, bool):
         raise InputError(f"smiles must be True or False, got {smiles!r}")
+    _check_bounds(first, last)
+    numbers = permute(np.arange(first, last), library_size(), key)
+    parts = [_pack(numbers[low : low + BATCH], smiles) for low in range(0, len(numbers), BATCH)]
+    return parts[0] if len(parts) == 1 else concatenate(parts)
+
+
+def _check_bounds(first: int, last: int) -> None:
     if not 0 <= first < last <= library_size():
         raise InputError(
             f"the bounds must satisfy 0 <= start < stop <= {library_size()}, the size of the library; "
             f"got start {first} and stop {last}"
         )
-    numbers = permute(np.arange(first, last), library_size(), key)
-    parts = [_pack(numbers[low : low + BATCH], smiles) for low in range(0, len(numbers), BATCH)]
-    return parts[0] if len(parts) == 1 else concatenate(parts)
 
 
 def library_size() -> int:

@@ -24,13 +24,15 @@ def write_huckel(
     n: int = 20_000,
     seed: int = 0,
     *,
+    start: int = 0,
     smiles: bool = False,
     shard_size: int = 50_000,
     workers: int | None = None,
 ) -> int:
-    """Write ``huckel(n, seed)`` to a file, or to a folder of shards; return how many molecules were written.
+    """Write ``huckel_range(start, start + n, seed)`` to a file, or to a folder of shards.
 
-    Memory is that of a few shards, whatever n. The result does not depend on the number of processes.
+    It returns how many molecules were written. Memory is that of a few shards, whatever n. The result does not depend
+    on the number of processes.
 
     Parameters
     ----------
@@ -38,6 +40,8 @@ def write_huckel(
         A ``.parquet`` or ``.arrow`` file, or a folder.
     n, seed, smiles
         As in `huckel`.
+    start
+        The first molecule, in the order that `seed` gives.
     shard_size
         Molecules in a shard of a folder.
     workers
@@ -57,9 +61,9 @@ def write_huckel(
     processes = os.cpu_count() or 1 if workers is None else workers
     if isinstance(processes, bool) or not isinstance(processes, int) or processes < 1:
         raise InputError(f"workers must be an integer of at least 1, got {workers!r}")
-    parts = huckel_shards(n, seed, shard_size=shard_size, smiles=smiles)  # checks the arguments
+    parts = huckel_shards(n, seed, start=start, shard_size=shard_size, smiles=smiles)  # checks the arguments
     if path.suffix.lower() in SUFFIXES:
-        write(_whole(n, seed, smiles), path)
+        write(_whole(n, seed, start, smiles), path)
         return n
     if path.suffix[1:].isalpha():
         raise InputError(
@@ -67,32 +71,39 @@ def write_huckel(
         )
     with progress(n, "generating molecules") as advance:
         if processes > 1 and n >= WORTH_PROCESSES:
-            return write_shards(_in_processes(n, seed, smiles, shard_size, processes, advance), path)
+            return write_shards(_in_processes(n, seed, start, smiles, shard_size, processes, advance), path)
         return write_shards(counted(parts, advance), path)
 
 
-def _whole(n: int, seed: int, smiles: bool) -> Structures:
+def _whole(n: int, seed: int, start: int, smiles: bool) -> Structures:
     from hiddenfield.data.combine import concatenate
 
     with progress(n, "generating molecules") as advance:
-        packs = list(counted(huckel_shards(n, seed, shard_size=5_000, smiles=smiles), advance))
+        shards = huckel_shards(n, seed, start=start, shard_size=5_000, smiles=smiles)
+        packs = list(counted(shards, advance))
     return concatenate(packs)
 
 
 def _in_processes(
-    n: int, seed: int, smiles: bool, shard_size: int, processes: int, advance: Callable[[int], None]
+    n: int,
+    seed: int,
+    start: int,
+    smiles: bool,
+    shard_size: int,
+    processes: int,
+    advance: Callable[[int], None],
 ) -> Iterator[EncodedShard]:
     """Let processes make and compress the shards; what comes back is ready to be written, and small."""
     from joblib import Parallel, delayed
 
-    starts = iter(range(0, n, shard_size))
-    numbered = enumerate(starts)
+    stop = start + n
+    numbered = enumerate(range(start, stop, shard_size))
     with Parallel(n_jobs=processes, return_as="generator") as parallel:
         # A few rounds at a time, so that finished shards do not pile up before a slow disk.
         while batch := list(islice(numbered, 4 * processes)):
             tasks = (
-                delayed(_make_shard)(number, start, min(start + shard_size, n), seed, smiles)
-                for number, start in batch
+                delayed(_make_shard)(number, first, min(first + shard_size, stop), seed, smiles)
+                for number, first in batch
             )
             for shard in parallel(tasks):
                 yield shard
