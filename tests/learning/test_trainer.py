@@ -12,6 +12,7 @@ import torch
 import hiddenfield as hf
 from hiddenfield.embedding import EMBEDDINGS, FeatureSizes, Network
 from hiddenfield.learning import Task, TrainSettings, load_checkpoint, predict, train
+from hiddenfield.learning.checkpoint import Checkpoint, save_checkpoint
 from hiddenfield.learning.sampling import epoch_order, resampling_weights
 
 
@@ -108,6 +109,46 @@ def test_resuming_ends_with_the_same_bits(pack, tmp_path, monkeypatch, optimizer
     finished, third = fit(pack[:30], pack[30:], settings=settings, init=7, checkpoint=path, resume=True)
     assert same(whole, finished)
     assert third.reason == "all 5 epochs done"
+
+
+def half_precision_on_the_cpu(monkeypatch):
+    """Let precision 16 run here, with a scale of the loss that overflows at first and then moves every few steps."""
+    from lightning.fabric import Fabric
+    from lightning.fabric.plugins import MixedPrecision
+
+    from hiddenfield.learning import trainer
+
+    def fabric(settings):
+        scaler = torch.amp.GradScaler("cpu", init_scale=2.0**24, growth_interval=3)
+        return Fabric(accelerator="cpu", devices=1, plugins=MixedPrecision("16-mixed", "cpu", scaler))
+
+    monkeypatch.setattr(trainer, "_fabric", fabric)
+
+
+@pytest.mark.parametrize("clip", [0.5, None])
+def test_the_scale_of_half_precision_is_resumed(pack, tmp_path, monkeypatch, clip):
+    settings = {"precision": "16", "epochs": 5, "clip": clip}
+    with monkeypatch.context() as patch:
+        half_precision_on_the_cpu(patch)
+        whole, _ = fit(pack, settings=settings, checkpoint=tmp_path / "whole.safetensors")
+        path = tmp_path / "run.safetensors"
+        with patch.context() as inner:
+            kill_after(inner, 2)
+            with pytest.raises(Killed):
+                fit(pack, settings=settings, checkpoint=path)
+        saved = load_checkpoint(path).values["precision"]
+        assert 1.0 < saved["scale"] < 2.0**24
+        resumed, _ = fit(pack, settings=settings, init=99, checkpoint=path, resume=True)
+        ends = [load_checkpoint(file).values["precision"] for file in (path, tmp_path / "whole.safetensors")]
+        assert ends[0] == ends[1] != saved
+        assert same(whole, resumed)
+
+        # A checkpoint without the scale, or with another thing in its place, is refused, not half resumed.
+        content = load_checkpoint(path)
+        for strange in ({}, {**saved, "scale": "large"}):
+            save_checkpoint(Checkpoint(content.tensors, {**content.values, "precision": strange}), path)
+            with pytest.raises(hf.errors.ReadError, match="does not hold the whole state of a run"):
+                fit(pack, settings=settings, checkpoint=path, resume=True)
 
 
 def kill_after(monkeypatch, epochs):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -14,6 +14,9 @@ from hiddenfield.embedding.network import Network
 from hiddenfield.errors import InputError, ReadError
 from hiddenfield.learning.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from hiddenfield.shapes import Tensor
+
+if TYPE_CHECKING:
+    from lightning.fabric.plugins import Precision
 
 __all__ = ["History", "State", "fingerprint", "resume_run", "save_run"]
 
@@ -38,7 +41,12 @@ class State:
 
 
 def save_run(
-    path: Path, state: State, identity: dict[str, Any], network: Network, optimizer: torch.optim.Optimizer
+    path: Path,
+    state: State,
+    identity: dict[str, Any],
+    network: Network,
+    optimizer: torch.optim.Optimizer,
+    precision: Precision,
 ) -> None:
     """Write everything that a run needs to go on."""
     tensors = {f"weight.{name}": value for name, value in network.state_dict().items()}
@@ -46,7 +54,12 @@ def save_run(
     for number, moments in optimizer.state_dict()["state"].items():
         kept = {name: value for name, value in moments.items() if isinstance(value, Tensor)}
         tensors |= {f"optimizer.{number}.{name}": value for name, value in kept.items()}
-    values = {"identity": identity, "next_epoch": state.next_epoch, "history": asdict(state.history)}
+    values = {
+        "identity": identity,
+        "next_epoch": state.next_epoch,
+        "history": asdict(state.history),
+        "precision": precision.state_dict(),  # of "16": the scale of the loss, which moves with the gradients
+    }
     save_checkpoint(Checkpoint(tensors, values), path)
 
 
@@ -56,6 +69,7 @@ def resume_run(
     identity: dict[str, Any],
     network: Network,
     optimizer: torch.optim.Optimizer,
+    precision: Precision,
     *,
     resume: bool,
 ) -> State:
@@ -72,14 +86,16 @@ def resume_run(
                 f"{path} is of a run with other {name}; use the same, or remove it to start again"
             )
     try:
-        return _load(saved, network, optimizer)
+        return _load(saved, network, optimizer, precision)
     except (KeyError, TypeError, ValueError, RuntimeError):
         raise ReadError(
             "does not hold the whole state of a run; remove it to start again", file=path
         ) from None
 
 
-def _load(saved: Checkpoint, network: Network, optimizer: torch.optim.Optimizer) -> State:
+def _load(
+    saved: Checkpoint, network: Network, optimizer: torch.optim.Optimizer, precision: Precision
+) -> State:
     def part(prefix: str) -> dict[str, Tensor]:
         return {
             key.removeprefix(prefix): value for key, value in saved.tensors.items() if key.startswith(prefix)
@@ -92,6 +108,10 @@ def _load(saved: Checkpoint, network: Network, optimizer: torch.optim.Optimizer)
         moments.setdefault(int(number), {})[name] = value
     network.load_state_dict(part("weight."))
     optimizer.load_state_dict({**optimizer.state_dict(), "state": moments})
+    scaling = saved.values.get("precision", {})
+    if not all(isinstance(value, (int, float)) for value in scaling.values()):
+        raise TypeError("the state of the precision is made of numbers")
+    precision.load_state_dict(scaling)
     return State(int(saved.values["next_epoch"]), history, part("best."))
 
 

@@ -93,7 +93,9 @@ def train(
     path = None if checkpoint is None else Path(checkpoint)
     run = _Run(network, task, structures, validation, settings, path)
     if path is not None:
-        run.state = resume_run(path, run.state, run.identity(), network, run.optimizer, resume=resume)
+        run.state = resume_run(
+            path, run.state, run.identity(), network, run.optimizer, run.precision, resume=resume
+        )
     run.loop(show_progress)
     return run.state.history
 
@@ -150,6 +152,7 @@ class _Run:
         self.network, self.task, self.settings, self.checkpoint = network, task, settings, checkpoint
         self.structures, self.validation = structures, validation
         self.fabric = _fabric(settings)
+        self.precision = self.fabric.strategy.precision
         self.state = State()
         self.optimizer = _optimizer(network.to(self.fabric.device), settings)
         self.module, self.wrapped_optimizer = self.fabric.setup(_OfBatch(network), self.optimizer)
@@ -193,12 +196,16 @@ class _Run:
                 self._epoch(epoch, advance)
                 state.next_epoch = epoch + 1
                 if self.checkpoint is not None:
-                    save_run(self.checkpoint, state, self.identity(), self.network, self.optimizer)
+                    self._save()
             else:
                 state.history.reason = f"all {self.settings.epochs} epochs done"
         if state.best_weights:
             self.network.load_state_dict(state.best_weights)
         self.network.eval()
+
+    def _save(self) -> None:
+        assert self.checkpoint is not None
+        save_run(self.checkpoint, self.state, self.identity(), self.network, self.optimizer, self.precision)
 
     def _out_of_patience(self, epoch: int) -> bool:
         patience = self.settings.patience
@@ -304,7 +311,8 @@ def _optimizer(network: Network, settings: TrainSettings) -> torch.optim.Optimiz
     common: dict[str, Any] = {
         "lr": settings.learning_rate,
         "weight_decay": settings.weight_decay,
-        "fused": True,
+        # A fused step would divide by the scale of the loss itself, too late for clipping.
+        "fused": settings.precision != "16",
     }
     parameters = list(network.parameters())
     if settings.optimizer == "sgd":
