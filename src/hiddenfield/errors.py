@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 __all__ = [
+    "ConvergenceWarning",
     "HiddenfieldError",
     "InputError",
     "MissingDependencyError",
@@ -80,6 +81,10 @@ class TrainingError(HiddenfieldError, RuntimeError):
     """Training cannot go on; the text says where it broke and what to try."""
 
 
+class ConvergenceWarning(UserWarning):
+    """An iteration ended before it settled; the text says how far it came and what to try."""
+
+
 class SkippedInputWarning(UserWarning):
     """Rows were left out on the user's own request; the text says how many and which.
 
@@ -89,8 +94,20 @@ class SkippedInputWarning(UserWarning):
         How many, the first of them, and why.
     positions
         All of them, counted from zero.
+    reasons
+        Why, for each of the positions.
+    ids
+        Of each of the positions, where rows have ids.
     """
 
-    def __init__(self, message: str, positions: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        message: str,
+        positions: Sequence[int] = (),
+        reasons: Sequence[str] = (),
+        ids: Sequence[str] | None = None,
+    ) -> None:
         self.positions = tuple(positions)
+        self.reasons = tuple(reasons)
+        self.ids = None if ids is None else tuple(ids)
         super().__init__(message)

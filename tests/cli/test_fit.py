@@ -138,12 +138,66 @@ def test_rows_that_cannot_be_predicted_are_left_empty(capsys, tmp_path, molecule
     assert "symbols that the model does not know" in err
     rows = rows_of(tmp_path / "out.csv")
     assert [row["size"] == "" for row in rows] == [False, True, True, False]
+    assert [row["error"] for row in rows] == [
+        "",
+        "unclosed ring",
+        "element 'Gd' of node 0 is not among the 4 known symbols",
+        "",
+    ]
     new.write_text("smiles\nCCO\n[Gd]\n")
     code, _, err = call(capsys, "embed", run, new, "-o", tmp_path / "out.npy")
     assert code == 1
     assert "structure 1: element 'Gd' of node 0 is not among" in err
     code, _, _ = call(capsys, "embed", run, new, "-o", tmp_path / "out.npy", "--on-error", "skip")
     assert np.isnan(np.load(tmp_path / "out.npy")).all(axis=1).tolist() == [False, True]
+
+
+def test_rows_that_are_left_out_keep_their_ids(capsys, tmp_path, molecules):
+    run, new = tmp_path / "run", tmp_path / "new.csv"
+    done(capsys, "fit", molecules, "--target", "size", "--set", "id=name", "--out", run, *QUICK)
+    new.write_text("name,smiles\na,CCO\nb,C1CC\nc,[Gd]\nd,CC\na,\n")
+    listed = [
+        {"row": 1, "id": "b", "reason": "unclosed ring"},
+        {"row": 2, "id": "c", "reason": "element 'Gd' of node 0 is not among the 4 known symbols"},
+        {"row": 4, "id": "a", "reason": "the text is empty"},
+    ]
+    for command, name in (("predict", "out.csv"), ("embed", "emb.csv"), ("embed", "emb.npy")):
+        result = done(capsys, command, run, new, "-o", tmp_path / name, "--on-error", "skip")
+        assert result["left_out"] == listed
+    for name in ("out.csv", "emb.csv"):
+        rows = rows_of(tmp_path / name)
+        assert [row["id"] for row in rows] == ["a", "b", "c", "d", "a"]
+        assert [row["error"] for row in rows] == [
+            "",
+            *(entry["reason"] for entry in listed[:2]),
+            "",
+            "the text is empty",
+        ]
+    code, _, err = call(capsys, "predict", run, new, "-o", tmp_path / "out.csv", "--on-error", "skip")
+    assert code == 0
+    assert "line 3: 'C1CC' (unclosed ring; id 'b')" in err
+    code, _, err = call(capsys, "predict", run, new, "-o", tmp_path / "out.csv", "--on-error", "drop")
+    assert code == 1
+    assert "on_error must be 'raise' or 'skip', got 'drop'" in err
+
+
+def test_unknown_symbols_of_any_format_can_be_left_out(capsys, tmp_path):
+    import pyarrow.parquet
+
+    texts = ["GATTACA", "CAT", "TAG", "ACT", "GAG", "TTT"] * 3
+    (tmp_path / "old.fasta").write_text("".join(f">{k % 2} s{k}\n{text}\n" for k, text in enumerate(texts)))
+    (tmp_path / "new.fasta").write_text(">first\nGAT\n>second\nGAU\n")
+    done(capsys, "fit", tmp_path / "old.fasta", "--set", "labels=header", "--out", tmp_path / "run", *QUICK)
+    words = ["predict", tmp_path / "run", tmp_path / "new.fasta", "-o"]
+    result = done(capsys, *words, tmp_path / "out.parquet", "--on-error", "skip")
+    reason = "symbol 'U' of node 2 is not among the 4 known symbols"
+    assert result["left_out"] == [{"row": 1, "id": "second", "reason": reason}]
+    table = pyarrow.parquet.read_table(tmp_path / "out.parquet")
+    assert table["id"].to_pylist() == ["first", "second"]
+    assert table["error"].to_pylist() == [None, reason]
+    (tmp_path / "new.fasta").write_text(">first\nGAT\n")
+    assert done(capsys, *words, tmp_path / "out.parquet", "--on-error", "skip")["left_out"] == []
+    assert str(pyarrow.parquet.read_schema(tmp_path / "out.parquet").field("error").type) == "string"
 
 
 @pytest.mark.parametrize(

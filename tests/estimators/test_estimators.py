@@ -419,13 +419,12 @@ def test_unknown_symbols_and_other_features(words, pack, numbers):
         UnknownSymbolError, match="structure 1: symbol 'U' of node 2 is not among the 4 known symbols"
     ):
         model.predict(["GAT", "GAU"])
-    assert model.features_.known(
-        hf.data.from_sequences(["GAT", "GAU", "A"], arc_labels="direction")
-    ).tolist() == [
-        True,
-        False,
-        True,
-    ]
+    new = hf.data.from_sequences(["GAT", "GAU", "A", "XU"], arc_labels="direction")
+    assert model.features_.unknown(new) == {
+        1: "symbol 'U' of node 2 is not among the 4 known symbols",
+        3: "symbol 'X' of node 0 is not among the 4 known symbols",
+    }
+    assert model.features_.unknown(new[:1]) == model.features_.unknown(new[:0]) == {}
     with pytest.raises(
         InputError, match=r"expected the arc label columns \['direction'\], but the structures have \[\]"
     ):

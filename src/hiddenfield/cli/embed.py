@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -25,7 +25,10 @@ def command(
     setting: Setting = None,
     json: Json = False,
 ) -> None:
-    """Embed new structures: one vector a row, in their order, as a table or a plain array."""
+    """Embed new structures: one vector a row, in their order, as a table or a plain array.
+
+    With --on-error skip a column of a table tells why a row was left out and is empty.
+    """
     import numpy as np
 
     import hiddenfield
@@ -36,14 +39,17 @@ def command(
     model = hiddenfield.load(run)
     new = read_new(model, run, path, reader_options(format, structure, None, on_error, setting))
     vectors = new.spread(model.embed(new.structures), np.nan)
-    columns: dict[str, Any] = {}
-    if output.suffix.lower() != ".npy":
-        columns["row"] = np.arange(new.total)
-        if new.structures.ids is not None:
-            columns["id"] = new.spread(new.structures.ids.astype(object), None)
+    plain = output.suffix.lower() == ".npy"
+    columns = {} if plain else new.row_columns(errors=on_error == "skip")
     columns |= {f"embedding_{k}": vectors[:, k] for k in range(vectors.shape[1])}
     write_table(output, columns)
     seconds = time.perf_counter() - start
-    result = {"output": str(output), "rows": new.total, "embedded": len(new.rows), "width": vectors.shape[1]}
+    result = {
+        "output": str(output),
+        "rows": new.total,
+        "embedded": len(new.rows),
+        "left_out": new.left_out(),
+        "width": vectors.shape[1],
+    }
     text = f"{len(new.rows):,} of {new.total:,} rows embedded, width {vectors.shape[1]}, written to {output}"
     emit({**result, "seconds": round(seconds, 3)}, f"{text} in {seconds:.1f} s", json)

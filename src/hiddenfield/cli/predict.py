@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -32,9 +32,10 @@ def command(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Predict the targets of new structures: a row for each, in their order; rows that were left out are empty."""
-    import numpy as np
+    """Predict the targets of new structures: a row for each, in their order; rows that were left out are empty.
 
+    With --on-error skip a column tells why each of them was.
+    """
     import hiddenfield
     from hiddenfield.evaluation.new_data import read_new
     from hiddenfield.evaluation.predictions import prediction_columns
@@ -43,9 +44,7 @@ def command(
     check_suffix(output)
     model = hiddenfield.load(run)
     new = read_new(model, run, path, reader_options(format, structure, None, on_error, setting))
-    columns: dict[str, Any] = {"row": np.arange(new.total)}
-    if new.structures.ids is not None:
-        columns["id"] = new.spread(new.structures.ids.astype(object), None)
+    columns = new.row_columns(errors=on_error == "skip")
     columns |= prediction_columns(model, new, probabilities=probabilities)
     write_table(output, columns)
     seconds = time.perf_counter() - start
@@ -53,6 +52,7 @@ def command(
         "output": str(output),
         "rows": new.total,
         "predicted": len(new.rows),
+        "left_out": new.left_out(),
         "columns": list(columns),
         "seconds": round(seconds, 3),
     }

@@ -31,9 +31,12 @@ def write_table(path: Path, columns: Mapping[str, Array]) -> None:
         import pyarrow
         from pyarrow import parquet
 
-        parquet.write_table(
-            pyarrow.table({name: values.tolist() for name, values in columns.items()}), partial
-        )
+        arrays = {name: pyarrow.array(values.tolist()) for name, values in columns.items()}
+        empty = [name for name, array in arrays.items() if pyarrow.types.is_null(array.type)]
+        arrays |= {
+            name: arrays[name].cast(pyarrow.string()) for name in empty
+        }  # text of which all is missing
+        parquet.write_table(pyarrow.table(arrays), partial)
     elif path.suffix.lower() == ".npy":
         np.save(partial, np.stack(list(columns.values()), axis=1))
     else:

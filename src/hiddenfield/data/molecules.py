@@ -71,7 +71,8 @@ def from_smiles(
         As in `from_arcs`, one entry for each text.
     on_error
         What happens to a text that RDKit cannot read (or that is empty): ``"raise"`` an `InputError`, or ``"skip"``
-        it and report how many and which in one `SkippedInputWarning`, whose ``positions`` lists them all.
+        it and report how many and which in one `SkippedInputWarning`, whose ``positions`` lists them all, with their
+        ``reasons`` and ``ids``.
     explicit_hydrogens
         Whether hydrogens are nodes too.
     extra
@@ -116,6 +117,7 @@ correct it, or leave such rows out with on_error="skip"
         extra=extra,
         num_workers=num_workers,
         progress=progress,
+        ids=None if names is None else names.tolist(),
     )
     if skipped is not None:
         warnings.warn(skipped, stacklevel=2)
@@ -138,6 +140,7 @@ def read_molecules(
     extra: Sequence[str],
     num_workers: int | None,
     progress: bool,
+    ids: Sequence[str] | None = None,
     name_row: Callable[[int], str] = "row {}".format,
     complain: Callable[[int, str], Exception] | None = None,
 ) -> tuple[Structures, Int[Array, " structures"], SkippedInputWarning | None]:
@@ -147,6 +150,8 @@ def read_molecules(
     ----------
     texts, on_error, explicit_hydrogens, extra, num_workers, progress
         As in `from_smiles`.
+    ids
+        One for each text, for the warning.
     name_row
         Names a position in messages.
     complain
@@ -179,7 +184,7 @@ def read_molecules(
             advance(len(chunk.num_atoms))
     failed = {position for position, _ in failures}
     kept = np.array([position for position in range(len(texts)) if position not in failed], dtype=np.int64)
-    return _pack(chunks, wanted, kept), kept, skipped_rows(failures, texts, name_row)
+    return _pack(chunks, wanted, kept), kept, skipped_rows(failures, texts, name_row, ids)
 
 
 def _texts(smiles: Any) -> list[Any]:
@@ -225,17 +230,24 @@ def _chunks(
 
 
 def skipped_rows(
-    failures: Sequence[tuple[int, str]], texts: Sequence[Any], name_row: Callable[[int], str]
+    failures: Sequence[tuple[int, str]],
+    texts: Sequence[Any],
+    name_row: Callable[[int], str],
+    ids: Sequence[str] | None = None,
 ) -> SkippedInputWarning | None:
     """Say how many rows were left out, which, and why; None if there are none."""
     if not failures:
         return None
     lines = [
-        f"{name_row(position)}: {texts[position]!r:.60} ({reason})" for position, reason in failures[:10]
+        f"{name_row(position)}: {texts[position]!r:.60} ({reason}"
+        + (")" if ids is None else f"; id {ids[position]!r:.60})")
+        for position, reason in failures[:10]
     ]
     more = f"; and {len(failures) - 10} more, all in the warning's positions" if len(failures) > 10 else ""
     message = f"left out {len(failures)} of {len(texts)} rows that cannot be read: {'; '.join(lines)}{more}"
-    return SkippedInputWarning(message, [position for position, _ in failures])
+    positions, reasons = zip(*failures, strict=True)
+    own = None if ids is None else [ids[position] for position in positions]
+    return SkippedInputWarning(message, positions, reasons, own)
 
 
 def _pack(chunks: list[Chunk], columns: tuple[str, ...], kept: Array) -> Structures:

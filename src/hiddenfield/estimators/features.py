@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.embedding.inputs import FeatureSizes
 from hiddenfield.errors import InputError
-from hiddenfield.shapes import Bool, Tensor
+from hiddenfield.shapes import Tensor
 
 __all__ = ["Attribute", "Features"]
 
@@ -97,9 +96,17 @@ leave the structure out, or fit on data that has this symbol
                 changes[f"{kind}_attributes"] = (values - mean) / scale
         return coded.replace(**changes)
 
-    def known(self, structures: Structures) -> Bool[np.ndarray, " structures"]:
-        """Say of each structure whether all its symbols are known."""
-        result = torch.ones(len(structures), dtype=torch.bool)
+    def unknown(self, structures: Structures) -> dict[int, str]:
+        """Return the positions of structures with symbols that are not known, and of each the first such symbol.
+
+        Examples
+        --------
+        >>> import hiddenfield as hf
+        >>> features = Features.of(hf.data.from_sequences(["GATTACA"]))
+        >>> features.unknown(hf.data.from_sequences(["TT", "CUU"]))
+        {1: "symbol 'U' of node 1 is not among the 4 known symbols"}
+        """
+        found: dict[int, str] = {}
         for kind, bounds in (("node", structures.node_ptr), ("arc", structures.arc_ptr)):
             labels: Tensor | None = getattr(structures, f"{kind}_labels")
             own: tuple[Vocabulary, ...] = getattr(structures, f"{kind}_vocabularies")
@@ -107,10 +114,13 @@ leave the structure out, or fit on data that has this symbol
             if labels is None or [v.name for v in own] != [v.name for v in mine]:
                 continue
             for column, (old, new) in enumerate(zip(own, mine, strict=True)):
-                strange = torch.from_numpy(old.recode_to(new) < 0)[labels[:, column].long().cpu()]
-                rows = torch.nonzero(strange).flatten()
-                result[torch.searchsorted(bounds.cpu().long(), rows, right=True) - 1] = False
-        return result.numpy()
+                codes, starts = labels[:, column].long().cpu().numpy(), bounds.cpu().numpy()
+                rows = np.flatnonzero((old.recode_to(new) < 0)[codes])
+                owners, first = np.unique(np.searchsorted(starts, rows, side="right") - 1, return_index=True)
+                for owner, row in zip(owners.tolist(), rows[first].tolist(), strict=True):
+                    place = f"{old.name} {old.symbols[codes[row]]!r} of {kind} {row - starts[owner]}"
+                    found.setdefault(owner, f"{place} is not among the {len(new)} known symbols")
+        return dict(sorted(found.items()))
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, for saving."""

@@ -17,7 +17,7 @@ from hiddenfield.errors import InputError, ReadError, SkippedInputWarning
 __all__ = ["cached"]
 
 # To be raised when readers change what they make of the same file.
-VERSION = 1
+VERSION = 2
 
 Outcome = tuple[Structures, SkippedInputWarning | None]
 
@@ -56,7 +56,7 @@ def cached(source: Path, cache: Path, options: dict[str, Any], build: Callable[[
     record.unlink(missing_ok=True)  # so that a crash leaves no record of another file
     cache.parent.mkdir(parents=True, exist_ok=True)
     arrow.write(pack, cache)
-    skipped = {} if warning is None else {"message": str(warning), "positions": list(warning.positions)}
+    skipped = {} if warning is None else _plain(warning)
     contents = {"stamp": stamp, "cache": _identity(cache), "skipped": skipped}
     partial = record.with_name(record.name + f".{os.getpid()}")
     partial.write_text(json.dumps(contents), encoding="utf-8")
@@ -96,4 +96,13 @@ def _record_of(cache: Path, stamp: str) -> dict[str, Any] | None:
 
 
 def _warning(skipped: dict[str, Any]) -> SkippedInputWarning | None:
-    return SkippedInputWarning(skipped["message"], skipped["positions"]) if skipped else None
+    return SkippedInputWarning(**skipped) if skipped else None
+
+
+def _plain(warning: SkippedInputWarning) -> dict[str, Any]:
+    return {
+        "message": str(warning),
+        "positions": list(warning.positions),
+        "reasons": list(warning.reasons),
+        "ids": None if warning.ids is None else list(warning.ids),
+    }

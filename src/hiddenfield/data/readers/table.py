@@ -173,11 +173,11 @@ def _build(request: _Request, num_workers: int | None, progress: bool) -> Outcom
     kept = {table.names[k]: k for k in (table.find(column, "keep") for column in request.keep)}
     further = {name: further_column(table.entries(k), request.missing) for name, k in kept.items()}
     if kind == "smiles":
-        pack, rows, skipped = _molecules(table, columns[0], request, num_workers, progress)
+        pack, rows, skipped = _molecules(table, columns[0], ids, request, num_workers, progress)
         texts = table.entries(columns[0])
         further["smiles"] = np.array(texts, dtype=np.dtypes.StringDType())
     else:
-        pack, rows, skipped = _sequences(table, columns, request)
+        pack, rows, skipped = _sequences(table, columns, ids, request)
     pack = pack.replace(
         ids=None if ids is None else np.array(ids, dtype=np.dtypes.StringDType())[rows],
         columns={name: values[rows] for name, values in further.items()},
@@ -236,7 +236,12 @@ def _check_applicable(request: _Request, kind: str) -> None:
 
 
 def _molecules(
-    table: Table, column: int, request: _Request, num_workers: int | None, progress: bool
+    table: Table,
+    column: int,
+    ids: list[str] | None,
+    request: _Request,
+    num_workers: int | None,
+    progress: bool,
 ) -> tuple[Structures, Array, SkippedInputWarning | None]:
     return read_molecules(
         table.entries(column),
@@ -245,13 +250,14 @@ def _molecules(
         extra=request.extra,
         num_workers=num_workers,
         progress=progress,
+        ids=ids,
         name_row=lambda row: f"line {table.lines[row]}",
         complain=lambda row, message: ReadError(message, file=table.file, line=table.lines[row]),
     )
 
 
 def _sequences(
-    table: Table, columns: list[int], request: _Request
+    table: Table, columns: list[int], ids: list[str] | None, request: _Request
 ) -> tuple[Structures, Array, SkippedInputWarning | None]:
     """Read one column whose entries are sequences, or several whose entries are the symbols of one."""
     failures: list[tuple[int, str]] = []
@@ -278,4 +284,4 @@ def _sequences(
     failed = {row for row, _ in failures}
     rows = np.array([row for row in range(len(sequences)) if row not in failed], dtype=np.int64)
     pack = from_sequences([sequences[row] for row in rows], arc_labels=request.arc_labels)
-    return pack, rows, skipped_rows(failures, sequences, lambda row: f"line {table.lines[row]}")
+    return pack, rows, skipped_rows(failures, sequences, lambda row: f"line {table.lines[row]}", ids)
