@@ -17,9 +17,10 @@ from hiddenfield.lazy import attach
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from hiddenfield import data, errors, estimators, ops
+    from hiddenfield import data, errors, estimators, fields, inference, ops
     from hiddenfield.data import Structures, Vocabulary, concatenate, read, scan, write
     from hiddenfield.estimators import StructureClassifier, StructureEncoder, StructureRegressor, load
+    from hiddenfield.inference import infer
 
 __getattr__, __dir__, __all__ = attach(
     __name__,
@@ -33,6 +34,9 @@ __getattr__, __dir__, __all__ = attach(
         "data": "hiddenfield.data",
         "errors": "hiddenfield.errors",
         "estimators": "hiddenfield.estimators",
+        "fields": "hiddenfield.fields",
+        "infer": "hiddenfield.inference",
+        "inference": "hiddenfield.inference",
         "load": "hiddenfield.estimators.saving",
         "ops": "hiddenfield.ops",
         "read": "hiddenfield.data.reading",

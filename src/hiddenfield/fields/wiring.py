@@ -1,0 +1,109 @@
+"""Where the messages of a factor graph lie: flat index arrays, compiled once from the scopes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+
+from hiddenfield.shapes import Int, Tensor
+
+__all__ = ["Wiring", "wire"]
+
+
+@dataclass(frozen=True, eq=False)
+class Wiring:
+    """Flat index arrays of all ports, that is of all (factor, position in its scope).
+
+    Ports are numbered group by group, within a group position by position, within a position factor by factor. A
+    message is a vector over the states of the port's variable; messages lie in the order of ports, so that those of
+    one position of one group are a (factors, states) matrix: `blocks[group][position]` is its (begin, end).
+
+    Parameters
+    ----------
+    port_variable, port_factor, port_graph
+        Of every port its variable, factor (numbered through all groups) and graph.
+    port_ptr
+        Bounds of every port's message.
+    message_state
+        The packed state that each number of a message belongs to.
+    factor_graph
+        The graph of every factor.
+    blocks
+        (begin, end) in the flat messages for each position of each group.
+    num_states
+        Number of packed states.
+    """
+
+    port_variable: Int[Tensor, " ports"]
+    port_factor: Int[Tensor, " ports"]
+    port_graph: Int[Tensor, " ports"]
+    port_ptr: Int[Tensor, " ports+1"]
+    message_state: Int[Tensor, " messages"]
+    factor_graph: Int[Tensor, " factors"]
+    blocks: tuple[tuple[tuple[int, int], ...], ...]
+    num_states: int
+
+    @cached_property
+    def message_port(self) -> Int[Tensor, " messages"]:
+        """The port of each number of a message."""
+        return torch.repeat_interleave(self.port_ptr.diff())
+
+    @cached_property
+    def by_state(self) -> tuple[Int[Tensor, " messages"], Int[Tensor, " states+1"]]:
+        """The numbers of messages sorted by the state that they belong to, and the bounds of each state's."""
+        order = torch.argsort(self.message_state, stable=True)
+        count = torch.bincount(self.message_state, minlength=self.num_states)
+        return order, torch.cat([count.new_zeros(1), count.cumsum(0)])
+
+    @cached_property
+    def by_variable(self) -> tuple[Int[Tensor, " ports"], Int[Tensor, " variables+1"]]:
+        """The ports sorted by their variable, and the bounds of each variable's."""
+        order = torch.argsort(self.port_variable, stable=True)
+        count = torch.bincount(self.port_variable, minlength=self._variables)
+        return order, torch.cat([count.new_zeros(1), count.cumsum(0)])
+
+    _variables: int = 0
+
+
+def wire(
+    cardinalities: Int[Tensor, " variables"],
+    scopes: Sequence[Tensor],
+    variable_graph: Int[Tensor, " variables"],
+) -> Wiring:
+    """Compile scopes, one matrix (factors, arity) a group, to flat index arrays. Linear in the size of all messages."""
+    empty = cardinalities.new_zeros(0)
+    variables = [empty, *(group.T.reshape(-1) for group in scopes)]
+    factors, owners, offset = [empty], [empty], 0
+    for group in scopes:
+        numbers = torch.arange(offset, offset + group.shape[0], device=group.device)
+        factors.append(numbers.repeat(group.shape[1]))
+        owners.append(variable_graph[group[:, 0]])
+        offset += group.shape[0]
+    port_variable = torch.cat(variables)
+    lengths = cardinalities[port_variable]
+    port_ptr = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
+    state_ptr = torch.cat([cardinalities.new_zeros(1), cardinalities.cumsum(0)])
+    port = torch.repeat_interleave(lengths)
+    within = torch.arange(port.shape[0], device=port.device) - port_ptr[port]
+    blocks, begin = [], 0
+    for group in scopes:
+        row = []
+        for position in range(group.shape[1]):
+            states = int(cardinalities[group[0, position]]) if group.shape[0] else 0
+            row.append((begin, begin + group.shape[0] * states))
+            begin = row[-1][1]
+        blocks.append(tuple(row))
+    return Wiring(
+        port_variable,
+        torch.cat(factors),
+        variable_graph[port_variable],
+        port_ptr,
+        state_ptr[port_variable[port]] + within,
+        torch.cat(owners),
+        tuple(blocks),
+        int(state_ptr[-1]),
+        cardinalities.shape[0],
+    )

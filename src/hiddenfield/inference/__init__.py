@@ -1,0 +1,16 @@
+"""Inference in discrete fields: one file an algorithm, all returning a `Posterior`."""
+
+from hiddenfield.inference.infer import METHODS, infer, log_likelihood, log_partition, map_state
+from hiddenfield.inference.loopy_bp import loopy_bp
+from hiddenfield.inference.posterior import MapState, Posterior
+
+__all__ = [
+    "METHODS",
+    "MapState",
+    "Posterior",
+    "infer",
+    "log_likelihood",
+    "log_partition",
+    "loopy_bp",
+    "map_state",
+]

@@ -1,0 +1,117 @@
+"""The one loop that all iterative algorithms run in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+import torch
+
+from hiddenfield.errors import InputError
+from hiddenfield.shapes import Bool, Float, Int, Tensor
+
+__all__ = ["Outcome", "iterate"]
+
+State = TypeVar("State")
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome(Generic[State]):
+    """Where an iteration ended: its state, and for each graph whether, when and how closely it settled."""
+
+    state: State
+    converged: Bool[Tensor, " graphs"]
+    iterations: Int[Tensor, " graphs"]
+    residual: Float[Tensor, " graphs"]
+    trace: list[float] = field(default_factory=list)
+
+    def describe(self, tolerance: float, remedy: str) -> str:
+        """Say in words how it ended, with the remedy where it did not settle."""
+        if bool(self.converged.all()):
+            return "converged"
+        missed = int((~self.converged).sum())
+        worst = float(self.residual.max())
+        part = "" if len(self.converged) == 1 else f" in {missed:,} of {len(self.converged):,} graphs"
+        if not math.isfinite(worst):
+            return f"diverged{part}: a message is not a number; {remedy}"
+        steps = int(self.iterations.max())
+        reached = f"residual {worst:.2g}, tolerance {tolerance:.2g}"
+        return f"not converged{part} after {steps:,} iterations ({reached}); {remedy}"
+
+
+def iterate(
+    step: Callable[[State], tuple[State, Float[Tensor, " graphs"]]],
+    state: State,
+    *,
+    tolerance: float,
+    max_iterations: int,
+    verify: Callable[[State], Float[Tensor, " graphs"]] | None = None,
+    every: int = 1,
+) -> Outcome[State]:
+    r"""Apply ``state, residual = step(state)`` until every graph's residual is at most `tolerance`.
+
+    The residual is that of the *undamped* update, :math:`\lVert F(m) - m \rVert_\infty`, so that damping cannot pass
+    for convergence. Where `verify` is given it recomputes the residual independently of `step` before "converged" is
+    believed; if it disagrees, the iteration goes on.
+
+    Parameters
+    ----------
+    step
+        One iteration on all graphs.
+    state
+        Where to start.
+    tolerance
+        Of the residual.
+    max_iterations
+        After these it ends, converged or not; 0 leaves the state as it is.
+    verify
+        Recomputes the residual of each graph from a state.
+    every
+        Looks at the residual only at each such iteration: on a GPU looking means waiting.
+
+    Examples
+    --------
+    >>> import torch
+    >>> def cosine(x):
+    ...     return x.cos(), (x.cos() - x).abs()
+    >>> outcome = iterate(cosine, torch.tensor([1.0]), tolerance=1e-6, max_iterations=100)
+    >>> outcome.state, outcome.converged
+    (tensor([0.7391]), tensor([True]))
+    """
+    if tolerance <= 0 or not math.isfinite(tolerance):
+        raise InputError(f"the tolerance must be positive, got {tolerance}")
+    if max_iterations < 0:
+        raise InputError(f"max_iterations must not be negative, got {max_iterations}")
+    trace: list[float] = []
+    settled: Tensor | None = None
+    residual: Tensor | None = None
+    done = 0
+    while done < max_iterations:
+        state, residual = step(state)
+        done += 1
+        if done % every and done < max_iterations:
+            continue
+        worst = float(residual.max()) if len(residual) else 0.0
+        trace.append(worst)
+        if settled is None:
+            settled = torch.full_like(residual, -1, dtype=torch.int64)
+        now = residual <= tolerance
+        settled = torch.where(now, torch.where(settled < 0, done, settled), -1)
+        if not math.isfinite(worst):
+            break
+        if worst <= tolerance:
+            if verify is None:
+                break
+            residual = verify(state)
+            if bool((residual <= tolerance).all()):
+                break
+    if residual is None or settled is None:
+        residual = verify(state) if verify is not None else torch.full((1,), math.inf)
+        settled = torch.full_like(residual, -1, dtype=torch.int64)
+    elif verify is not None:
+        residual = verify(state)
+    converged = residual <= tolerance
+    iterations = torch.where(converged & (settled >= 0), settled, done)
+    return Outcome(state, converged, iterations, residual, trace)

@@ -1,0 +1,147 @@
+"""One entry for every algorithm: `infer`, `log_partition`, `map_state`, `log_likelihood`."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from hiddenfield.errors import ConvergenceWarning
+from hiddenfield.fields.factor_graph import FactorGraph
+from hiddenfield.inference.loopy_bp import loopy_bp
+from hiddenfield.inference.loopy_bp import map_state as loopy_bp_map
+from hiddenfield.inference.posterior import MapState, Posterior
+from hiddenfield.registry import choose
+from hiddenfield.shapes import Float, Int, Tensor
+
+__all__ = ["METHODS", "infer", "log_likelihood", "log_partition", "map_state"]
+
+METHODS: dict[str, Callable[..., Posterior]] = {
+    "loopy_bp": loopy_bp,
+}
+"""Every algorithm by name."""
+
+MAP_METHODS: dict[str, Callable[..., MapState]] = {
+    "loopy_bp": loopy_bp_map,
+}
+"""Every algorithm that finds a joint assignment."""
+
+
+def infer(
+    field: FactorGraph,
+    method: str | Callable[..., Posterior] = "loopy_bp",
+    *,
+    evidence: Mapping[Any, Any] | Tensor | None = None,
+    unroll: bool = False,
+    **options: Any,
+) -> Posterior:
+    r"""Run an algorithm on a field and return its `Posterior`.
+
+    Gradients: where a potential requires one, `log_partition` carries it,
+    :math:`\partial \log Z / \partial \log\Psi_f = N_f b_f`, the marginals themselves. That is exact for exact inference
+    and, by the envelope theorem, at a fixed point of Bethe's, the tree-reweighted and the mean-field free energy. The
+    marginals carry gradients only with ``unroll=True``, which differentiates through every iteration instead.
+
+    Parameters
+    ----------
+    field
+        The field, or a batch of fields.
+    method
+        A name from `METHODS`, or a function ``(field, **options) -> Posterior``.
+    evidence
+        See `FactorGraph.given`.
+    unroll
+        Differentiate through the iterations (the torch back end; memory grows with their number).
+    options
+        Of the algorithm: see the function of its name.
+
+    Warns
+    -----
+    ConvergenceWarning
+        Where an iteration did not settle; the posterior's `status` says what to try.
+    """
+    run = method if callable(method) else choose("method", METHODS, method)
+    here = field if evidence is None else field.given(evidence)
+    start = time.perf_counter()
+    if unroll:
+        posterior = run(here, backend="torch", **options)
+    else:
+        with torch.no_grad():
+            posterior = run(here.detach(), **options)
+    seconds = time.perf_counter() - start
+    posterior = dataclasses.replace(posterior, field=here, seconds=seconds)
+    if here.requires_grad and not unroll:
+        posterior = dataclasses.replace(posterior, log_partition=_with_gradient(posterior))
+    if not bool(posterior.converged.all()):
+        warnings.warn(f"{posterior.method}: {posterior.status}", ConvergenceWarning, stacklevel=2)
+    return posterior
+
+
+def log_partition(
+    field: FactorGraph, method: str | Callable[..., Posterior] = "exact", **options: Any
+) -> Float[Tensor, " graphs"]:
+    """Return the log partition of each graph by an algorithm, with its gradient: the marginals. See `infer`."""
+    return infer(field, method, **options).log_partition
+
+
+def log_likelihood(
+    field: FactorGraph,
+    assignment: Int[Tensor, "*batch variables"],
+    method: str | Callable[..., Posterior] = "exact",
+    **options: Any,
+) -> Float[Tensor, "*batch graphs"]:
+    r"""Return :math:`\log p(x) = \log \text{value}(x) - \log Z`, graph by graph, with its gradient.
+
+    The gradient with respect to a log potential is *observed minus expected*: 1 where the assignment is, minus the
+    marginal. The block that conditional random fields are made of. Exact with ``method="exact"``; with another method
+    it is as good as that method's log partition.
+    """
+    return field.log_value(assignment) - log_partition(field, method, **options)
+
+
+def map_state(
+    field: FactorGraph,
+    method: str = "exact",
+    *,
+    evidence: Mapping[Any, Any] | Tensor | None = None,
+    **options: Any,
+) -> MapState:
+    """Return the most likely joint assignment by an algorithm of `MAP_METHODS`."""
+    run = choose("method for joint assignments", MAP_METHODS, method)
+    here = field if evidence is None else field.given(evidence)
+    with torch.no_grad():
+        return run(here.detach(), **options)
+
+
+def _with_gradient(posterior: Posterior) -> Tensor:
+    field = posterior.field
+    tables = [group.log_tables for group in field.groups]
+    result: Tensor = _Envelope.apply(posterior, field.log_unary, *tables)
+    return result
+
+
+class _Envelope(torch.autograd.Function):
+    """The log partition with the marginals for its gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, posterior: Posterior, *potentials: Tensor) -> Tensor:
+        ctx.posterior = posterior
+        return posterior.log_partition.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        posterior: Posterior = ctx.posterior
+        field = posterior.field
+        by_variable = field.counts * gradient[field.variable_graph]
+        parts: list[Tensor | None] = [None, posterior.log_marginals.exp() * by_variable[field.state_variable]]
+        for group, belief in zip(field.groups, posterior.factor_marginals, strict=True):
+            weight = group.count * gradient[field.variable_graph[group.scopes[:, 0]]]
+            each = belief * weight.reshape(-1, *(1,) * group.arity)
+            if group.table is not None:
+                each = torch.zeros_like(group.log_tables).index_add(0, group.table, each)
+            parts.append(each)
+        return tuple(parts)

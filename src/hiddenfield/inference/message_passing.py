@@ -1,0 +1,166 @@
+r"""Messages between factors and variables: the update that belief propagation and its reweighted relatives share.
+
+With :math:`w_p = m_p \rho_f` the weight of port p (multiplicity times the weight of its factor), the two halves are
+
+.. math::
+
+    \mu_p(x_v) &= \log \Phi_v(x_v) + \sum_{q \in v} w_q \nu_q(x_v) - \nu_p(x_v) \\
+    \nu_p(x_v) &\leftarrow \log \sum_{x_{C \setminus v}} \exp\Big(\tfrac{1}{\rho_f} \log\Psi_f(x_C)
+        + \sum_{q \in f,\, q \ne p} \mu_q(x_q)\Big)
+
+:math:`\rho = 1` is loopy belief propagation, spanning-tree weights :math:`\rho \le 1` the tree-reweighted one, and
+multiplicities other than 1 make either run at template level: a variable leaves out *one* copy of the port's message.
+
+A state whose total is -inf is dead: every assignment with it has probability zero. Its cavity is then -inf as well,
+which changes no belief and needs no arithmetic on infinities.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+
+from hiddenfield.fields.factor_graph import FactorGraph
+from hiddenfield.ops import segment_logsumexp, segment_max, segment_repeat, segment_sum
+from hiddenfield.shapes import Float, Tensor
+
+__all__ = ["MessagePassing", "change", "normalise_segments"]
+
+
+@dataclass(frozen=True, eq=False)
+class MessagePassing:
+    r"""The update as pure functions of the flat messages, in plain torch: any device, differentiable.
+
+    Parameters
+    ----------
+    field
+        The field, evidence included.
+    weights
+        :math:`\rho_f` of each factor, a vector a group; None is 1 everywhere.
+    maximise
+        Max-product instead of sum-product.
+    """
+
+    field: FactorGraph
+    weights: tuple[Tensor, ...] | None = None
+    maximise: bool = False
+
+    @cached_property
+    def port_weight(self) -> Float[Tensor, " ports"]:
+        """Multiplicity of each port times the weight of its factor."""
+        parts = [self.field.log_unary.new_zeros(0)]
+        for number, group in enumerate(self.field.groups):
+            weight = self.field.multiplicity(group)
+            if self.weights is not None:
+                weight = weight * self.weights[number][:, None]
+            parts.append(weight.T.reshape(-1))
+        return torch.cat(parts)
+
+    @cached_property
+    def log_tables(self) -> tuple[Tensor, ...]:
+        """The tables that messages pass through, divided by their factor's weight."""
+        tables = []
+        for number, group in enumerate(self.field.groups):
+            table = group.expanded()
+            if self.weights is not None:
+                weight = self.weights[number]
+                table = table / weight.reshape(-1, *(1,) * group.arity)
+            tables.append(table)
+        return tuple(tables)
+
+    def start(self) -> Float[Tensor, " messages"]:
+        """Return uniform messages."""
+        wiring = self.field.wiring
+        lengths = wiring.port_ptr.diff()
+        value = 0 * lengths if self.maximise else -lengths.to(self.field.dtype).log()
+        return value.to(self.field.dtype).repeat_interleave(lengths)
+
+    def totals(self, messages: Float[Tensor, " messages"]) -> Float[Tensor, " states"]:
+        """Return unnormalised log beliefs of all variables."""
+        wiring = self.field.wiring
+        weighted = messages * self.port_weight[wiring.message_port]
+        order, ptr = wiring.by_state
+        return self.field.log_unary + segment_sum(weighted[order], ptr)
+
+    def cavities(
+        self, messages: Float[Tensor, " messages"], totals: Float[Tensor, " states"]
+    ) -> Float[Tensor, " messages"]:
+        """Return what each variable sends to each of its ports: the total without one copy of the port's message."""
+        here = totals[self.field.wiring.message_state]
+        dead = here == -math.inf
+        return torch.where(dead, here, here - torch.where(dead, torch.zeros_like(messages), messages))
+
+    def update(self, messages: Float[Tensor, " messages"]) -> Float[Tensor, " messages"]:
+        """Return all new messages, normalised, from all old ones."""
+        cavities = self.cavities(messages, self.totals(messages))
+        parts = [messages.new_zeros(0)]
+        for number, group in enumerate(self.field.groups):
+            blocks = self._blocks(number, cavities)
+            for port in range(group.arity):
+                joint = self.log_tables[number]
+                for other, block in enumerate(blocks):
+                    if other != port:
+                        joint = joint + _along(block, other, group.arity)
+                axes = [axis + 1 for axis in range(group.arity) if axis != port]
+                new = joint.amax(axes) if self.maximise else torch.logsumexp(joint, axes)
+                top = new.amax(1, keepdim=True) if self.maximise else torch.logsumexp(new, 1, keepdim=True)
+                parts.append((new - torch.where(top == -math.inf, torch.zeros_like(top), top)).reshape(-1))
+        return torch.cat(parts)
+
+    def residual(
+        self, messages: Float[Tensor, " messages"], updated: Float[Tensor, " messages"] | None = None
+    ) -> Float[Tensor, " graphs"]:
+        """Return for each graph the largest change of a message's probabilities in one undamped update."""
+        new = self.update(messages) if updated is None else updated
+        wiring = self.field.wiring
+        worst = messages.new_zeros(self.field.num_graphs)
+        owner = wiring.port_graph[wiring.message_port]
+        return worst.scatter_reduce(0, owner, change(messages, new), "amax")
+
+    def beliefs(
+        self, messages: Float[Tensor, " messages"]
+    ) -> tuple[Float[Tensor, " states"], tuple[Tensor, ...], Float[Tensor, " variables"]]:
+        """Return log marginals of variables and of factors, and the normaliser of each variable's."""
+        totals = self.totals(messages)
+        cavities = self.cavities(messages, totals)
+        marginals, normaliser = normalise_segments(totals, self.field.state_ptr, self.maximise)
+        factors = []
+        for number, group in enumerate(self.field.groups):
+            joint = self.log_tables[number]
+            for port, block in enumerate(self._blocks(number, cavities)):
+                joint = joint + _along(block, port, group.arity)
+            flat = joint.reshape(group.num_factors, -1)
+            top = flat.amax(1, keepdim=True) if self.maximise else torch.logsumexp(flat, 1, keepdim=True)
+            flat = flat - torch.where(top == -math.inf, torch.zeros_like(top), top)
+            factors.append(flat.reshape(group.num_factors, *group.states))
+        return marginals, tuple(factors), normaliser
+
+    def _blocks(self, number: int, messages: Tensor) -> list[Tensor]:
+        """Return the messages of each position of a group as (factors, states) matrices."""
+        group = self.field.groups[number]
+        places = self.field.wiring.blocks[number]
+        return [messages[begin:end].reshape(group.num_factors, -1) for begin, end in places]
+
+
+def change(old: Float[Tensor, " messages"], new: Float[Tensor, " messages"]) -> Float[Tensor, " messages"]:
+    """Return how much each probability of normalised messages changed; NaN where a message is not a number."""
+    return (new.exp() - old.exp()).abs()
+
+
+def normalise_segments(
+    totals: Float[Tensor, " states"], ptr: Tensor, maximise: bool = False
+) -> tuple[Float[Tensor, " states"], Float[Tensor, " variables"]]:
+    """Subtract each variable's log normaliser (or maximum); a variable of -inf alone stays as it is."""
+    top = segment_max(totals, ptr) if maximise else segment_logsumexp(totals, ptr)
+    safe = torch.where(top == -math.inf, torch.zeros_like(top), top)
+    return totals - segment_repeat(safe, ptr, totals.shape[0]), top
+
+
+def _along(block: Tensor, port: int, arity: int) -> Tensor:
+    """Lay a (factors, states) matrix along the axis of its port."""
+    shape = [block.shape[0], *(1,) * arity]
+    shape[port + 1] = block.shape[1]
+    return block.reshape(shape)

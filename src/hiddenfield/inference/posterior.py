@@ -1,0 +1,128 @@
+"""What inference returns: marginals, log partition, and what both are worth."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import torch
+
+from hiddenfield.fields.factor_graph import FactorGraph
+from hiddenfield.shapes import Bool, Float, Int, Tensor
+
+__all__ = ["Guarantee", "MapState", "Posterior", "padded"]
+
+Guarantee = Literal["exact", "lower bound", "upper bound", "estimate"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Posterior:
+    """The result of inference on a field, graph by graph where it is a batch.
+
+    Parameters
+    ----------
+    field
+        The field, with its evidence.
+    method
+        Name of the algorithm.
+    log_marginals
+        Log probabilities of the states of every variable, packed as in the field.
+    factor_log_marginals
+        Log probabilities over the scopes, (factors, states ...) a group.
+    log_partition
+        Log partition (natural logarithm) of each graph, in the sense of `guarantee`.
+    guarantee
+        What the log partition is: exact, a lower bound, an upper bound or an estimate. Marginals are exact where it is
+        exact and estimates otherwise.
+    converged
+        For each graph whether the iteration met its tolerance.
+    iterations, residual
+        For each graph how long it took, and the residual at the end, recomputed from the messages themselves.
+    status
+        How the iteration ended, in words, with a remedy where it did not converge.
+    trace
+        The largest residual after each iteration, and further series by name where an algorithm has them.
+    seconds
+        Wall-clock time.
+    extra
+        What only some algorithms have: messages for a warm start, edge appearance probabilities, diagnostics of chains.
+    """
+
+    field: FactorGraph
+    method: str
+    log_marginals: Float[Tensor, " states"]
+    factor_log_marginals: tuple[Tensor, ...]
+    log_partition: Float[Tensor, " graphs"]
+    guarantee: Guarantee
+    converged: Bool[Tensor, " graphs"]
+    iterations: Int[Tensor, " graphs"]
+    residual: Float[Tensor, " graphs"]
+    status: str = "converged"
+    trace: dict[str, list[float]] = dataclasses.field(default_factory=dict)
+    seconds: float = 0.0
+    extra: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    @cached_property
+    def marginals(self) -> Float[Tensor, "variables most_states"]:
+        """Marginal distributions, a row a variable; 0 beyond a variable's own states."""
+        return padded(self.field, self.log_marginals, -math.inf).exp()
+
+    @cached_property
+    def factor_marginals(self) -> tuple[Tensor, ...]:
+        """Marginal distributions over the scopes, (factors, states ...) a group."""
+        return tuple(table.exp() for table in self.factor_log_marginals)
+
+    @cached_property
+    def most_likely(self) -> Int[Tensor, " variables"]:
+        """The most likely state of each variable by itself; `map_state` has the most likely joint assignment."""
+        return padded(self.field, self.log_marginals, -math.inf).argmax(1)
+
+    def __repr__(self) -> str:
+        """Say what came out and how good it is."""
+        total = self.log_partition.detach()
+        value = (
+            f"{float(total[0]):.6g}"
+            if len(total) == 1
+            else f"{float(total.sum()):.6g} over {len(total)} graphs"
+        )
+        most = int(self.iterations.max()) if len(self.iterations) else 0
+        return f"Posterior({self.method}: log partition {value} ({self.guarantee}); {self.status}; {most} iterations)"
+
+
+@dataclass(frozen=True, eq=False)
+class MapState:
+    """A joint assignment, its log value in each graph, and whether it is the most likely one.
+
+    Parameters
+    ----------
+    assignment
+        A state for every variable.
+    log_value
+        Unnormalised log value of the assignment, graph by graph.
+    guarantee
+        "exact": no assignment has a higher value. "lower bound": it is a local optimum or a decoding of approximate
+        messages; the best value is at least this.
+    upper_bound
+        A bound on the best value where the algorithm has one (tree-reweighted max-product), otherwise None.
+    status
+        How the algorithm ended.
+    """
+
+    assignment: Int[Tensor, " variables"]
+    log_value: Float[Tensor, " graphs"]
+    guarantee: Guarantee
+    upper_bound: Float[Tensor, " graphs"] | None = None
+    status: str = "converged"
+
+
+def padded(
+    field: FactorGraph, packed: Float[Tensor, " states"], fill: float
+) -> Float[Tensor, "variables most_states"]:
+    """Lay packed states out as a matrix, a row a variable, with `fill` beyond a variable's own states."""
+    most = int(field.cardinalities.max()) if field.num_variables else 0
+    out = torch.full((field.num_variables, most), fill, dtype=packed.dtype, device=packed.device)
+    column = torch.arange(packed.shape[0], device=packed.device) - field.state_ptr[field.state_variable]
+    return out.index_put((field.state_variable, column), packed)

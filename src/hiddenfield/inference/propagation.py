@@ -1,0 +1,76 @@
+"""Run message passing to its fixed point: the driver of `loopy_bp` and `tree_reweighted`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hiddenfield.errors import InputError
+from hiddenfield.fields.factor_graph import FactorGraph
+from hiddenfield.inference.fixed_point import Outcome, iterate
+from hiddenfield.inference.message_passing import MessagePassing
+from hiddenfield.registry import choose
+from hiddenfield.shapes import Float, Tensor
+
+__all__ = ["BACKENDS", "SCHEDULES", "propagate"]
+
+SCHEDULES = {name: name for name in ("parallel", "sequential", "residual")}
+BACKENDS = {name: name for name in ("auto", "numba", "torch")}
+
+
+def propagate(
+    field: FactorGraph,
+    *,
+    weights: Sequence[Tensor] | None = None,
+    maximise: bool = False,
+    schedule: str = "parallel",
+    damping: float = 0.0,
+    tolerance: float = 1e-6,
+    max_iterations: int = 1000,
+    messages: Float[Tensor, " messages"] | None = None,
+    backend: str = "auto",
+) -> tuple[MessagePassing, Outcome[Tensor]]:
+    """Iterate the update of `MessagePassing` until it settles; return the passing and where it ended.
+
+    Parameters
+    ----------
+    field, weights, maximise
+        See `MessagePassing`.
+    schedule
+        "parallel": all messages from all old ones. "sequential": variable after variable. "residual": always the
+        message that would change most.
+    damping
+        Weight of the old log message, in [0, 1).
+    tolerance, max_iterations
+        Of the change of a message's probabilities, undamped; an iteration is one update of every message, or as many
+        single updates.
+    messages
+        Where to start; uniform by default.
+    backend
+        "numba" (CPU kernels over ragged arrays), "torch" (any device, differentiable), or "auto".
+    """
+    choose("schedule", SCHEDULES, schedule)
+    choose("backend", BACKENDS, backend)
+    if not 0 <= damping < 1:
+        raise InputError(f"damping is the weight of the old message, at least 0 and below 1, got {damping}")
+    passing = MessagePassing(field, None if weights is None else tuple(weights), maximise)
+    start = passing.start() if messages is None else messages
+    if start.shape != (field.wiring.message_state.shape[0],):
+        raise InputError(
+            f"messages hold {field.wiring.message_state.shape[0]} numbers, got {tuple(start.shape)}"
+        )
+
+    def step(old: Tensor) -> tuple[Tensor, Tensor]:
+        new = passing.update(old)
+        residual = passing.residual(old, new)
+        if damping:
+            new = damping * old + (1 - damping) * new
+        return new, residual.detach()
+
+    outcome = iterate(
+        step,
+        start,
+        tolerance=tolerance,
+        max_iterations=max_iterations,
+        verify=lambda m: passing.residual(m).detach(),
+    )
+    return passing, outcome
