@@ -1,0 +1,350 @@
+r"""A scheme on a domain: as a ground field with all bindings, or as a template whose counts are in closed form.
+
+Both are built from the same *factor kinds*. With :math:`N_f` factors of a kind and :math:`N_a` variables of an
+attribute, each of the kind's ports touches a variable :math:`N_f / N_a` times.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from hiddenfield.errors import InputError
+from hiddenfield.fields.factor_graph import FactorGraph, FactorGroup
+from hiddenfield.fields.relational.scheme import Attribute, Feature, RelationalScheme
+from hiddenfield.registry import choose
+from hiddenfield.shapes import Array, Float, Tensor
+
+__all__ = ["BINDINGS", "WEIGHTS", "FactorKind", "factor_kinds", "ground", "ground_variables", "template"]
+
+Bindings = Literal["merged", "ordered", "cluster"]
+BINDINGS = {name: name for name in ("merged", "ordered", "cluster")}
+WEIGHTS = {name: name for name in ("ground", "binding")}
+
+MOST_FACTORS = 50_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class FactorKind:
+    """Factors that look alike: one for each set of entities and each order of them.
+
+    Parameters
+    ----------
+    argument_types
+        The types of the entities that a factor is about.
+    atoms
+        (attribute, places of its parts among the entities) for each port.
+    orders
+        In how many and which orders each set of entities is taken: permutations of the places.
+    features
+        (name, values) of the features that it holds: the log table is the weighted sum of the values.
+    """
+
+    argument_types: tuple[str, ...]
+    atoms: tuple[tuple[Attribute, tuple[int, ...]], ...]
+    orders: tuple[tuple[int, ...], ...]
+    features: tuple[tuple[str, Array], ...]
+
+    def count(self, sizes: Mapping[str, int]) -> int:
+        """Return the number of factors."""
+        kinds = set(self.argument_types)
+        return len(self.orders) * math.prod(math.comb(sizes[k], self.argument_types.count(k)) for k in kinds)
+
+    def log_tables(self, names: Sequence[str], theta: Float[Tensor, "settings features"]) -> Tensor:
+        """Return the log tables for each setting of the weights. Differentiable."""
+        rows = [theta.new_tensor(values) for _, values in self.features]
+        columns = [names.index(name) for name, _ in self.features]
+        return torch.einsum("sf,f...->s...", theta[:, columns], torch.stack(rows))
+
+
+def factor_kinds(
+    scheme: RelationalScheme, bindings: str = "merged", weights: str = "ground"
+) -> list[FactorKind]:
+    r"""Return the kinds of factors that a scheme gives.
+
+    Parameters
+    ----------
+    scheme
+        The scheme.
+    bindings
+        "merged": one factor for each different ground feature. "ordered": one for each legal binding, the literal
+        Definition 2.5. "cluster": one for each set of entities, with all features on such sets. All three are the same
+        distribution; their Bethe approximations differ, and "cluster" is the most accurate.
+    weights
+        "ground": a weight counts once for each different ground feature (as users of exponential random graph models
+        mean it). "binding": once for each legal binding (as in the paper): larger by the feature's symmetries, 2 for an
+        edge, 6 for a triangle.
+    """
+    choose("bindings", BINDINGS, bindings)
+    choose("weights", WEIGHTS, weights)
+    if bindings == "cluster":
+        return _clusters(list(scheme.features.values()), weights)
+    kinds = []
+    for feature in scheme.features.values():
+        repeats = len(feature.symmetries)
+        scale: float
+        if bindings == "merged":
+            orders, scale = feature.representatives, (repeats if weights == "binding" else 1)
+        else:
+            orders, scale = feature.relabelings, (1 if weights == "binding" else 1 / repeats)
+        place = {name: i for i, name in enumerate(feature.arguments)}
+        atoms = tuple(
+            (atom.attribute, tuple(place[name] for name in atom.arguments)) for atom in feature.atoms
+        )
+        kinds.append(
+            FactorKind(feature.argument_types, atoms, tuple(orders), ((feature.name, scale * feature.table),))
+        )
+    return kinds
+
+
+def _clusters(features: list[Feature], weights: str) -> list[FactorKind]:
+    """Join all features whose arguments have the same types into one factor for each set of entities."""
+    families: dict[tuple[str, ...], list[Feature]] = {}
+    for feature in features:
+        families.setdefault(tuple(sorted(feature.argument_types)), []).append(feature)
+    return [_cluster(types, members, weights) for types, members in families.items()]
+
+
+def _cluster(types: tuple[str, ...], members: list[Feature], weights: str) -> FactorKind:
+    ports: dict[Any, int] = {}
+    attributes: list[tuple[Attribute, tuple[int, ...]]] = []
+    uses: list[tuple[Feature, list[int], float]] = []
+    for feature in members:
+        # Sorting the arguments by type gives all members the same places.
+        pairs = sorted(zip(feature.argument_types, range(len(types)), feature.arguments, strict=True))
+        place = {name: i for i, (_, _, name) in enumerate(pairs)}
+        scale = float(len(feature.symmetries)) if weights == "binding" else 1.0
+        for order in feature.representatives:
+            axes = []
+            for atom in feature.atoms:
+                parts = tuple(
+                    place[feature.arguments[order[feature.arguments.index(name)]]] for name in atom.arguments
+                )
+                parts = tuple(sorted(parts)) if atom.attribute.type.unordered else parts
+                key = (atom.attribute.name, parts)
+                if key not in ports:
+                    ports[key] = len(ports)
+                    attributes.append((atom.attribute, parts))
+                axes.append(ports[key])
+            uses.append((feature, axes, scale))
+    shape = [attribute.num_values for attribute, _ in attributes]
+    if math.prod(shape) > 1 << 20:
+        raise InputError(
+            f"a cluster of {len(shape)} attributes has {math.prod(shape):,} states; use bindings='merged'"
+        )
+    values = {feature.name: np.zeros(shape) for feature in members}
+    for feature, axes, scale in uses:
+        moved = np.transpose(feature.table, np.argsort(axes))
+        index = tuple(slice(None) if axis in axes else None for axis in range(len(shape)))
+        values[feature.name] += scale * moved[index]
+    return FactorKind(types, tuple(attributes), (tuple(range(len(types))),), tuple(values.items()))
+
+
+def template(
+    scheme: RelationalScheme,
+    sizes: Mapping[str, int] | int,
+    theta: Any,
+    *,
+    bindings: str = "merged",
+    weights: str = "ground",
+    dtype: torch.dtype = torch.float64,
+) -> FactorGraph:
+    """Return the template-level field: a variable for each attribute, a factor for each kind, with counts.
+
+    Cost: independent of the sizes. Several settings of the weights give a batch, one graph each. See `factor_kinds` for
+    `bindings` and `weights`, and `RelationalScheme.template` for an example.
+    """
+    size = scheme.check_sizes(sizes)
+    names = list(scheme.features)
+    settings = _settings(scheme, theta, dtype)
+    count = settings.shape[0]
+    classes = [(name, a.num_values, a.type.count(size)) for name, a in scheme.attributes.items()]
+    classes += [
+        (f"{name}[self]", a.num_values, a.type.self_count(size))
+        for name, a in scheme.attributes.items()
+        if a.type.self_count(size)
+    ]
+    classes = [entry for entry in classes if entry[2]]
+    number = {name: i for i, (name, _, _) in enumerate(classes)}
+    values = torch.tensor([entry[1] for entry in classes])
+    counts = torch.tensor([float(entry[2]) for entry in classes], dtype=dtype)
+    offset = torch.arange(count)[:, None] * len(classes)
+    start = torch.cat([values.new_zeros(1), values.cumsum(0)])
+    unary = settings.new_zeros((count, int(start[-1])))
+    groups = []
+    for kind in factor_kinds(scheme, bindings, weights):
+        total = kind.count(size)
+        if total == 0:
+            continue
+        tables = kind.log_tables(names, settings)
+        ports = [number[attribute.name] for attribute, _ in kind.atoms]
+        if len(ports) == 1:
+            where = torch.arange(int(start[ports[0]]), int(start[ports[0] + 1]))
+            unary = unary.index_add(1, where, tables * (total / float(counts[ports[0]])))
+        else:
+            scopes = torch.tensor(ports) + offset
+            groups.append(FactorGroup(scopes, tables, None, torch.full((count,), float(total), dtype=dtype)))
+    return FactorGraph(
+        values.repeat(count),
+        unary.reshape(-1),
+        tuple(groups),
+        torch.arange(count + 1) * len(classes),
+        counts.repeat(count),
+        settings.new_zeros(count),
+        tuple(entry[0] for entry in classes) * count,
+    )
+
+
+def ground(
+    scheme: RelationalScheme,
+    sizes: Mapping[str, int] | int,
+    theta: Any,
+    *,
+    bindings: str = "merged",
+    weights: str = "ground",
+    dtype: torch.dtype = torch.float64,
+) -> FactorGraph:
+    """Return the ground field with a variable for every entity's attribute and a factor for every binding.
+
+    Bindings are enumerated in vectorised form; all factors of a kind share one table. `ground_variables` says which
+    variable belongs to which entity. More than fifty million factors are refused: use `template`.
+    """
+    size = scheme.check_sizes(sizes)
+    names = list(scheme.features)
+    settings = _settings(scheme, theta, dtype)
+    if settings.shape[0] != 1:
+        raise InputError("a ground field takes one setting of the weights; several make a batch of templates")
+    entities = ground_variables(scheme, size)
+    kinds = factor_kinds(scheme, bindings, weights)
+    total = sum(kind.count(size) for kind in kinds)
+    if total > MOST_FACTORS:
+        raise InputError(
+            f"the ground field would have {total:,} factors; use the template, or compress by evidence"
+        )
+    values: list[int] = []
+    labels: list[str] = []
+    base: dict[str, int] = {}
+    for name, attribute in scheme.attributes.items():
+        base[name] = len(labels)
+        extra = attribute.type.self_count(size)
+        labels += [f"{name}[{', '.join(map(str, row))}]" for row in entities[name].tolist()]
+        labels += [f"{name}[self {i}]" for i in range(extra)]
+        values += [attribute.num_values] * (len(entities[name]) + extra)
+    cards = torch.tensor(values)
+    start = torch.cat([cards.new_zeros(1), cards.cumsum(0)])
+    unary = settings.new_zeros(int(start[-1]))
+    groups = []
+    for kind in kinds:
+        bound = _bindings(kind, size)
+        if len(bound) == 0:
+            continue
+        tables = kind.log_tables(names, settings)
+        ports = []
+        for attribute, places in kind.atoms:
+            keys = _keys(attribute, bound[:, list(places)], size)
+            known = _keys(attribute, entities[attribute.name], size)
+            ports.append(base[attribute.name] + np.searchsorted(known, keys))
+        if len(ports) == 1:
+            states = start[torch.from_numpy(ports[0])][:, None] + torch.arange(tables.shape[1])
+            unary = unary.index_add(0, states.reshape(-1), tables.expand(len(bound), -1).reshape(-1))
+        else:
+            scopes = torch.from_numpy(np.stack(ports, 1))
+            shared = torch.zeros(len(bound), dtype=torch.int64)
+            groups.append(FactorGroup(scopes, tables, shared, torch.ones(len(bound), dtype=dtype)))
+    return FactorGraph(
+        cards,
+        unary,
+        tuple(groups),
+        torch.tensor([0, len(values)]),
+        torch.ones(len(values), dtype=dtype),
+        settings.new_zeros(1),
+        tuple(labels),
+    )
+
+
+def ground_variables(scheme: RelationalScheme, sizes: Mapping[str, int] | int) -> dict[str, Array]:
+    """Return for each attribute its entities, a row of basic entities each, in the order of the ground variables.
+
+    The variables of an attribute follow each other, attribute by attribute in the order of the scheme; tuples that
+    repeat an entity, where they exist, come after an attribute's others.
+    """
+    size = scheme.check_sizes(sizes)
+    result = {}
+    for name, attribute in scheme.attributes.items():
+        kind = FactorKind(attribute.type.parts, (), _all_orders(attribute), ())
+        rows = _bindings(kind, size)
+        result[name] = rows[np.argsort(_keys(attribute, rows, size), kind="stable")]
+    return result
+
+
+def _all_orders(attribute: Attribute) -> tuple[tuple[int, ...], ...]:
+    identity = tuple(range(len(attribute.type.parts)))
+    if attribute.type.unordered or len(identity) == 1:
+        return (identity,)
+    places = Feature("", tuple(map(str, identity)), attribute.type.parts, (), np.zeros(()))
+    return tuple(places.relabelings)
+
+
+def _bindings(kind: FactorKind, sizes: Mapping[str, int]) -> Array:
+    """Return the entities of each factor, a column a place."""
+    types = kind.argument_types
+    columns: list[Array] = [np.zeros((1, 0), dtype=np.int64)]
+    places: list[int] = []
+    for name in dict.fromkeys(types):
+        size, width = sizes[name], types.count(name)
+        chosen = _combinations(size, width)
+        left = np.repeat(columns[0], len(chosen), axis=0)
+        right = np.tile(chosen, (len(columns[0]), 1))
+        columns = [np.concatenate([left, right], axis=1)]
+        places += [i for i, t in enumerate(types) if t == name]
+    sets = np.empty_like(columns[0])
+    sets[:, places] = columns[0]
+    return np.concatenate([sets[:, list(order)] for order in kind.orders]) if len(sets) else sets
+
+
+def _combinations(size: int, width: int) -> Array:
+    """Return all rising choices of `width` of `size` numbers, in lexicographic order."""
+    if width == 1:
+        return np.arange(size, dtype=np.int64)[:, None]
+    if width == 2:
+        return np.stack(np.triu_indices(size, 1), 1).astype(np.int64)
+    count = math.comb(size, width)
+    flat = np.fromiter((i for row in combinations(range(size), width) for i in row), np.int64, count * width)
+    return flat.reshape(count, width)
+
+
+def _keys(attribute: Attribute, rows: Array, sizes: Mapping[str, int]) -> Array:
+    """Return a number for each entity, the same for all names of it."""
+    parts = attribute.type.parts
+    ordered = np.sort(rows, axis=1) if attribute.type.unordered else rows
+    key = np.zeros(len(rows), dtype=np.int64)
+    for column, part in enumerate(parts):
+        key = key * sizes[part] + ordered[:, column]
+    return key
+
+
+def _settings(scheme: RelationalScheme, theta: Any, dtype: torch.dtype) -> Tensor:
+    """Return the weights as a matrix (settings, features)."""
+    names = list(scheme.features)
+    if isinstance(theta, Mapping):
+        for name in theta:
+            if name not in scheme.features:
+                raise InputError(f"the scheme has no feature {name!r}; it has {', '.join(names)}")
+        for name in names:
+            if name not in theta:
+                raise InputError(f"no weight for the feature {name!r}")
+        theta = [float(theta[name]) for name in names]
+    values = torch.as_tensor(theta).to(dtype)
+    if values.ndim == 0 or values.shape[-1] != len(names):
+        raise InputError(
+            f"one weight for each of the features {', '.join(names)}, got shape {tuple(values.shape)}"
+        )
+    if not bool(values.detach().isfinite().all()):
+        raise InputError("weights must be finite numbers")
+    return values.reshape(-1, len(names))
