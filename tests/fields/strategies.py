@@ -48,7 +48,7 @@ def field_parts(
     possible = [int(generator.integers(card)) for card in cards]
     tables = []
     for scope in scopes:
-        table = scale * generator.normal(size=[cards[v] for v in scope])
+        table = np.asarray(scale * generator.normal(size=[cards[v] for v in scope]))
         if zeros and draw(st.booleans()):
             table[generator.random(table.shape) < 0.3] = -np.inf
             state = tuple(possible[v] for v in scope)

@@ -10,15 +10,16 @@ import torch
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph, FactorGroup
-from hiddenfield.shapes import Tensor
+from hiddenfield.fields.table_stack import TableStack, stack_tables
+from hiddenfield.shapes import Array, Int, Tensor
 
 __all__ = ["concatenate_fields", "from_factors"]
 
 
 def from_factors(
-    scopes: Sequence[Sequence[int]],
-    log_tables: Sequence[Any],
-    cardinalities: Sequence[int] | None = None,
+    scopes: Sequence[Sequence[int]] | Int[Array, "factors arity"],
+    log_tables: Sequence[Any] | Array | Tensor,
+    cardinalities: Sequence[int] | Int[Array, " variables"] | None = None,
     *,
     counts: Sequence[float] | None = None,
     factor_counts: Sequence[float] | None = None,
@@ -61,37 +62,39 @@ def from_factors(
         raise InputError(
             f"one log table for each scope, got {len(scopes)} scopes and {len(log_tables)} tables"
         )
-    tables = _unique_tables(log_tables, dtype)
-    sizes = _cardinalities(scopes, tables, cardinalities)
-    factor_count = torch.ones(len(scopes), dtype=dtype)
-    if factor_counts is not None:
-        factor_count = _positive(factor_counts, len(scopes), "factor", dtype)
+    # A list keeps the rows of an array alive, which are told apart by their identity.
+    stacks = stack_tables(list(scopes), list(log_tables), dtype)
+    device = stacks[0].tables.device if stacks else torch.device("cpu")
+    sizes = _cardinalities(stacks, cardinalities)
     count = torch.ones(len(sizes), dtype=dtype)
     if counts is not None:
         count = _positive(counts, len(sizes), "variable", dtype)
-    for factor, scope in enumerate(scopes):
-        _check_scope(factor, scope, tables[factor], sizes, count)
-    names = _check_names(variable_names, state_names, sizes)
-    cards = torch.tensor(sizes, dtype=torch.int64)
-    start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    unary = torch.zeros(int(start[-1]), dtype=dtype)
-    constant = torch.zeros(1, dtype=dtype)
-    grouped: dict[tuple[int, ...], list[int]] = {}
-    for factor, scope in enumerate(scopes):
-        weighted = factor_count[factor] * tables[factor]
-        if len(scope) == 0:
-            constant = constant + weighted.reshape(1)
-        elif len(scope) == 1:
-            place = torch.arange(start[scope[0]], start[scope[0] + 1])
-            unary = unary.index_add(0, place, weighted / count[scope[0]])
+    factor_count = torch.ones(len(scopes), dtype=dtype)
+    if factor_counts is not None:
+        factor_count = _positive(factor_counts, len(scopes), "factor", dtype)
+    for stack in stacks:
+        _check_scopes(stack, sizes, count.numpy())
+    names = _check_names(variable_names, state_names, sizes.tolist())
+    count = count.to(device)
+    start = torch.from_numpy(np.concatenate([[0], np.cumsum(sizes)])).to(device)
+    unary = torch.zeros(int(start[-1]), dtype=dtype, device=device)
+    constant = torch.zeros(1, dtype=dtype, device=device)
+    groups = []
+    for stack in stacks:
+        scope = torch.from_numpy(stack.scopes).to(device)
+        weight = factor_count[torch.from_numpy(stack.factors)].to(device)
+        if stack.arity == 0:
+            constant = constant + (weight * stack.tables[stack.index]).sum()
+        elif stack.arity == 1:
+            place = start[scope] + torch.arange(stack.tables.shape[1], device=device)
+            each = stack.tables[stack.index] * (weight / count[scope[:, 0]])[:, None]
+            unary = unary.index_add(0, place.reshape(-1), each.reshape(-1))
         else:
-            grouped.setdefault(tuple(tables[factor].shape), []).append(factor)
-    groups = tuple(
-        _group([scopes[f] for f in members], [tables[f] for f in members], factor_count[members])
-        for members in grouped.values()
-    )
-    bounds = torch.tensor([0, len(sizes)])
-    return FactorGraph(cards, unary, groups, bounds, count, constant, *names)
+            own = stack.tables.shape[0] == len(scope)
+            groups.append(FactorGroup(scope, stack.tables, None if own else stack.index, weight))
+    bounds = torch.tensor([0, len(sizes)], device=device)
+    cards = torch.from_numpy(sizes).to(device)
+    return FactorGraph(cards, unary, tuple(groups), bounds, count, constant, *names)
 
 
 def concatenate_fields(fields: Sequence[FactorGraph]) -> FactorGraph:
@@ -137,64 +140,55 @@ def _merge(parts: list[tuple[int, FactorGroup]]) -> FactorGroup:
     return FactorGroup(scopes, tables, torch.cat(index), count)
 
 
-def _unique_tables(log_tables: Sequence[Any], dtype: torch.dtype) -> list[Tensor]:
-    """Convert each object once, so that factors that share a table go on sharing it."""
-    made: dict[int, Tensor] = {}
-    for factor, table in enumerate(log_tables):
-        if id(table) in made:
-            continue
-        try:
-            tensor = torch.as_tensor(table).to(dtype)
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise InputError(f"the table of factor {factor} is not an array of numbers: {error}") from None
-        bad = tensor.detach().isnan() | (tensor.detach() == float("inf"))
-        if bool(bad.any()):
-            place = tuple(bad.nonzero()[0].tolist())
-            raise InputError(
-                f"the log table of factor {factor} holds {tensor.detach()[place].item()} at {place}; "
-                "log potentials are numbers or -inf (pass logarithms, not probabilities)"
-            )
-        made[id(table)] = tensor
-    return [made[id(table)] for table in log_tables]
-
-
 def _cardinalities(
-    scopes: Sequence[Sequence[int]], tables: Sequence[Tensor], given: Sequence[int] | None
-) -> list[int]:
+    stacks: Sequence[TableStack], given: Sequence[int] | Int[Array, " variables"] | None
+) -> Int[Array, " variables"]:
+    """Return the number of states of each variable, as given or else as the tables have it."""
     if given is not None:
-        sizes = [int(size) for size in given]
-        for variable, size in enumerate(sizes):
-            if size < 1:
-                raise InputError(f"variable {variable} must have at least one state, got {size}")
+        sizes = np.array([int(size) for size in given], dtype=np.int64)
+        if (sizes < 1).any():
+            variable = int(np.argmax(sizes < 1))
+            raise InputError(f"variable {variable} must have at least one state, got {sizes[variable]}")
         return sizes
-    found: dict[int, int] = {}
-    for scope, table in zip(scopes, tables, strict=True):
-        for variable, size in zip(scope, table.shape, strict=False):
-            found.setdefault(int(variable), int(size))
-    missing = [variable for variable in range(max(found, default=-1) + 1) if variable not in found]
-    if missing:
+    most = max((int(stack.scopes.max(initial=-1)) for stack in stacks), default=-1)
+    sizes = np.zeros(most + 1, dtype=np.int64)
+    for stack in stacks:
+        for port in range(stack.arity):
+            inside = stack.scopes[:, port] >= 0
+            sizes[stack.scopes[inside, port]] = stack.tables.shape[port + 1]
+    if (sizes == 0).any():
         raise InputError(
-            f"variable {missing[0]} is in no scope; say how many states it has with cardinalities="
+            f"variable {int(np.argmin(sizes))} is in no scope; say how many states it has with cardinalities="
         )
-    return [found[variable] for variable in range(len(found))]
+    return sizes
 
 
-def _check_scope(factor: int, scope: Sequence[int], table: Tensor, sizes: list[int], count: Tensor) -> None:
-    for variable in scope:
-        if not 0 <= variable < len(sizes):
-            raise InputError(
-                f"factor {factor} names variable {variable}, but the variables are 0 to {len(sizes) - 1}"
-            )
-        repeats = sum(other == variable for other in scope)
-        if repeats > 1 and repeats > count[variable] + 0.5:
-            raise InputError(
-                f"factor {factor} names variable {variable} twice; merge the axes, or give the variable a count"
-            )
-    wanted = tuple(sizes[variable] for variable in scope)
-    if tuple(table.shape) != wanted:
+def _check_scopes(stack: TableStack, sizes: Int[Array, " variables"], count: Array) -> None:
+    """Refuse a variable that is not there, a table of another shape, and a repeated variable that has no count."""
+    outside = (stack.scopes < 0) | (stack.scopes >= len(sizes))
+    if outside.any():
+        row, port = np.argwhere(outside)[0]
         raise InputError(
-            f"the table of factor {factor} over {list(scope)} must have shape {wanted}, got {tuple(table.shape)}"
+            f"factor {stack.factors[row]} names variable {stack.scopes[row, port]}, "
+            f"but the variables are 0 to {len(sizes) - 1}"
         )
+    wrong = (sizes[stack.scopes] != np.array(stack.tables.shape[1:], dtype=np.int64)).any(axis=1)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        scope = stack.scopes[row].tolist()
+        raise InputError(
+            f"the table of factor {stack.factors[row]} over {scope} must have shape "
+            f"{tuple(sizes[scope].tolist())}, got {tuple(stack.tables.shape[1:])}"
+        )
+    for port in range(1, stack.arity):
+        repeats = (stack.scopes == stack.scopes[:, port : port + 1]).sum(axis=1)
+        bad = (repeats > 1) & (repeats > count[stack.scopes[:, port]] + 0.5)
+        if bad.any():
+            row = int(np.argmax(bad))
+            raise InputError(
+                f"factor {stack.factors[row]} names variable {stack.scopes[row, port]} twice; "
+                "merge the axes, or give the variable a count"
+            )
 
 
 def _check_names(
@@ -214,12 +208,3 @@ def _positive(values: Sequence[float], length: int, kind: str, dtype: torch.dtyp
     if not bool(((tensor > 0) & tensor.isfinite()).all()):
         raise InputError(f"counts of {kind}s must be positive and finite")
     return tensor
-
-
-def _group(scopes: list[Sequence[int]], tables: list[Tensor], count: Tensor) -> FactorGroup:
-    places: dict[int, int] = {}
-    index = [places.setdefault(id(table), len(places)) for table in tables]
-    unique = list({id(table): table for table in tables}.values())
-    scope = torch.tensor([list(scope) for scope in scopes], dtype=torch.int64)
-    own = len(unique) == len(tables)
-    return FactorGroup(scope, torch.stack(unique), None if own else torch.tensor(index), count)

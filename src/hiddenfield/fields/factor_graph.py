@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -272,7 +273,7 @@ class FactorGraph:
             came = int(assignment[..., where].max())
             raise InputError(f"variable {self.name_of(where)} has the states 0 to {states - 1}, not {came}")
         batch = assignment.shape[:-1]
-        flat = assignment.reshape(-1, self.num_variables)
+        flat = assignment.reshape(math.prod(batch), self.num_variables)
         terms = self.counts * self.log_unary[self.state_ptr[:-1] + flat]
         value = self.log_constant + _by_graph(terms, self.variable_ptr)
         for group in self.groups:
