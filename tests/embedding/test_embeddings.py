@@ -11,13 +11,22 @@ from hypothesis import strategies as st
 
 import hiddenfield as hf
 from hiddenfield.data import from_edges
-from hiddenfield.embedding import EMBEDDINGS, FeatureSizes, GeneralizedBP, LoopyBP, Network, TreeReweighted
+from hiddenfield.embedding import (
+    EMBEDDINGS,
+    FeatureSizes,
+    GeneralizedBP,
+    LoopyBP,
+    Network,
+    TreeReweighted,
+    inputs,
+)
+from hiddenfield.embedding.inputs import ArcKinds
 from hiddenfield.errors import InputError
 
 NAMES = sorted(EMBEDDINGS)
 
 
-def random_pack(seed, graphs=3, probability=0.4):
+def random_pack(seed, graphs=3, probability=0.4, attributes=True):
     """Return small random graphs with labels and attributes on nodes and edges; some are empty or without edges."""
     random = np.random.default_rng(seed)
     sizes = random.integers(0, 7, graphs)
@@ -31,9 +40,9 @@ def random_pack(seed, graphs=3, probability=0.4):
         [b for _, b in ends],
         node_ptr=np.concatenate([[0], np.cumsum(sizes)]),
         node_labels={"kind": random.integers(0, 3, offset), "size": random.integers(0, 2, offset)},
-        node_attributes=random.normal(size=(offset, 2)),
+        node_attributes=random.normal(size=(offset, 2)) if attributes else None,
         edge_labels=random.integers(0, 2, len(ends)) if ends else np.zeros(0, dtype=np.int64),
-        edge_attributes=random.normal(size=(len(ends), 1)),
+        edge_attributes=random.normal(size=(len(ends), 1)) if attributes else None,
     )
 
 
@@ -62,15 +71,15 @@ class Plain:
         self.into = {i: [s for s, t in ends if t == i] for i in range(pack.total_nodes)}
 
     def x(self, projection, i):
-        return project(
-            projection, self.pack.node_labels[i], self.pack.node_attributes[i], self.sizes.node_labels
-        )
+        attributes = self.pack.node_attributes
+        attributes = None if attributes is None else attributes[i]
+        return project(projection, self.pack.node_labels[i], attributes, self.sizes.node_labels)
 
     def e(self, pair):
         a = self.arc[pair]
-        return project(
-            self.model.arcs, self.pack.arc_labels[a], self.pack.arc_attributes[a], self.sizes.arc_labels
-        )
+        attributes = self.pack.arc_attributes
+        attributes = None if attributes is None else attributes[a]
+        return project(self.model.arcs, self.pack.arc_labels[a], attributes, self.sizes.arc_labels)
 
     def sum(self, terms):
         return sum(terms, torch.zeros(5, dtype=torch.float64))
@@ -213,6 +222,46 @@ def test_the_module_computes_the_papers_equations(name, seed):
     assert result.shape == (pack.total_nodes, 5)
     for i, row in enumerate(result):
         assert torch.allclose(row, expected[i], atol=1e-6, rtol=1e-5), (name, i)
+
+
+@pytest.mark.parametrize("name", ["loopy_bp", "mean_field"])
+def test_labels_alone_give_the_papers_equations_too(name):
+    pack = random_pack(1, graphs=120, attributes=False)
+    model = build(name, pack)
+    assert ArcKinds.of(pack, model.sizes, torch.float64) is not None
+    expected = PLAIN[name](Plain(pack, model), model)
+    for i, row in enumerate(model(pack)):
+        assert torch.allclose(row, expected[i], atol=1e-6, rtol=1e-5), i
+
+
+@pytest.mark.parametrize("activation", ["relu", "silu"])
+@pytest.mark.parametrize("rounds", [1, 2, 4])
+def test_kinds_of_arcs_change_nothing_but_the_cost(rounds, activation, monkeypatch):
+    pack = random_pack(2, graphs=60, attributes=False)
+    model = build("loopy_bp", pack, rounds=rounds, activation=activation)
+    results = []
+    for arcs in (1, 1_000_000):
+        monkeypatch.setattr(inputs, "ARCS_OF_A_KIND", arcs)
+        assert (ArcKinds.of(pack, model.sizes, torch.float64) is None) == (arcs > 1)
+        out = model(pack, every_round=True)
+        used = [parameter for key, parameter in model.named_parameters() if rounds > 1 or key != "messages"]
+        results.append((out, *torch.autograd.grad((out**2).sum(), used)))
+    for ours, theirs in zip(*results, strict=True):
+        assert torch.allclose(ours, theirs)
+
+
+def test_kinds_of_arcs_are_the_pairs_that_occur(monkeypatch):
+    pack = random_pack(3, graphs=120, attributes=False)
+    sizes = FeatureSizes.of(pack)
+    kinds = ArcKinds.of(pack, sizes, torch.float32)
+    features = torch.cat([pack.node_labels[pack.source.long()], pack.arc_labels], dim=1)
+    distinct, expected = features.unique(dim=0, return_inverse=True)
+    assert torch.equal(kinds.kind, expected)
+    assert kinds.senders.rows == kinds.arcs.rows == len(distinct)
+    assert torch.equal(kinds.arcs.symbols.source, distinct[:, 2])
+    monkeypatch.setattr(inputs, "MOST_PAIRS", 3)
+    assert ArcKinds.of(pack, sizes, torch.float32) is None
+    assert ArcKinds.of(pack[:0], sizes, torch.float32) is None
 
 
 @pytest.mark.parametrize("name", NAMES)

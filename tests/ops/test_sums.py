@@ -111,6 +111,30 @@ def test_a_cavity_with_a_constant_rectified_agrees_with_the_reference(data, add,
         close(ours, theirs)
 
 
+def with_kinds(op, topology, rectify, shared):
+    """Return `op` as a function of messages and constant, with the row that each arc has of each."""
+    random = torch.Generator().manual_seed(1)
+    kinds = [torch.randint(3, (topology.num_arcs,), generator=random) if share else None for share in shared]
+    if op is cavity_sum:
+        named = {"message_kind": kinds[0], "constant_kind": kinds[1]}
+        return lambda m, c: op(m, topology, c, rectify=rectify, **named)
+    return lambda m, c: op(m, topology, False, c, rectify, *kinds)
+
+
+@given(topologies(), st.booleans(), st.tuples(st.booleans(), st.booleans()), st.sampled_from([1, 64]))
+def test_a_cavity_of_shared_rows_agrees_with_the_reference(topology, rectify, shared, dim):
+    random = torch.Generator().manual_seed(0)
+    rows = [3 if share else topology.num_arcs for share in shared]
+    values = [torch.randn(n, dim, generator=random, requires_grad=True) for n in rows]
+    cotangent = torch.randn(topology.num_arcs, dim, generator=random)
+    results = []
+    for op in (cavity_sum, cavity_sum_reference):
+        out = with_kinds(op, topology, rectify, shared)(*values)
+        results.append([out, *torch.autograd.grad(out, values, cotangent)])
+    for ours, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
 @given(st.data())
 def test_arc_sum_agrees_with_the_reference(data):
     topology = data.draw(topologies())
@@ -217,6 +241,35 @@ def test_first_and_second_derivatives(op, name):
     assert torch.autograd.gradgradcheck(lambda x: op(x, topology), values)
 
 
+@pytest.mark.parametrize("shared", [(False, False), (False, True), (True, True)])
+@pytest.mark.parametrize("rectify", [False, True])
+@pytest.mark.parametrize("name", SMALL)
+def test_derivatives_of_a_cavity_of_shared_rows(name, rectify, shared):
+    topology = SMALL[name]
+    random = torch.Generator().manual_seed(0)
+    rows = [3 if share else topology.num_arcs for share in shared]
+    values = [torch.randn(n, 2, generator=random, dtype=torch.float64, requires_grad=True) for n in rows]
+    function = with_kinds(cavity_sum, topology, rectify, shared)
+    assert torch.autograd.gradcheck(function, values)
+    assert torch.autograd.gradgradcheck(function, values)
+
+
+def test_one_of_messages_and_constant_may_need_no_gradient():
+    topology = SMALL["mixed"]
+    random = torch.Generator().manual_seed(0)
+    first, second = torch.randn(2, 10, 3, generator=random)
+    for rectify in (False, True):
+        function = with_kinds(cavity_sum, topology, rectify, (False, False))
+        both = [first.clone().requires_grad_(), second.clone().requires_grad_()]
+        function(*both).sum().backward()
+        for place in range(2):
+            one = [first.clone(), second.clone()]
+            one[place].requires_grad_()
+            function(*one).sum().backward()
+            assert torch.equal(one[place].grad, both[place].grad)
+            assert one[1 - place].grad is None
+
+
 def test_more_senders_than_receivers():
     wide = Topology(torch.tensor([4, 0, 3]), torch.tensor([0, 2, 3]), num_sources=5)
     values = torch.arange(5.0).unsqueeze(1).requires_grad_()
@@ -243,6 +296,28 @@ def test_threads_do_not_change_a_bit(op):
         results.append(gradients(lambda x: op(x, topology), values))
     for one, two in zip(*results, strict=True):
         assert torch.equal(one, two)
+
+
+def test_threads_do_not_change_a_bit_of_shared_rows():
+    random = torch.Generator().manual_seed(0)
+    pairs = torch.randint(3_000, (2, 10_000), generator=random).tolist()
+    topology = build(3_000, [*zip(*pairs, strict=True), *zip(*reversed(pairs), strict=True)])
+    values = torch.randn(3, 16, generator=random)
+    results = []
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        function = with_kinds(cavity_sum, topology, True, (True, True))
+        results.append(gradients(lambda x, f=function: f(x, x), values))
+    for one, two in zip(*results, strict=True):
+        assert torch.equal(one, two)
+
+
+def test_bad_kinds_are_refused():
+    topology = SMALL["mixed"]
+    with pytest.raises(InputError, match="the kind of each of the 10 arcs is needed, got 9"):
+        cavity_sum(torch.zeros(3, 2), topology, message_kind=torch.zeros(9, dtype=torch.int64))
+    with pytest.raises(InputError, match="kind must be a vector of int32 or int64"):
+        cavity_sum(torch.zeros(3, 2), topology, message_kind=torch.zeros(10))
 
 
 @needs_cuda

@@ -91,12 +91,20 @@ class Embedding(nn.Module, ABC):
             return gather_sum(values, topology, constant, rectify=True)
         return self.activation(gather_sum(values, topology, constant))
 
-    def cavity(self, messages: Tensor, topology: Topology, constant: Tensor) -> Float[Tensor, "arcs dim"]:
-        r"""Return :math:`\sigma(c_{ij} + \sum_{k \in N(i) \setminus j} m_{ki})`, likewise."""
+    def cavity(
+        self,
+        messages: Tensor,
+        topology: Topology,
+        constant: Tensor,
+        message_kind: Tensor | None = None,
+        constant_kind: Tensor | None = None,
+    ) -> Float[Tensor, "arcs dim"]:
+        r"""Return :math:`\sigma(c_{ij} + \sum_{k \in N(i) \setminus j} m_{ki})`, likewise; kinds as in `cavity_sum`."""
         constant = constant.to(messages.dtype)
-        if self.activation_name == "relu":
-            return cavity_sum(messages, topology, constant, rectify=True)
-        return self.activation(cavity_sum(messages, topology, constant))
+        rectify = self.activation_name == "relu"
+        kinds = {"message_kind": message_kind, "constant_kind": constant_kind}
+        result = cavity_sum(messages, topology, constant, rectify=rectify, **kinds)
+        return result if rectify else self.activation(result)
 
     def prepare(self, structures: Structures) -> tuple[Prepared, ...]:
         """Return what else `forward` needs, one entry a structure; computed once, cut like the structures."""

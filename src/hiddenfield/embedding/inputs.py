@@ -11,13 +11,16 @@ from torch import nn
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError
-from hiddenfield.ops import Topology, gather_sum
+from hiddenfield.ops import Topology, gather_sum, segment_sum
 from hiddenfield.shapes import Float, Int, Tensor
 
-__all__ = ["FeatureSizes", "Inputs", "Projection"]
+__all__ = ["ArcKinds", "FeatureSizes", "Inputs", "Projection"]
 
 # Beyond this many symbols a dense one-hot matrix costs more than picking rows.
 DENSE_SYMBOLS = 1024
+
+# Kinds spare work where each stands for more arcs than this, and are counted among at most so many pairs.
+ARCS_OF_A_KIND, MOST_PAIRS = 16, 1 << 20
 
 
 @dataclass(frozen=True)
@@ -141,6 +144,72 @@ class Inputs:
         bounds = torch.arange(0, codes.numel() + 1, len(sizes), dtype=codes.dtype, device=codes.device)
         symbols = Topology(codes.reshape(-1), bounds, num_sources=sum(sizes))
         return cls(symbols, None, attributes, rows, structures.device)
+
+    def summed(self, ptr: Int[Tensor, " segments+1"]) -> Inputs:
+        """Return sums over segments of rows: a linear map of these, without bias, is the sum of the rows' maps."""
+        symbols, one_hot, attributes = self.symbols, self.one_hot, self.attributes
+        if symbols is not None:
+            columns = symbols.num_arcs // max(self.rows, 1)
+            symbols = Topology(symbols.source, ptr * columns, num_sources=symbols.num_sources)
+        return Inputs(
+            symbols,
+            None if one_hot is None else segment_sum(one_hot, ptr),
+            None if attributes is None else segment_sum(attributes, ptr),
+            len(ptr) - 1,
+            self.device,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ArcKinds:
+    """The distinct pairs of sender's and arc's labels of a batch: what depends on them alone is computed once a kind.
+
+    Parameters
+    ----------
+    kind
+        For each arc its kind.
+    senders, arcs
+        The features of the sender and of the arc, a row a kind.
+    """
+
+    kind: Int[Tensor, " arcs"]
+    senders: Inputs
+    arcs: Inputs
+
+    @classmethod
+    def of(cls, structures: Structures, sizes: FeatureSizes, dtype: torch.dtype) -> ArcKinds | None:
+        """Find the kinds; None on a GPU, which gains nothing, and where there are attributes or too many kinds."""
+        if not structures.source.is_cpu or sizes.node_attributes or sizes.arc_attributes:
+            return None
+        source, nodes, arcs = structures.source, structures.node_labels, structures.arc_labels
+        code, count = _joined(
+            torch.zeros(structures.total_nodes, dtype=torch.int64), 1, nodes, sizes.node_labels
+        )
+        code, count = _joined(code.index_select(0, source), count, arcs, sizes.arc_labels)
+        if count == 0 or count * ARCS_OF_A_KIND >= len(code):
+            return None
+        example = torch.empty(count, dtype=torch.int64).index_copy_(0, code, torch.arange(len(code)))
+        nodes = None if nodes is None else nodes.index_select(0, source.index_select(0, example))
+        arcs = None if arcs is None else arcs.index_select(0, example)
+        return cls(
+            code,
+            Inputs._of(nodes, None, sizes.node_labels, count, structures, dtype),
+            Inputs._of(arcs, None, sizes.arc_labels, count, structures, dtype),
+        )
+
+
+def _joined(
+    code: Int[Tensor, " rows"], count: int, labels: Int[Tensor, "rows columns"] | None, sizes: tuple[int, ...]
+) -> tuple[Int[Tensor, " rows"], int]:
+    """Give numbers to the codes and labels that occur together, column by column; 0 numbers if too many."""
+    for column, size in enumerate(sizes if labels is not None else ()):
+        if not 0 < count * size <= MOST_PAIRS:
+            return code, 0
+        assert labels is not None
+        pair = code * size + labels[:, column]
+        number = (torch.bincount(pair, minlength=1) > 0).cumsum(0)
+        code, count = number.index_select(0, pair) - 1, int(number[-1])
+    return code, count
 
 
 class Projection(nn.Module):

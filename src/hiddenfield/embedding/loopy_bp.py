@@ -7,7 +7,8 @@ from torch.nn.functional import linear
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.embedding.base import Embedding, Prepared, matrix
-from hiddenfield.ops import arc_sum, send
+from hiddenfield.embedding.inputs import ArcKinds, Inputs
+from hiddenfield.ops import Topology, arc_sum, gather_sum, send
 from hiddenfield.shapes import Float, Tensor
 
 __all__ = ["LoopyBP"]
@@ -24,7 +25,8 @@ class LoopyBP(Embedding):
     The sum in the second line runs over all neighbours, as in equation 17. On pairwise fields expectation
     propagation has the same updates, hence the same embedding. An isolated node is embedded by its own features.
 
-    Cost: one matrix product of (arcs, dim) by (dim, dim) and one pass over the arcs a round.
+    Cost: one matrix product of (arcs, dim) by (dim, dim) and one pass over the arcs a round. Where there are labels but
+    no attributes the messages of the first round are computed once for each kind of arc, and so is the constant part.
 
     Parameters
     ----------
@@ -53,18 +55,38 @@ class LoopyBP(Embedding):
     ) -> Float[Tensor, "nodes width"]:
         """Return the node embeddings."""
         topology, nodes = structures.topology, self.node_inputs(structures)
-        constant = send(self.sender(nodes), topology)
-        if self.arcs is not None:
-            constant = self.arcs(self.arc_inputs(structures), constant)
         own = self.own(nodes)
+        constant, kind = self._constant(structures, nodes)
 
-        def marginals(messages: Tensor) -> Tensor:
-            return self.activation(torch.addmm(own, arc_sum(messages, topology), self.received.T))
+        def marginals(total: Tensor) -> Tensor:
+            return self.activation(torch.addmm(own, total, self.received.T))
 
         messages = self.activation(constant)
-        states = [marginals(messages)] if every_round or self.rounds == 1 else []
+        states = []
+        if every_round or self.rounds == 1:
+            states.append(marginals(_received(messages, topology, kind)))
         for step in range(2, self.rounds + 1):
-            messages = self.cavity(linear(messages, self.messages), topology, constant)
+            # The first messages depend on the constant alone, so on the kind.
+            message_kind = kind if step == 2 else None
+            messages = self.cavity(linear(messages, self.messages), topology, constant, message_kind, kind)
             if every_round or step == self.rounds:
-                states.append(marginals(messages))
+                states.append(marginals(arc_sum(messages, topology)))
         return torch.cat(states, dim=1) if every_round else states[-1]
+
+    def _constant(self, structures: Structures, nodes: Inputs) -> tuple[Tensor, Tensor | None]:
+        """Return what does not change from round to round, a row an arc; or a row a kind, and each arc's kind."""
+        kinds = ArcKinds.of(structures, self.sizes, self.dtype)
+        if kinds is None:
+            constant = send(self.sender(nodes), structures.topology)
+            arcs = self.arc_inputs(structures)
+        else:
+            constant, arcs = self.sender(kinds.senders), kinds.arcs
+        if self.arcs is not None:
+            constant = self.arcs(arcs, constant)
+        return constant, None if kinds is None else kinds.kind
+
+
+def _received(messages: Tensor, topology: Topology, kind: Tensor | None) -> Float[Tensor, "nodes dim"]:
+    if kind is None:
+        return arc_sum(messages, topology)
+    return gather_sum(messages, Topology(kind, topology.in_ptr, num_sources=len(messages)))

@@ -7,7 +7,7 @@ from torch.nn.functional import linear
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.embedding.base import Embedding, Prepared, matrix
-from hiddenfield.ops import arc_sum, gather_sum
+from hiddenfield.ops import gather_sum
 from hiddenfield.shapes import Float, Tensor
 
 __all__ = ["MeanField"]
@@ -54,7 +54,7 @@ class MeanField(Embedding):
         topology, nodes = structures.topology, self.node_inputs(structures)
         constant = gather_sum(self.neighbours(nodes), topology, self.own(nodes))
         if self.arcs is not None:
-            constant = constant + arc_sum(self.arcs(self.arc_inputs(structures)), topology)
+            constant = self.arcs(self.arc_inputs(structures).summed(topology.in_ptr), constant)
         states = [self.activation(constant)]
         for _ in range(self.rounds - 1):
             states.append(self.gathered(linear(states[-1], self.messages), topology, constant))

@@ -8,10 +8,20 @@ import numpy as np
 import torch
 
 from hiddenfield.errors import InputError
-from hiddenfield.ops.compile import as_array, kernel, prange
-from hiddenfield.ops.dispatch import Implementations, check_like, check_rows, empty, through_rectifier
+from hiddenfield.ops.cavity_kernels import PARTS, cavity_gradient_kernel, cavity_plan, cavity_sum_kernel
+from hiddenfield.ops.compile import as_array
+from hiddenfield.ops.dispatch import (
+    Implementations,
+    check_index,
+    check_like,
+    check_rows,
+    empty,
+    reject,
+    through_rectifier,
+)
+from hiddenfield.ops.gather_sum import gather_sum
 from hiddenfield.ops.topology import Topology
-from hiddenfield.shapes import Array, Float, Tensor
+from hiddenfield.shapes import Array, Float, Int, Tensor
 
 __all__ = ["cavity_sum", "cavity_sum_reference"]
 
@@ -20,17 +30,20 @@ LONGEST_RANGE = 256
 
 
 def cavity_sum(
-    messages: Float[Tensor, "arcs dim"],
+    messages: Float[Tensor, "rows dim"],
     topology: Topology,
-    constant: Float[Tensor, "arcs dim"] | None = None,
+    constant: Float[Tensor, "constants dim"] | None = None,
     *,
     rectify: bool = False,
+    message_kind: Int[Tensor, " arcs"] | None = None,
+    constant_kind: Int[Tensor, " arcs"] | None = None,
 ) -> Float[Tensor, "arcs dim"]:
     r"""Sum, for each arc, the messages into its sender but the one along the same edge.
 
     .. math:: y_{i \to j} = \rho\Bigl(c_{i \to j} + \sum_{b \to i,\; b \ne \mathrm{reverse}(i \to j)} m_b\Bigr)
 
-    with :math:`c = 0` and :math:`\rho` the identity unless they are asked for, as in `gather_sum`.
+    with :math:`c = 0` and :math:`\rho` the identity unless they are asked for, as in `gather_sum`. Where many
+    arcs have the same message or the same constant, each is given once, with the row that every arc has.
 
     An arc without a reverse gets the full sum; a self-loop is its own reverse and leaves itself out. The sum
     is taken over the others rather than by subtraction, so a message of -inf (a hard zero) leaves no NaN
@@ -39,13 +52,16 @@ def cavity_sum(
     Parameters
     ----------
     messages
-        (arcs, dim), floating point; -inf is allowed, +inf and NaN follow the arithmetic.
+        (arcs, dim), or (kinds, dim) with `message_kind`, floating point; -inf is allowed, +inf and NaN follow the
+        arithmetic.
     topology
         Who sends to whom, with `reverse`. Its indices are trusted; see `Topology.validate`.
     constant
-        (arcs, dim), added to the sums.
+        (arcs, dim), or (kinds, dim) with `constant_kind`, added to the sums.
     rectify
         Whether :math:`\rho(y) = \max(y, 0)`; the gradient at 0 is 0.
+    message_kind, constant_kind
+        (arcs,) int32 or int64, trusted: the row of `messages` or of `constant` that each arc has. Its own by default.
 
     Returns
     -------
@@ -56,8 +72,8 @@ def cavity_sum(
 
     Notes
     -----
-    O(arcs * dim) and one pass over memory. The reference subtracts (with the infinite part counted apart), so
-    that it agrees up to the rounding of the full sum.
+    O(arcs * dim) and one pass over memory, which in the gradient takes the rectifier and the constant along. The
+    reference subtracts (with the infinite part counted apart), so that it agrees up to the rounding of the full sum.
 
     Examples
     --------
@@ -69,18 +85,28 @@ def cavity_sum(
     >>> cavity_sum(torch.tensor([[1.0], [2.0], [4.0], [8.0]]), path).flatten()
     tensor([4., 0., 0., 2.])
     """
-    check_rows(messages, "messages", topology.num_arcs, "arcs", topology.source)
     if topology.reverse is None:
         raise InputError(
             "cavity_sum needs a topology with reverse; build it with reverse=match_reverse(source, in_ptr)"
         )
+    _check(messages, "messages", message_kind, topology)
     if constant is not None:
-        check_rows(constant, "constant", topology.num_arcs, "arcs", topology.source)
+        _check(constant, "constant", constant_kind, topology)
         check_like(constant, messages)
     wanted = messages.requires_grad or (constant is not None and constant.requires_grad)
+    arguments = messages, topology, False, constant, rectify, message_kind, constant_kind
     if wanted and torch.is_grad_enabled():
-        return _CavitySum.apply(messages, topology, False, constant, rectify)
-    return _implementations(messages, topology, False, constant, rectify)
+        return _CavitySum.apply(*arguments)
+    return _sums(*arguments)
+
+
+def _check(rows: Tensor, name: str, kind: Tensor | None, topology: Topology) -> None:
+    if kind is None:
+        return check_rows(rows, name, topology.num_arcs, "arcs", topology.source)
+    check_rows(rows, name, len(rows), "kinds", topology.source)
+    check_index(kind, "kind", topology.source.device)
+    if len(kind) != topology.num_arcs:
+        reject(f"the kind of each of the {topology.num_arcs} arcs is needed, got {len(kind)}")
 
 
 class _CavitySum(torch.autograd.Function):
@@ -94,24 +120,28 @@ class _CavitySum(torch.autograd.Function):
         transposed: bool,
         constant: Tensor | None,
         rectify: bool,
+        message_kind: Tensor | None,
+        constant_kind: Tensor | None,
     ) -> Tensor:
-        ctx.topology, ctx.transposed = topology, transposed
-        out = _implementations(messages, topology, transposed, constant, rectify)
-        ctx.rectify = rectify
+        out = _sums(messages, topology, transposed, constant, rectify, message_kind, constant_kind)
+        ctx.topology, ctx.transposed, ctx.rectify = topology, transposed, rectify
+        ctx.kinds = message_kind, constant_kind
+        ctx.rows = len(messages), None if constant is None else len(constant)
         if rectify:
             ctx.save_for_backward(out)
         return out
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        if ctx.rectify:
-            gradient = through_rectifier(gradient, *ctx.saved_tensors)
-        messages = None
-        if ctx.needs_input_grad[0]:
-            arguments = gradient, ctx.topology, not ctx.transposed, None, False
-            again = gradient.requires_grad and torch.is_grad_enabled()
-            messages = _CavitySum.apply(*arguments) if again else _implementations(*arguments)
-        return messages, None, None, gradient if ctx.needs_input_grad[3] else None, None
+        (out,) = ctx.saved_tensors if ctx.rectify else (None,)
+        rows = (
+            ctx.rows[0] if ctx.needs_input_grad[0] else None,
+            ctx.rows[1] if ctx.needs_input_grad[3] else None,
+        )
+        again = gradient.requires_grad and torch.is_grad_enabled()
+        run = _gradients_reference if again or rows[0] is None else _gradients
+        messages, constant = run(gradient, out, ctx.topology, ctx.transposed, rows, ctx.kinds)
+        return messages, None, None, constant, None, None, None
 
 
 def cavity_sum_reference(
@@ -120,8 +150,12 @@ def cavity_sum_reference(
     transposed: bool = False,
     constant: Tensor | None = None,
     rectify: bool = False,
+    message_kind: Tensor | None = None,
+    constant_kind: Tensor | None = None,
 ) -> Tensor:
     """Sum all messages of a node and subtract the one to leave out; hard zeros are counted instead."""
+    messages = _picked(messages, message_kind)
+    constant = None if constant is None else _picked(constant, constant_kind)
     hard = messages == -torch.inf
     both = torch.cat([messages.masked_fill(hard, 0), hard.to(messages.dtype)], dim=1)
     into, out_of = topology.target, topology.source
@@ -139,20 +173,114 @@ def cavity_sum_reference(
     return out.relu() if rectify else out
 
 
-def _cavity_sum_cpu(
-    messages: Tensor, topology: Topology, transposed: bool, constant: Tensor | None, rectify: bool
+def _picked(rows: Tensor, kind: Tensor | None) -> Tensor:
+    return rows if kind is None else rows.index_select(0, kind)
+
+
+def _gradients_reference(
+    gradient: Tensor,
+    out: Tensor | None,
+    topology: Topology,
+    transposed: bool,
+    rows: tuple[int | None, int | None],
+    kinds: tuple[Tensor | None, Tensor | None],
+) -> tuple[Tensor | None, Tensor | None]:
+    """Return the gradients of messages and constant, of which `rows` are wanted, by ops that can be differentiated."""
+    gradient = gradient if out is None else through_rectifier(gradient, out)
+    messages = None
+    if rows[0] is not None:
+        again = gradient.requires_grad and torch.is_grad_enabled()
+        messages = (_CavitySum.apply if again else _sums)(
+            gradient, topology, not transposed, None, False, None, None
+        )
+        messages = _shared(messages, kinds[0], rows[0])
+    return messages, None if rows[1] is None else _shared(gradient, kinds[1], rows[1])
+
+
+def _shared(gradient: Tensor, kind: Tensor | None, rows: int) -> Tensor:
+    """Sum the gradients of the arcs of each kind."""
+    if kind is None:
+        return gradient
+    bounds = torch.arange(len(kind) + 1, dtype=kind.dtype, device=kind.device)
+    return gather_sum(gradient, Topology(kind, bounds, num_sources=rows).transpose)
+
+
+def _sums_cpu(
+    messages: Tensor,
+    topology: Topology,
+    transposed: bool,
+    constant: Tensor | None,
+    rectify: bool,
+    message_kind: Tensor | None,
+    constant_kind: Tensor | None,
 ) -> Tensor:
-    out = empty(messages.shape, messages)
-    rows = as_array(messages)
-    added = rows[:0] if constant is None else as_array(constant)
-    plan = _plan(topology, transposed)
-    _cavity_sum_kernel(rows, *plan, added, rectify, out.numpy(), work=out.numel())
+    out = empty((topology.num_arcs, messages.shape[1]), messages)
+    result = out.numpy()
+    ptr, read, *others = cavity_plan(topology, transposed)
+    if message_kind is not None:
+        read = as_array(message_kind)[read]
+    if constant is None:
+        added, row = np.zeros_like(result, shape=(1, result.shape[1])), np.zeros(1, dtype=read.dtype)
+    else:
+        added, row = as_array(constant), _array(constant_kind, read)
+    lowest = result.dtype.type(0 if rectify else -np.inf)
+    cavity_sum_kernel(as_array(messages), ptr, read, *others, added, row, lowest, result, work=out.numel())
     return out
 
 
-def _cavity_sum_cuda(
-    messages: Tensor, topology: Topology, transposed: bool, constant: Tensor | None, rectify: bool
+def _gradients_cpu(
+    gradient: Tensor,
+    out: Tensor | None,
+    topology: Topology,
+    transposed: bool,
+    rows: tuple[int, int | None],
+    kinds: tuple[Tensor | None, Tensor | None],
+) -> tuple[Tensor, Tensor | None]:
+    plan = cavity_plan(topology, not transposed)
+    values, dim = as_array(gradient), gradient.shape[1]
+    unchanged = kinds[1] is None and out is None  # the constant's gradient is the gradient itself
+    written = rows[0], None if unchanged else rows[1]
+    kinds = kinds[0], None if rows[1] is None else kinds[1]
+    found = [
+        empty((count or 0, dim), gradient) if kind is None else gradient.new_zeros(PARTS * (count or 0), dim)
+        for count, kind in zip(written, kinds, strict=True)
+    ]
+    cavity_gradient_kernel(
+        values,
+        values[:0] if out is None else as_array(out),
+        *plan,
+        _array(kinds[0], plan[1]),
+        found[0].numpy(),
+        _array(kinds[1], plan[1]),
+        found[1].numpy(),
+        np.linspace(0, topology.num_nodes, PARTS + 1).astype(np.int64),
+        work=gradient.numel(),
+    )
+    messages, constant = (
+        # NumPy adds the parts on one thread.
+        part if kind is None else torch.from_numpy(part.view(PARTS, -1, dim).numpy().sum(axis=0))
+        for part, kind in zip(found, kinds, strict=True)
+    )
+    if rows[1] is None:
+        return messages, None
+    return messages, gradient if unchanged else constant
+
+
+def _array(kind: Tensor | None, like: Array) -> Array:
+    return like[:0] if kind is None else as_array(kind)
+
+
+def _sums_cuda(
+    messages: Tensor,
+    topology: Topology,
+    transposed: bool,
+    constant: Tensor | None,
+    rectify: bool,
+    message_kind: Tensor | None,
+    constant_kind: Tensor | None,
 ) -> Tensor:
+    messages = _picked(messages, message_kind)
+    constant = None if constant is None else _picked(constant, constant_kind)
     if topology.longest_range > LONGEST_RANGE:
         return cavity_sum_reference(messages, topology, transposed, constant, rectify)
     from hiddenfield.ops.triton_sums import ranged_sum
@@ -168,133 +296,5 @@ def _cavity_sum_cuda(
     )
 
 
-def _plan(topology: Topology, transposed: bool) -> tuple[Array, Array, Array, Array, Array]:
-    """Return what `_cavity_sum_kernel` reads and writes at each node, kept on the topology."""
-    name = "_cavity_plan_transposed" if transposed else "_cavity_plan"
-    plan = topology.__dict__.get(name)
-    if plan is None:
-        plan = topology.__dict__[name] = _build_plan(topology, transposed)
-    return plan
-
-
-def _build_plan(topology: Topology, transposed: bool) -> tuple[Array, Array, Array, Array, Array]:
-    assert topology.reverse is not None
-    reverse = as_array(topology.reverse)
-    read = np.arange(reverse.size, dtype=reverse.dtype)
-    ptr, write = as_array(topology.in_ptr), reverse
-    if transposed:
-        order, out_ptr = topology.outgoing
-        read, ptr = as_array(order), as_array(out_ptr)
-        write = reverse[read]
-    if topology.symmetric:
-        nothing = np.empty(0, dtype=reverse.dtype)
-        return ptr, read, write, nothing, nothing
-    by_sender, sender_ptr, by_receiver, receiver_ptr = (as_array(part) for part in topology.one_way)
-    return (
-        (ptr, read, write, receiver_ptr, by_receiver)
-        if transposed
-        else (ptr, read, write, sender_ptr, by_sender)
-    )
-
-
-@kernel
-def _cavity_sum_kernel(
-    messages: Array,
-    ptr: Array,
-    read: Array,
-    write: Array,
-    single_ptr: Array,
-    single: Array,
-    constant: Array,
-    rectify: bool,
-    out: Array,
-) -> None:
-    """Write row write[p] = sum of the rows read[q] with q != p, for p and q in the range of each node.
-
-    write[p] is -1 where nothing leaves row read[p] out; the rows of `single` in the node's range of
-    `single_ptr` get the full sum. Nodes of up to four arcs, nearly all in molecules, need no second pass.
-    """
-    dim = messages.shape[1]
-    add = constant.shape[0] > 0
-    for node in prange(ptr.size - 1):
-        begin = ptr[node]
-        end = ptr[node + 1]
-        count = end - begin
-        if count == 1:
-            w = write[begin]
-            if w >= 0:
-                for column in range(dim):
-                    out[w, column] = 0
-        elif count == 2:
-            for left_out in range(2):
-                w = write[begin + left_out]
-                if w >= 0:
-                    r0 = read[begin + 1 - left_out]
-                    for column in range(dim):
-                        out[w, column] = messages[r0, column]
-        elif count == 3:
-            for left_out in range(3):
-                w = write[begin + left_out]
-                if w >= 0:
-                    r0 = read[begin + (0 if left_out > 0 else 1)]
-                    r1 = read[begin + (1 if left_out > 1 else 2)]
-                    for column in range(dim):
-                        out[w, column] = messages[r0, column] + messages[r1, column]
-        elif count == 4:
-            for left_out in range(4):
-                w = write[begin + left_out]
-                if w >= 0:
-                    r0 = read[begin + (0 if left_out > 0 else 1)]
-                    r1 = read[begin + (1 if left_out > 1 else 2)]
-                    r2 = read[begin + (2 if left_out > 2 else 3)]
-                    for column in range(dim):
-                        out[w, column] = messages[r0, column] + messages[r1, column] + messages[r2, column]
-        elif count > 4:
-            # Rows before the one left out, then rows after it: linear in the number of arcs.
-            running = np.zeros(dim, messages.dtype)
-            for place in range(begin, end):
-                r0 = read[place]
-                w = write[place]
-                if w >= 0:
-                    for column in range(dim):
-                        out[w, column] = running[column]
-                for column in range(dim):
-                    running[column] += messages[r0, column]
-            for column in range(dim):
-                running[column] = 0
-            for place in range(end - 1, begin - 1, -1):
-                r0 = read[place]
-                w = write[place]
-                if w >= 0:
-                    for column in range(dim):
-                        out[w, column] += running[column]
-                for column in range(dim):
-                    running[column] += messages[r0, column]
-        if single_ptr.size > 0 and single_ptr[node] < single_ptr[node + 1]:
-            # The first gets the sum, the others a copy: still linear in the number of arcs.
-            first = single[single_ptr[node]]
-            for column in range(dim):
-                out[first, column] = 0
-            for place in range(begin, end):
-                r0 = read[place]
-                for column in range(dim):
-                    out[first, column] += messages[r0, column]
-            for place in range(single_ptr[node] + 1, single_ptr[node + 1]):
-                w = single[place]
-                for column in range(dim):
-                    out[w, column] = out[first, column]
-        if add or rectify:
-            # The node's own rows once more, while they are at hand: first those with a reverse, then the others.
-            singles = single_ptr[node + 1] - single_ptr[node] if single_ptr.size > 0 else 0
-            for place in range(count + singles):
-                w = write[begin + place] if place < count else single[single_ptr[node] + place - count]
-                if w >= 0 and add:
-                    for column in range(dim):
-                        out[w, column] = constant[w, column] + out[w, column]
-                if w >= 0 and rectify:
-                    for column in range(dim):
-                        if out[w, column] < 0:
-                            out[w, column] = 0
-
-
-_implementations = Implementations(reference=cavity_sum_reference, cpu=_cavity_sum_cpu, cuda=_cavity_sum_cuda)
+_sums = Implementations(reference=cavity_sum_reference, cpu=_sums_cpu, cuda=_sums_cuda)
+_gradients = Implementations(reference=_gradients_reference, cpu=_gradients_cpu)
