@@ -2,6 +2,7 @@
 
 from hiddenfield.inference.infer import METHODS, infer, log_likelihood, log_partition, map_state
 from hiddenfield.inference.loopy_bp import loopy_bp
+from hiddenfield.inference.mean_field import mean_field
 from hiddenfield.inference.posterior import MapState, Posterior
 
 __all__ = [
@@ -13,4 +14,5 @@ __all__ = [
     "log_partition",
     "loopy_bp",
     "map_state",
+    "mean_field",
 ]

@@ -14,6 +14,7 @@ from hiddenfield.errors import ConvergenceWarning
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.inference.loopy_bp import loopy_bp
 from hiddenfield.inference.loopy_bp import map_state as loopy_bp_map
+from hiddenfield.inference.mean_field import mean_field
 from hiddenfield.inference.posterior import MapState, Posterior
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Float, Int, Tensor
@@ -22,6 +23,7 @@ __all__ = ["METHODS", "infer", "log_likelihood", "log_partition", "map_state"]
 
 METHODS: dict[str, Callable[..., Posterior]] = {
     "loopy_bp": loopy_bp,
+    "mean_field": mean_field,
 }
 """Every algorithm by name."""
 
@@ -75,7 +77,7 @@ def infer(
     seconds = time.perf_counter() - start
     posterior = dataclasses.replace(posterior, field=here, seconds=seconds)
     if here.requires_grad and not unroll:
-        posterior = dataclasses.replace(posterior, log_partition=_with_gradient(posterior))
+        posterior = dataclasses.replace(posterior, log_partition=with_gradient(posterior, here))
     if not bool(posterior.converged.all()):
         warnings.warn(f"{posterior.method}: {posterior.status}", ConvergenceWarning, stacklevel=2)
     return posterior
@@ -117,8 +119,8 @@ def map_state(
         return run(here.detach(), **options)
 
 
-def _with_gradient(posterior: Posterior) -> Tensor:
-    field = posterior.field
+def with_gradient(posterior: Posterior, field: FactorGraph) -> Float[Tensor, " graphs"]:
+    """Return the posterior's log partition as a function of the field's potentials: its gradient is the marginals."""
     tables = [group.log_tables for group in field.groups]
     result: Tensor = _Envelope.apply(posterior, field.log_unary, *tables)
     return result
