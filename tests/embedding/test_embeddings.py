@@ -279,6 +279,22 @@ def test_structures_do_not_see_each_other(name):
     assert torch.allclose(cut, apart)
 
 
+@pytest.mark.parametrize("attributes", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_mixed_precision_agrees_roughly(name, attributes):
+    pack = random_pack(4, graphs=60, attributes=attributes)
+    model = build(name, pack).float()
+    prepared = model.prepare(pack)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        mixed = model(pack, *prepared)
+    mixed.float().sum().backward()
+    assert all(
+        parameter.grad.isfinite().all() for parameter in model.parameters() if parameter.grad is not None
+    )
+    full = model(pack, *prepared)
+    assert (mixed - full).abs().max() < 0.05 * full.abs().max()
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_numbering_of_nodes_does_not_matter(name):
     pack = random_pack(11, graphs=1)

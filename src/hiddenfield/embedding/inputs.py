@@ -256,7 +256,8 @@ class Projection(nn.Module):
             )
         else:
             assert inputs.symbols is not None
-            result = gather_sum(table, inputs.symbols, constant)
+            # Mixed precision: a constant that comes from a product is in the lower one.
+            result = gather_sum(table, inputs.symbols, None if constant is None else constant.to(table.dtype))
         if self.weight is None:
             return result
         assert inputs.attributes is not None
