@@ -95,8 +95,11 @@ class MessagePassing:
 
     def update(self, messages: Float[Tensor, " messages"]) -> Float[Tensor, " messages"]:
         """Return all new messages, normalised, from all old ones."""
-        cavities = self.cavities(messages, self.totals(messages))
-        parts = [messages.new_zeros(0)]
+        return self.through_factors(self.cavities(messages, self.totals(messages)))
+
+    def through_factors(self, cavities: Float[Tensor, " messages"]) -> Float[Tensor, " messages"]:
+        """Return what each factor sends to each of its ports, normalised, given what the variables sent."""
+        parts = [cavities.new_zeros(0)]
         for number, group in enumerate(self.field.groups):
             blocks = self._blocks(number, cavities)
             for port in range(group.arity):
@@ -109,6 +112,10 @@ class MessagePassing:
                 top = new.amax(1, keepdim=True) if self.maximise else torch.logsumexp(new, 1, keepdim=True)
                 parts.append((new - torch.where(top == -math.inf, torch.zeros_like(top), top)).reshape(-1))
         return torch.cat(parts)
+
+    def normalise(self, messages: Float[Tensor, " messages"]) -> Float[Tensor, " messages"]:
+        """Return messages whose probabilities sum to 1, or whose largest is 1 where maximising."""
+        return normalise_segments(messages, self.field.wiring.port_ptr, self.maximise)[0]
 
     def residual(
         self, messages: Float[Tensor, " messages"], updated: Float[Tensor, " messages"] | None = None

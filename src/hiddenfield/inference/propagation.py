@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.inference.fixed_point import Outcome, iterate
 from hiddenfield.inference.message_passing import MessagePassing
-from hiddenfield.registry import choose
+from hiddenfield.inference.schedules import BACKENDS, make_iteration
 from hiddenfield.shapes import Float, Tensor
 
-__all__ = ["BACKENDS", "SCHEDULES", "propagate"]
-
-SCHEDULES = {name: name for name in ("parallel", "sequential", "residual")}
-BACKENDS = {name: name for name in ("auto", "numba", "torch")}
+__all__ = ["BACKENDS", "propagate"]
 
 
 def propagate(
@@ -48,8 +46,6 @@ def propagate(
     backend
         "numba" (CPU kernels over ragged arrays), "torch" (any device, differentiable), or "auto".
     """
-    choose("schedule", SCHEDULES, schedule)
-    choose("backend", BACKENDS, backend)
     if not 0 <= damping < 1:
         raise InputError(f"damping is the weight of the old message, at least 0 and below 1, got {damping}")
     passing = MessagePassing(field, None if weights is None else tuple(weights), maximise)
@@ -58,19 +54,12 @@ def propagate(
         raise InputError(
             f"messages hold {field.wiring.message_state.shape[0]} numbers, got {tuple(start.shape)}"
         )
-
-    def step(old: Tensor) -> tuple[Tensor, Tensor]:
-        new = passing.update(old)
-        residual = passing.residual(old, new)
-        if damping:
-            new = damping * old + (1 - damping) * new
-        return new, residual.detach()
-
+    iteration = make_iteration(passing, schedule, backend, damping, tolerance)
     outcome = iterate(
-        step,
-        start,
+        iteration.step,
+        iteration.start(start),
         tolerance=tolerance,
         max_iterations=max_iterations,
-        verify=lambda m: passing.residual(m).detach(),
+        verify=lambda state: passing.residual(iteration.messages(state)).detach(),
     )
-    return passing, outcome
+    return passing, dataclasses.replace(outcome, state=iteration.messages(outcome.state))
