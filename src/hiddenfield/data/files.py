@@ -5,12 +5,13 @@ from __future__ import annotations
 import difflib
 import gzip
 import lzma
+import os
 import zlib
 from pathlib import Path
 
 from hiddenfield.errors import ReadError
 
-__all__ = ["decode", "existing", "inner_suffix", "read_bytes", "read_text"]
+__all__ = ["decode", "existing", "inner_suffix", "read_bytes", "read_text", "write_text"]
 
 COMPRESSIONS = {".gz": gzip.decompress, ".xz": lzma.decompress}
 
@@ -70,3 +71,18 @@ def decode(contents: bytes, path: str | Path) -> str:
             f"expected UTF-8 text, got byte 0x{byte:02x}; convert the file to UTF-8", file=path, line=line
         ) from None
     return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write UTF-8, compressed if the name ends in .gz or .xz; the file is there whole, or not at all."""
+    path = Path(path).expanduser()
+    contents = text.encode("utf-8")
+    suffix = path.suffix.lower()
+    if suffix == ".gz":
+        contents = gzip.compress(contents, mtime=0)  # no time: the same text gives the same file
+    elif suffix == ".xz":
+        contents = lzma.compress(contents)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_bytes(contents)
+    os.replace(partial, path)

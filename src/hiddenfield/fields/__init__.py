@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from hiddenfield.fields.grid import grid_edges, ising_grid, potts_grid
     from hiddenfield.fields.networks import from_networkx
     from hiddenfield.fields.pairwise import edge_arcs, pairwise_field
+    from hiddenfield.fields.readers.uai_evidence import read_evidence, write_evidence
+    from hiddenfield.fields.readers.uai_results import UaiResult, read_result, write_result
+    from hiddenfield.fields.reading import read, write
 
 __getattr__, __dir__, __all__ = attach(
     __name__,
@@ -26,5 +29,12 @@ __getattr__, __dir__, __all__ = attach(
         "ising_grid": "hiddenfield.fields.grid",
         "pairwise_field": "hiddenfield.fields.pairwise",
         "potts_grid": "hiddenfield.fields.grid",
+        "read": "hiddenfield.fields.reading",
+        "read_evidence": "hiddenfield.fields.readers.uai_evidence",
+        "read_result": "hiddenfield.fields.readers.uai_results",
+        "UaiResult": "hiddenfield.fields.readers.uai_results",
+        "write": "hiddenfield.fields.reading",
+        "write_evidence": "hiddenfield.fields.readers.uai_evidence",
+        "write_result": "hiddenfield.fields.readers.uai_results",
     },
 )

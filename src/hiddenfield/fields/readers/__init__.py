@@ -1,0 +1,1 @@
+"""One module a file format of fields, found through `hiddenfield.fields.formats`."""

@@ -1,0 +1,302 @@
+"""The Bayesian interchange format, as the networks of the bnlearn repository are published in."""
+
+from __future__ import annotations
+
+import graphlib
+import itertools
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from hiddenfield.data.files import read_text, write_text
+from hiddenfield.errors import InputError, ReadError
+from hiddenfield.fields.build import from_factors
+from hiddenfield.fields.factor_graph import FactorGraph
+from hiddenfield.fields.formats import FieldFormat
+from hiddenfield.fields.readers.bayesian import conditional_tables
+from hiddenfield.fields.readers.numbers import number_texts
+from hiddenfield.fields.readers.words import MOST_ENTRIES, Words
+from hiddenfield.fields.table_stack import MOST_PORTS
+from hiddenfield.shapes import Array, Float
+
+__all__ = ["FORMAT", "read", "write"]
+
+# Commas separate like blanks. A word is anything without brackets, separators and quotes.
+WORD = re.compile(r'"[^"\n]*"|[{}()\[\];|]|[^\s{}()\[\];,|"]+|"')
+PLAIN = re.compile(r'[^\s{}()\[\];,|"]+')
+# Not within a word: properties hold addresses such as http://...
+COMMENT = re.compile(r'"[^"\n]*"|(?<![^\s{}()\[\];,|"])(?://[^\n]*|/\*.*?\*/)', re.DOTALL)
+NUMBER = "a probability of at least 0"
+
+
+@dataclass
+class _Network:
+    """What was read so far."""
+
+    states: dict[str, dict[str, int]]
+    parents: dict[str, list[str]]
+    tables: dict[str, Float[Array, "*states"]]
+    entries: int = 0
+
+
+def read(path: str | Path) -> FactorGraph:
+    """Read a ``.bif`` file.
+
+    Variables are numbered in the order of their blocks and keep their names and those of their states. Each probability
+    block is a factor over its parents and, last, its child. Entries may be a ``table`` (the child runs slowest, the
+    last parent fastest), rows ``(states of the parents) probabilities``, and a ``default`` for the rows that are not
+    there. Properties and comments are skipped; rows are taken as they are, not normalised.
+    """
+    text = read_text(path)
+    if "//" in text or "/*" in text:
+        text = COMMENT.sub(lambda match: match[0] if match[0][0] == '"' else _blanked(match[0]), text)
+    words = Words(text, path, WORD)
+    network = _Network({}, {}, {})
+    while words.left:
+        keyword = words.take("a block")
+        if keyword == "network":
+            _network_block(words)
+        elif keyword == "variable":
+            _variable_block(words, network)
+        elif keyword == "probability":
+            _probability_block(words, network)
+        else:
+            words.fail("'network', 'variable' or 'probability'")
+    _check_complete(network, path)
+    number = {name: variable for variable, name in enumerate(network.states)}
+    scopes = [
+        [*(number[parent] for parent in network.parents[child]), number[child]] for child in network.tables
+    ]
+    try:
+        return from_factors(
+            scopes,
+            list(network.tables.values()),
+            [len(states) for states in network.states.values()],
+            variable_names=list(network.states),
+            state_names=[list(states) for states in network.states.values()],
+        )
+    except ReadError:
+        raise
+    except InputError as error:
+        raise ReadError(str(error), file=path) from None
+
+
+def _blanked(comment: str) -> str:
+    return " " + "\n" * comment.count("\n")
+
+
+def _check_complete(network: _Network, path: str | Path) -> None:
+    if not network.states:
+        raise ReadError("expected the blocks of a network, got no variable; is the file complete?", file=path)
+    for name in network.states:
+        if name not in network.tables:
+            raise ReadError(f"variable {name!r} has no probability block; is the file complete?", file=path)
+    try:
+        graphlib.TopologicalSorter(network.parents).prepare()
+    except graphlib.CycleError as error:
+        raise ReadError(
+            f"expected a network without cycles, got {' - '.join(error.args[1])}", file=path
+        ) from None
+
+
+def _name(words: Words, expected: str) -> str:
+    word = words.take(expected)
+    if word[0] == '"' and len(word) > 2:
+        return word[1:-1]
+    if not PLAIN.fullmatch(word):
+        words.fail(expected)
+    return word
+
+
+def _symbol(words: Words, symbol: str) -> None:
+    if words.take(repr(symbol)) != symbol:
+        words.fail(repr(symbol))
+
+
+def _skip_property(words: Words) -> None:
+    while words.take("';' at the end of a property") != ";":
+        pass
+
+
+def _network_block(words: Words) -> None:
+    while words.take("'{'") != "{":
+        pass
+    while (word := words.take("'property' or '}'")) != "}":
+        if word != "property":
+            words.fail("'property' or '}'")
+        _skip_property(words)
+
+
+def _variable_block(words: Words, network: _Network) -> None:
+    name = _name(words, "the name of a variable")
+    if name in network.states:
+        words.fail("another name of a variable")
+    _symbol(words, "{")
+    states: dict[str, int] = {}
+    while (word := words.take("'type', 'property' or '}'")) != "}":
+        if word == "property":
+            _skip_property(words)
+        elif word == "type" and not states:
+            states = _states(words, name)
+        else:
+            words.fail("'type', 'property' or '}'")
+    if not states:
+        words.fail(f"the type of variable {name!r} before its end")
+    network.states[name] = states
+
+
+def _states(words: Words, name: str) -> dict[str, int]:
+    if words.take("'discrete'") != "discrete":
+        words.fail("'discrete', the only type that is known")
+    _symbol(words, "[")
+    size = words.integer("a number of states", 1)
+    _symbol(words, "]")
+    _symbol(words, "{")
+    words.need(size, f"the names of the states of {name!r}")
+    states: dict[str, int] = {}
+    for number in range(size):
+        state = _name(words, f"the name of state {number} of {size} of variable {name!r}")
+        if state in states:
+            words.fail(f"different names of the states of variable {name!r}")
+        states[state] = number
+    _symbol(words, "}")
+    _symbol(words, ";")
+    return states
+
+
+def _probability_block(words: Words, network: _Network) -> None:
+    child, parents = _header(words, network)
+    cards = [len(network.states[name]) for name in (*parents, child)]
+    network.entries += math.prod(cards)
+    if network.entries > MOST_ENTRIES:
+        words.fail(f"at most {MOST_ENTRIES:,} entries in all tables", got="got more")
+    network.parents[child] = parents
+    network.tables[child] = _body(words, child, [network.states[parent] for parent in parents], cards)
+
+
+def _header(words: Words, network: _Network) -> tuple[str, list[str]]:
+    """Read ``( child | parents )``; the bar may be missing."""
+    _symbol(words, "(")
+    names: list[str] = []
+    while (word := words.take("')'")) != ")":
+        if word == "|" and len(names) == 1:
+            continue
+        words.at -= 1
+        name = _name(words, "the name of a variable")
+        if name not in network.states:
+            words.fail("a variable that was declared before")
+        if name in names:
+            words.fail("every variable once")
+        names.append(name)
+    if not 1 <= len(names) <= MOST_PORTS:
+        words.fail(f"a variable and at most {MOST_PORTS - 1} parents")
+    if names[0] in network.tables:
+        words.fail("one probability block a variable", got=f"got a second one of {names[0]!r}")
+    return names[0], names[1:]
+
+
+def _body(
+    words: Words, child: str, parents: list[dict[str, int]], cards: list[int]
+) -> Float[Array, "*states"]:
+    """Read the entries of a block into a log table over the parents and the child."""
+    states = cards[-1]
+    table = np.full((math.prod(cards[:-1]), states), np.nan)
+    _symbol(words, "{")
+    rows: list[int] = []
+    numbers: list[str] = []
+    places: list[int] = []
+    default: Float[Array, " states"] | None = None
+    while (word := words.take("a row, 'table', 'default', 'property' or '}'")) != "}":
+        if word == "(":
+            rows.append(_row(words, parents, cards))
+            begin, end = _numbers(words, states)
+            numbers += words.list[begin:end]
+            places += range(begin, end)
+        elif word == "table":
+            begin, end = _numbers(words, table.size)
+            full = words.logs(words.list[begin:end], range(begin, end), NUMBER)
+            table[:] = full.reshape(states, -1).T
+        elif word == "default":
+            begin, end = _numbers(words, states)
+            default = words.logs(words.list[begin:end], range(begin, end), NUMBER)
+        elif word == "property":
+            _skip_property(words)
+        else:
+            words.fail("a row, 'table', 'default', 'property' or '}'")
+    if rows:
+        table[rows] = words.logs(numbers, places, NUMBER).reshape(len(rows), states)
+    missing = np.isnan(table[:, 0])
+    if default is not None:
+        table[missing] = default
+    elif missing.any():
+        place = np.unravel_index(int(np.argmax(missing)), cards[:-1]) if parents else ()
+        named = ", ".join(list(names)[k] for names, k in zip(parents, place, strict=True))
+        words.fail(f"a row ({named}) of {child!r}, or a default")
+    return table.reshape(cards)
+
+
+def _row(words: Words, parents: list[dict[str, int]], cards: list[int]) -> int:
+    """Read the states of the parents up to the closing bracket; return the number of the row."""
+    row = 0
+    for names, card in zip(parents, cards, strict=False):
+        word = words.take("a state of a parent")
+        state = names.get(word)
+        if state is None:
+            state = names.get(word[1:-1]) if word[0] == '"' else None
+        if state is None:
+            words.fail(f"a state of a parent, one of {', '.join(itertools.islice(names, 8))}")
+        row = row * card + state
+    _symbol(words, ")")
+    return row
+
+
+def _numbers(words: Words, count: int) -> tuple[int, int]:
+    """Return where so many numbers begin and end; the semicolon after them is read too."""
+    words.need(count + 1, NUMBER)
+    begin = words.at
+    end = words.at = begin + count
+    if words.take("';'") != ";":
+        # Say what is wrong where it is: too few numbers, or one too many.
+        early = next((at for at in range(begin, end) if words.list[at] == ";"), None)
+        words.fail(f"{count} probabilities and ';'", words.at - 1 if early is None else early)
+    return begin, end
+
+
+def write(field: FactorGraph, path: str | Path) -> None:
+    """Write a field that is a Bayesian network, with every child last in its scope, to a ``.bif`` file.
+
+    Reading it gives the field again, up to rounding of the logarithms. Names that the field does not have are made up:
+    x0, x1, ... with states s0, s1, ...
+    """
+    tables = conditional_tables(field)
+    cards = field.cardinalities.tolist()
+    names = [_quoted(name) for name in field.variable_names or [f"x{v}" for v in range(len(cards))]]
+    listed = field.state_names or [[f"s{k}" for k in range(card)] for card in cards]
+    states = [[_quoted(state) for state in row] for row in listed]
+    lines = ["network unknown {", "}"]
+    for name, own in zip(names, states, strict=True):
+        lines += [f"variable {name} {{", f"  type discrete [ {len(own)} ] {{ {', '.join(own)} }};", "}"]
+    for child, (parents, table) in enumerate(tables):
+        given = f" | {', '.join(names[parent] for parent in parents)}" if parents else ""
+        lines.append(f"probability ( {names[child]}{given} ) {{")
+        texts = number_texts(table)
+        combinations = itertools.product(*(states[parent] for parent in parents))
+        for row, combination in enumerate(combinations):
+            numbers = ", ".join(texts[row * cards[child] : (row + 1) * cards[child]])
+            lines.append(f"  ({', '.join(combination)}) {numbers};" if parents else f"  table {numbers};")
+        lines.append("}")
+    write_text(path, "\n".join([*lines, ""]))
+
+
+def _quoted(name: str) -> str:
+    if PLAIN.fullmatch(name) and not name.startswith(("//", "/*")):
+        return name
+    if not name or '"' in name or "\n" in name:
+        raise InputError(f"the format has no way to write the name {name!r}; rename it")
+    return f'"{name}"'
+
+
+FORMAT = FieldFormat("bif", "Bayesian interchange format", (".bif",), read, write)

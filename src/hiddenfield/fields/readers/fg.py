@@ -1,0 +1,129 @@
+"""libDAI's factor graphs."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+
+from hiddenfield.data.files import read_text, write_text
+from hiddenfield.errors import InputError, ReadError
+from hiddenfield.fields.build import from_factors
+from hiddenfield.fields.factor_graph import FactorGraph
+from hiddenfield.fields.formats import FieldFormat
+from hiddenfield.fields.readers.numbers import number_texts
+from hiddenfield.fields.readers.tables import ground_tables
+from hiddenfield.fields.readers.words import MOST_ENTRIES, Words
+from hiddenfield.fields.table_stack import MOST_PORTS
+from hiddenfield.shapes import Array, Float
+
+__all__ = ["FORMAT", "read", "write"]
+
+COMMENT = re.compile(r"#[^\n]*")
+
+
+def read(path: str | Path) -> FactorGraph:
+    """Read a ``.fg`` file.
+
+    The number of factors, then for each: its number of variables, their labels, their numbers of states, the number of
+    entries, and the entries as pairs of index and value; the *first* variable runs fastest, entries that are not there
+    are 0, and ``#`` begins a comment. Labels need not be contiguous: variables are numbered in the order of their
+    labels, and named by them where that makes a difference.
+    """
+    words = Words(COMMENT.sub("", read_text(path)), path)
+    cards: dict[int, int] = {}
+    labels: list[list[int]] = []
+    tables: list[Float[Array, "*states"]] = []
+    budget = MOST_ENTRIES
+    for _ in range(words.integer("the number of factors")):
+        scope, shape = _scope(words, cards)
+        budget -= math.prod(shape)
+        if budget < 0:
+            words.fail(f"at most {MOST_ENTRIES:,} entries in all tables", got="got more")
+        labels.append(scope)
+        tables.append(_table(words, shape))
+    words.end()
+    number = {label: variable for variable, label in enumerate(sorted(cards))}
+    contiguous = len(number) == max(number, default=-1) + 1
+    try:
+        return from_factors(
+            [[number[label] for label in scope] for scope in labels],
+            tables,
+            [cards[label] for label in number],
+            variable_names=[] if contiguous else [str(label) for label in number],
+        )
+    except ReadError:
+        raise
+    except InputError as error:
+        raise ReadError(str(error), file=path) from None
+
+
+def _scope(words: Words, cards: dict[int, int]) -> tuple[list[int], list[int]]:
+    size = words.integer("the number of variables of a factor", 0, MOST_PORTS)
+    scope = words.integers(size, "the label of a variable")
+    if len(set(scope)) < size:
+        words.fail("every variable once in a factor", got=f"got {' '.join(map(str, scope))}")
+    shape = words.integers(size, "a number of states", 1, MOST_ENTRIES)
+    for label, states in zip(scope, shape, strict=True):
+        known = cards.setdefault(label, states)
+        if known != states:
+            words.fail(f"{known} states of variable {label}, as before", got=f"got {states}")
+    if sum(cards.values()) > MOST_ENTRIES:
+        words.fail(f"at most {MOST_ENTRIES:,} states in all", got="got more")
+    return scope, shape
+
+
+def _table(words: Words, shape: list[int]) -> Float[Array, "*states"]:
+    total = math.prod(shape)
+    entries = words.integer("the number of entries", 0, total)
+    words.need(2 * entries, "an entry")
+    begin, end = words.at, words.at + 2 * entries
+    table = np.full(total, -np.inf)
+    places: dict[int, None] = {}
+    for at in range(begin, end, 2):
+        words.at = at
+        place = words.integer("the index of an entry", 0, total - 1)
+        if place in places:
+            words.fail("every index once in a table")
+        places[place] = None
+    words.at = end
+    table[list(places)] = words.logs(
+        words.list[begin + 1 : end : 2], range(begin + 1, end, 2), "a number of at least 0"
+    )
+    return table.reshape(shape, order="F")
+
+
+def write(field: FactorGraph, path: str | Path) -> None:
+    """Write a ``.fg`` file; reading it gives the field again, up to rounding of the logarithms.
+
+    Names that are increasing integers are written as labels, other names have no place in the format. A variable
+    without a factor is given one of ones, since the format has variables only through factors.
+    """
+    factors = ground_tables(field)
+    labels = _labels(field)
+    cards = field.cardinalities.tolist()
+    used = {variable for scope, _ in factors for variable in scope}
+    factors += [([v], np.zeros(states)) for v, states in enumerate(cards) if v not in used]
+    lines = [str(len(factors))]
+    for scope, table in factors:
+        flat = table.ravel(order="F")
+        places = np.flatnonzero(flat > -np.inf)
+        lines += ["", str(len(scope)), " ".join(str(labels[v]) for v in scope)]
+        lines += [" ".join(str(cards[v]) for v in scope), str(len(places))]
+        texts = number_texts(flat[places])
+        lines += [f"{place} {text}" for place, text in zip(places.tolist(), texts, strict=True)]
+    write_text(path, "\n".join([*lines, ""]))
+
+
+def _labels(field: FactorGraph) -> list[int]:
+    names = field.variable_names
+    if names and all(name.isascii() and name.isdigit() and len(name) <= 15 for name in names):
+        labels = [int(name) for name in names]
+        if labels == sorted(set(labels)) and [str(label) for label in labels] == list(names):
+            return labels
+    return list(range(field.num_variables))
+
+
+FORMAT = FieldFormat("fg", "libDAI factor graphs", (".fg",), read, write)

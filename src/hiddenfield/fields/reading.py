@@ -1,0 +1,72 @@
+"""read, write: fields from files and to files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from hiddenfield.data.files import existing, inner_suffix
+from hiddenfield.errors import InputError, ReadError
+from hiddenfield.fields.factor_graph import FactorGraph
+from hiddenfield.fields.formats import FieldFormat, field_formats
+from hiddenfield.registry import choose
+
+__all__ = ["read", "write"]
+
+
+def read(path: str | Path, format: str | None = None) -> FactorGraph:
+    r"""Read a field from a file: UAI (``.uai``), libDAI (``.fg``) or BIF (``.bif``), also .gz and .xz.
+
+    Parameters
+    ----------
+    path
+        The file.
+    format
+        The name of a format; by default the one of the file's suffix.
+
+    Returns
+    -------
+    FactorGraph
+        Tables as logarithms in float64; numbers that no double holds keep their logarithm.
+
+    Raises
+    ------
+    ReadError
+        If the file is malformed, naming file, line and word.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "two.uai"
+    >>> _ = path.write_text("MARKOV\n3\n2 2 2\n2\n2 0 1\n2 1 2\n4\n2 1\n1 2\n4\n2 1\n1 2\n")
+    >>> read(path)
+    FactorGraph(1 graph, 3 variables of 2 states, 2 factors of up to 2 ports)
+    """
+    path = existing(path)
+    if format is not None:
+        return choose("format", field_formats(), format).read(path)
+    found = _by_suffix(path)
+    if found is None:
+        raise ReadError(f"not recognised by its suffix; name one with format=: {_listed()}", file=path)
+    return found.read(path)
+
+
+def write(field: FactorGraph, path: str | Path, format: str | None = None, **options: Any) -> None:
+    """Write a field to a file whose suffix names the format; reading it gives the same field, up to rounding.
+
+    The file is there whole, or not at all. See the module of the format for its options and for what it cannot hold.
+    """
+    path = Path(path)
+    found = _by_suffix(path) if format is None else choose("format", field_formats(), format)
+    if found is None:
+        raise InputError(f"the suffix of {str(path)!r} names no format of fields; choose from: {_listed()}")
+    found.write(field, path, **options)
+
+
+def _by_suffix(path: Path) -> FieldFormat | None:
+    suffix = inner_suffix(path)
+    return next((entry for entry in field_formats().values() if suffix in entry.suffixes), None)
+
+
+def _listed() -> str:
+    return ", ".join(f"{name} ({', '.join(entry.suffixes)})" for name, entry in field_formats().items())
