@@ -1,5 +1,6 @@
 """Inference in discrete fields: one file an algorithm, all returning a `Posterior`."""
 
+from hiddenfield.inference.exact import exact, marginal_map, sample
 from hiddenfield.inference.infer import METHODS, infer, log_likelihood, log_partition, map_state
 from hiddenfield.inference.loopy_bp import loopy_bp
 from hiddenfield.inference.mean_field import mean_field
@@ -9,10 +10,13 @@ __all__ = [
     "METHODS",
     "MapState",
     "Posterior",
+    "exact",
     "infer",
     "log_likelihood",
     "log_partition",
     "loopy_bp",
     "map_state",
+    "marginal_map",
+    "sample",
     "mean_field",
 ]

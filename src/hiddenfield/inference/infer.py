@@ -12,6 +12,8 @@ import torch
 
 from hiddenfield.errors import ConvergenceWarning
 from hiddenfield.fields.factor_graph import FactorGraph
+from hiddenfield.inference.exact import exact
+from hiddenfield.inference.exact import map_state as exact_map
 from hiddenfield.inference.loopy_bp import loopy_bp
 from hiddenfield.inference.loopy_bp import map_state as loopy_bp_map
 from hiddenfield.inference.mean_field import mean_field
@@ -22,12 +24,14 @@ from hiddenfield.shapes import Float, Int, Tensor
 __all__ = ["METHODS", "infer", "log_likelihood", "log_partition", "map_state"]
 
 METHODS: dict[str, Callable[..., Posterior]] = {
+    "exact": exact,
     "loopy_bp": loopy_bp,
     "mean_field": mean_field,
 }
 """Every algorithm by name."""
 
 MAP_METHODS: dict[str, Callable[..., MapState]] = {
+    "exact": exact_map,
     "loopy_bp": loopy_bp_map,
 }
 """Every algorithm that finds a joint assignment."""
