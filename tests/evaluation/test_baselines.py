@@ -9,7 +9,7 @@ from scipy.sparse import csr_matrix
 import hiddenfield as hf
 from hiddenfield.errors import InputError
 from hiddenfield.evaluation import fit_baselines
-from hiddenfield.evaluation.linear import fit_linear
+from hiddenfield.evaluation.linear import _merge_equal_columns, fit_linear
 
 
 def words(count, seed, target):
@@ -90,6 +90,32 @@ def test_the_strength_is_chosen_on_the_rows_kept_aside_and_all_rows_are_fitted()
     }
     assert model.strength == min(losses, key=losses.get)
     assert np.allclose(model.predict(csr_matrix(x)), ridge(np.arange(40), model.strength)(x), atol=1e-3)
+
+
+@pytest.mark.parametrize("classes", [None, 3])
+def test_equal_columns_are_merged_without_a_trace(classes):
+    """Fitting each of several equal columns once changes neither predictions, on any rows, nor what is counted."""
+    from sklearn.linear_model import LogisticRegression, Ridge
+    from sklearn.preprocessing import MaxAbsScaler
+
+    random = np.random.default_rng(0)
+    few = random.poisson(0.7, size=(60, 5)).astype(float)
+    table = csr_matrix(np.hstack([few, few[:, [1, 1, 3]], 2 * few[:, [4]], np.zeros((60, 2))]))
+    new = csr_matrix(random.poisson(1.0, size=(9, table.shape[1])).astype(float))  # equal no longer
+    merging = _merge_equal_columns(table)
+    assert merging.shape == (11, 7)
+    y = few @ random.normal(size=5) + random.normal(size=60)
+    if classes is None:
+        plain = Ridge(alpha=1.0).fit(table, y)
+        expected, parameters = plain.predict(new), 12
+    else:
+        y = np.digitize(y, np.quantile(y, [1 / 3, 2 / 3])).astype(float)
+        scaler = MaxAbsScaler().fit(table)
+        plain = LogisticRegression(C=1.0, tol=1e-8, max_iter=1000).fit(scaler.transform(table), y)
+        expected, parameters = plain.predict_proba(scaler.transform(new)), 3 * 12
+    model = fit_linear(table, y, np.arange(60), np.arange(0), classes)
+    assert model.parameters == parameters
+    np.testing.assert_allclose(model.predict(new), expected, rtol=2e-3, atol=2e-3)
 
 
 def test_what_cannot_be_compared_is_refused():

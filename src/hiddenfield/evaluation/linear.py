@@ -5,7 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -37,11 +38,14 @@ def fit_linear(
     aside: Int[Array, " aside"],
     classes: int | None = None,
 ) -> Linear:
-    """Fit ridge regression or, where a number of classes is given, logistic regression.
+    r"""Fit ridge regression or, where a number of classes is given, logistic regression.
 
     Each strength is tried on the rows `kept` and judged on the rows `aside`, by square error or by log loss; the
     best is fitted again to all rows. A column without an entry in the rows `kept` has the weight 0 there, so that
     columns counted on all rows give nothing away. Without rows `aside` the strength is 1.
+
+    Equal columns have equal weights at the optimum, so k of them are fitted as one that is :math:`\sqrt k` times as
+    long: the same model, sooner. Most Weisfeiler-Lehman colours have equals: those of a rare piece are all where it is.
 
     Examples
     --------
@@ -52,14 +56,35 @@ def fit_linear(
     (0.01, 2, array([60.]))
     """
     fit = _ridge if classes is None else _logistic
+    merging = _merge_equal_columns(features)
     strength = USUAL
     if len(aside) and (classes is None or len(np.unique(y[kept])) > 1):
         losses = [
-            _loss(y[aside], fit(features[kept], y[kept], value, classes).predict(features[aside]))
+            _loss(y[aside], fit(features[kept], y[kept], value, merging, classes).predict(features[aside]))
             for value in STRENGTHS
         ]
         strength = STRENGTHS[int(np.argmin(losses))]
-    return fit(features, y, strength, classes)
+    return fit(features, y, strength, merging, classes)
+
+
+def _merge_equal_columns(features: csr_matrix) -> csr_matrix:
+    """Return (columns, groups): 1 / sqrt(k) where a column belongs to a group of k columns that are equal."""
+    from scipy.sparse import csr_matrix
+
+    columns = features.tocsc()
+    columns.sort_indices()
+    places, values, bounds = columns.indices, columns.data, columns.indptr.tolist()
+    groups: dict[bytes, int] = {}
+    group = np.array(
+        [
+            groups.setdefault(places[a:b].tobytes() + values[a:b].tobytes(), len(groups))
+            for a, b in pairwise(bounds)
+        ],
+        dtype=np.int64,
+    )
+    sizes = np.bincount(group, minlength=len(groups))
+    entries = (1.0 / np.sqrt(sizes[group]), (np.arange(len(group)), group))
+    return csr_matrix(entries, shape=(len(group), len(groups)))
 
 
 def _loss(truth: Array, predicted: Array) -> float:
@@ -69,30 +94,32 @@ def _loss(truth: Array, predicted: Array) -> float:
     return float(-np.log(np.clip(chosen, 1e-12, None)).mean())
 
 
-def _ridge(features: csr_matrix, y: Array, strength: float, _: int | None) -> Linear:
+def _ridge(features: csr_matrix, y: Array, strength: float, merging: csr_matrix, _: int | None) -> Linear:
     from sklearn.linear_model import Ridge
 
-    model = Ridge(alpha=strength, solver="sparse_cg", tol=1e-5).fit(features, y)
-    return Linear(model.predict, model.coef_.size + 1, strength)
+    model = Ridge(alpha=strength, solver="sparse_cg", tol=1e-5).fit(features @ merging, y)
+    return Linear(lambda new: model.predict(new @ merging), features.shape[1] + 1, strength)
 
 
-def _logistic(features: csr_matrix, y: Array, strength: float, classes: int | None) -> Linear:
+def _logistic(
+    features: csr_matrix, y: Array, strength: float, merging: csr_matrix, classes: int | None
+) -> Linear:
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import MaxAbsScaler
 
     codes = y.astype(np.int64)
-    model: Any = make_pipeline(MaxAbsScaler(), LogisticRegression(C=1.0 / strength, max_iter=ITERATIONS))
+    scaler = MaxAbsScaler().fit(features)
+    model = LogisticRegression(C=1.0 / strength, max_iter=ITERATIONS)
     with warnings.catch_warnings():
         # With a weak penalty on separable classes the optimum is far away, and stopping early is a penalty of its own.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(features, codes)
+        model.fit(scaler.transform(features) @ merging, codes)
 
     def predict(new: csr_matrix) -> Array:
         # Classes that did not occur in training have probability 0.
         table = np.zeros((new.shape[0], classes or 0))
-        table[:, model.classes_] = model.predict_proba(new)
+        table[:, model.classes_] = model.predict_proba(scaler.transform(new) @ merging)
         return table
 
-    return Linear(predict, model[-1].coef_.size + model[-1].intercept_.size, strength)
+    return Linear(predict, len(model.coef_) * features.shape[1] + model.intercept_.size, strength)
