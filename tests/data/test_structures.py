@@ -214,6 +214,12 @@ def test_bad_index(index, message):
         hf.data.from_sequences(["A", "B", "C"])[index]
 
 
+def test_reversed_indices_of_any_length():
+    pack = hf.data.from_sequences(["A", "BB", "C"])
+    for length in range(4):
+        assert pack[np.arange(length)[::-1]] == pack[list(range(length))[::-1]]
+
+
 def test_index_error_ends_iteration_as_python_expects():
     assert len(list(hf.data.from_sequences(["A", "B", "C"]))) == 3
     with pytest.raises(IndexError):

@@ -63,9 +63,9 @@ def _as_tensor(index: Any) -> Tensor:
         raise InputError(f"{EXPECTED}, got {type(index).__name__}: {index!r}"[:300])
     if array.size == 0:
         return torch.zeros(0, dtype=torch.int64)
-    return torch.from_numpy(
-        np.ascontiguousarray(array.astype(np.int64) if array.dtype.kind == "u" else array)
-    )
+    array = np.ascontiguousarray(array.astype(np.int64) if array.dtype.kind == "u" else array)
+    # One entry is contiguous whatever its stride, and torch takes no negative ones.
+    return torch.from_numpy(array.copy() if min(array.strides, default=0) < 0 else array)
 
 
 def _from_mask(mask: Tensor, length: int) -> Tensor:
