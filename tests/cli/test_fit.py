@@ -195,6 +195,9 @@ def test_unknown_symbols_of_any_format_can_be_left_out(capsys, tmp_path):
     table = pyarrow.parquet.read_table(tmp_path / "out.parquet")
     assert table["id"].to_pylist() == ["first", "second"]
     assert table["error"].to_pylist() == [None, reason]
+    # Headers are ids, unless they cannot be: then they are classes, as they were in the training file.
+    (tmp_path / "new.fasta").write_text(">0\nGAT\n>1\nTAG\n>0\nCAT\n")
+    assert done(capsys, *words, tmp_path / "out.parquet")["predicted"] == 3
     (tmp_path / "new.fasta").write_text(">first\nGAT\n")
     assert done(capsys, *words, tmp_path / "out.parquet", "--on-error", "skip")["left_out"] == []
     assert str(pyarrow.parquet.read_schema(tmp_path / "out.parquet").field("error").type) == "string"
@@ -205,6 +208,7 @@ def test_unknown_symbols_of_any_format_can_be_left_out(capsys, tmp_path):
     [
         (["fit", "{data}", "--out", "run"], 1, "nothing to learn"),
         (["fit", "{data}", "--target", "sise", "--out", "run"], 1, "sise"),
+        (["fit", "{data}", "--target", "none", "--out", "run"], 1, "all 40 entries of 'none' are missing"),
         (["fit", "{data}", "--target", "size"], 2, "--out"),
         (
             ["fit", "{data}", "--target", "size", "--out", "run", "--model", "loopy"],
@@ -255,6 +259,7 @@ def test_unknown_symbols_of_any_format_can_be_left_out(capsys, tmp_path):
 )
 def test_mistakes(capsys, monkeypatch, tmp_path, molecules, words, code, text):
     monkeypatch.chdir(tmp_path)
+    molecules.write_text(molecules.read_text().replace("name,", "none,name,", 1).replace("\nm", "\n,m"))
     found, out, err = call(capsys, *[word.format(data=molecules) for word in words])
     assert (found, out) == (code, "")
     assert text in " ".join(err.split())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -41,6 +42,11 @@ def test_the_page_and_the_table(capsys, words):
     assert str(folder / "report.html") in out
     page = checked(folder / "report.html")
     assert "words: length" in page.shown
+    # Structures without ids are named by their rows in the file, not by their places among the test structures.
+    test = json.loads((folder / "split.json").read_text())["test"]
+    rows = {int(row) for row in re.findall(r"row (\d+)", page.shown)}
+    assert rows <= set(test)
+    assert len(rows) == min(8, len(test))
     assert "WL-3 + ridge" in page.shown
 
 

@@ -524,8 +524,26 @@ def test_data_frames(words, numbers, kinds):
 
 
 def test_a_constant_target_is_predicted(words):
-    model = hf.StructureRegressor(**TINY | {"epochs": 40}, learning_rate=0.01).fit(words, [1234.5] * 24)
-    np.testing.assert_allclose(model.predict(words), 1234.5, atol=0.5)
+    model = hf.StructureRegressor(**TINY).fit(words, [1234.5] * 24)
+    np.testing.assert_allclose(model.predict(words), 1234.5, rtol=1e-6)
+
+
+def test_messages_of_the_trainer_count_as_the_user_does(words, monkeypatch):
+    """Whatever is left out or kept aside before, a structure is named by its place in X."""
+    from hiddenfield.estimators import base
+
+    def spy(network, task, training, *arguments, name_of, **options):
+        for position, name in enumerate(training.ids.tolist()):
+            assert name_of(position) == f"structure {name} ({name!r})"
+        seen.append(len(training))
+        return train(network, task, training, *arguments, name_of=name_of, **options)
+
+    train, seen = base.train, []
+    monkeypatch.setattr(base, "train", spy)
+    pack = hf.data.from_sequences(words, ids=[str(k) for k in range(24)])
+    targets = [np.nan if k % 4 == 0 else float(k) for k in range(24)]
+    hf.StructureRegressor(**TINY | {"validation_fraction": 0.5}, ensemble=2).fit(pack, targets)
+    assert seen == [9, 9]
 
 
 @pytest.mark.parametrize(

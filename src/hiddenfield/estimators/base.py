@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -160,14 +161,20 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         structures = self._with_targets(structures, columns)
         task = self._task(structures)
         assert structures.targets is not None
-        answered = ~structures.targets.isnan().all(dim=1).cpu().numpy()
-        if not answered.all():
-            structures = structures[np.flatnonzero(answered)]
+        answered = np.flatnonzero(~structures.targets.isnan().all(dim=1).cpu().numpy())
+        given = structures
+        if len(answered) < len(structures):
+            structures = structures[answered]
         features = Features.of(structures)
-        networks, histories, aside = self._fit_members(features.encode(structures), features, task)
+        networks, histories, aside = self._fit_members(
+            features.encode(structures),
+            features,
+            task,
+            lambda position: given.name_of(int(answered[position])),
+        )
         self.networks_, self.histories_ = networks, histories
         self.task_, self.features_, self.reading_ = task, features, reading
-        self.validation_indices_ = np.flatnonzero(answered)[aside]
+        self.validation_indices_ = answered[aside]
         self.single_target_ = single
         self.target_kinds_ = tuple(column.kind for column in columns)
         return self
@@ -202,7 +209,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         )
 
     def _fit_members(
-        self, structures: Structures, features: Features, task: Task
+        self, structures: Structures, features: Features, task: Task, name_of: Callable[[int], str]
     ) -> tuple[list[Network], list[History], Int[Array, " aside"]]:
         """Fit every network of the ensemble, each with a seed of its own, all with the same structures kept aside."""
         seeds = check_random_state(self.random_state).randint(2**31 - 1, size=self.ensemble + 1).tolist()
@@ -222,6 +229,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
                 else Path(self.checkpoint) / f"member-{member}.safetensors",
                 resume=self.resume,
                 show_progress=self.verbose,
+                name_of=lambda position: name_of(int(kept[position])),
             )
             networks.append(network)
             histories.append(history)

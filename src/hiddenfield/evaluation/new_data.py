@@ -92,10 +92,9 @@ def read_new(
     if options.get("on_error", "raise") not in ("raise", "skip"):
         raise InputError(f"on_error must be 'raise' or 'skip', got {options['on_error']!r}")
     before = read_settings(folder).get("reader", {})
-    alike = {name: value for name, value in before.items() if name not in OF_TRAINING}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        structures = read(path, **{**accepted_options(path, alike), **_of_reader(path, options)})
+        structures = _read_alike(path, before, _of_reader(path, options))
     reasons: dict[int, str] = {}
     names: dict[int, str] = {}
     for warning in caught:
@@ -130,6 +129,18 @@ def read_new(
         known = np.setdiff1d(np.arange(len(structures)), list(strange))
         structures, rows = structures[known], rows[known]
     return NewData(structures, rows, total, reasons, ids)
+
+
+def _read_alike(path: Path, before: Mapping[str, Any], options: Mapping[str, Any]) -> Structures:
+    """Read as the training file was read; where that had its labels in the headers, new files may have them too."""
+    known = accepted_options(path, before)
+    alike = {name: value for name, value in known.items() if name not in OF_TRAINING}
+    try:
+        return read(path, **{**alike, **options})
+    except InputError:
+        if known.get("labels") != "header" or "labels" in options:
+            raise
+    return read(path, **{**alike, "labels": "header", **options})
 
 
 def _of_reader(path: Path, options: Mapping[str, Any]) -> dict[str, Any]:

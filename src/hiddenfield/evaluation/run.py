@@ -132,9 +132,14 @@ def fit_run(
     classify = plan.task == "classification" or (
         plan.task == "auto" and all(map(looks_like_classes, columns))
     )
-    structures = (as_classes if classify else as_numbers)(structures, columns)
+    structures = with_row_ids((as_classes if classify else as_numbers)(structures, columns))
     assert structures.targets is not None
     answered = np.flatnonzero(~structures.targets.isnan().all(dim=1).cpu().numpy())
+    if len(structures) and not len(answered):
+        names = ", ".join(map(repr, structures.target_names))
+        raise InputError(
+            f"all {len(structures)} entries of {names} are missing; there is nothing to learn from"
+        )
     kept, aside = keep_aside(structures[answered], plan.test_fraction, plan.seed)
     kept, aside = answered[kept], answered[aside]
     kind: type[StructureEstimator] = StructureClassifier if classify else StructureRegressor
@@ -153,6 +158,21 @@ def fit_run(
     estimator.save(folder / "model", overwrite=(folder / "model").exists())
     _write(folder / "metrics.json", result)
     return result
+
+
+def with_row_ids(structures: Structures) -> Structures:
+    """Return structures that keep saying where they stood, however they are cut: without ids, by their rows.
+
+    Examples
+    --------
+    >>> import hiddenfield as hf
+    >>> with_row_ids(hf.data.from_sequences(["A", "B", "C"]))[1:].ids.tolist()
+    ['row 1', 'row 2']
+    """
+    if structures.ids is not None:
+        return structures
+    names = [f"row {row}" for row in range(len(structures))]
+    return structures.replace(ids=np.array(names, dtype=np.dtypes.StringDType()))
 
 
 def _make(kind: type[StructureEstimator], parameters: Mapping[str, Any]) -> StructureEstimator:

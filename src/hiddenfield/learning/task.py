@@ -222,10 +222,9 @@ def _column(values: Array, name: str, words: Vocabulary | None, class_weight: An
     if not len(present):
         raise InputError(f"target {name!r} is missing for every structure; there is nothing to learn from")
     if words is None:
-        scale = float(present.std())
-        return Column(
-            name, None, float(present.mean()), scale if scale > 1e-12 * max(1.0, abs(present).max()) else 1.0
-        )
+        scale, size = float(present.std()), max(1.0, float(abs(present).max()))
+        # A constant target has no scale; the smallest that is safe makes every prediction that constant.
+        return Column(name, None, float(present.mean()), scale if scale > 1e-12 * size else 1e-9 * size)
     counts = np.bincount(present.astype(np.int64), minlength=len(words))
     if (counts > 0).sum() < 2:
         only = words.symbols[int(counts.argmax())]

@@ -43,6 +43,7 @@ def train(
     checkpoint: str | Path | None = None,
     resume: bool = False,
     show_progress: bool = False,
+    name_of: Callable[[int], str] | None = None,
 ) -> History:
     """Fit a network to structures with targets, in place.
 
@@ -64,6 +65,8 @@ def train(
         Go on from `checkpoint` where it is there.
     show_progress
         Whether a bar shows how far it is; only on a terminal.
+    name_of
+        How a message names the structure at a position, for a caller that has cut `structures` from others.
 
     Raises
     ------
@@ -92,6 +95,7 @@ def train(
         _check_monitor(settings.monitor, task)
     path = None if checkpoint is None else Path(checkpoint)
     run = _Run(network, task, structures, validation, settings, path)
+    run.name_of = name_of or structures.name_of
     if path is not None:
         run.state = resume_run(
             path, run.state, run.identity(), network, run.optimizer, run.precision, resume=resume
@@ -151,6 +155,7 @@ class _Run:
     ) -> None:
         self.network, self.task, self.settings, self.checkpoint = network, task, settings, checkpoint
         self.structures, self.validation = structures, validation
+        self.name_of: Callable[[int], str] = structures.name_of
         self.fabric = _fabric(settings)
         self.precision = self.fabric.strategy.precision
         self.state = State()
@@ -271,7 +276,7 @@ class _Run:
         if len(bad):
             first = start + int(bad[0]) * self.settings.batch_size
             chosen = order[first : first + self.settings.batch_size]
-            names = ", ".join(self.structures.name_of(int(position)) for position in chosen[:5])
+            names = ", ".join(self.name_of(int(position)) for position in chosen[:5])
             more = ", …" if len(chosen) > 5 else ""
             raise TrainingError(
                 f"the loss is no longer finite, first in a batch of {len(chosen)} structures: {names}{more}; "

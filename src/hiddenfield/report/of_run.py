@@ -11,6 +11,7 @@ import numpy as np
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import ReadError
+from hiddenfield.evaluation.run import with_row_ids
 from hiddenfield.report.assemble import collect
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def collect_run(
     from hiddenfield.estimators.saving import load
 
     folder = Path(folder)
+    structures = with_row_ids(structures)
     split = _split(folder / "split.json", len(structures))
     train = structures[np.sort(np.concatenate([split["train"], split["validation"]]))]
     test = structures[split["test"]]
