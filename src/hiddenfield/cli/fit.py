@@ -150,13 +150,17 @@ def _text(result: dict[str, Any], out: Path, seconds: float) -> str:
     ]
     for name, measures in result["test"].items():
         simple = result["baseline"][name]
-        told = [f"{key} {_number(value)}" for key, value in measures.items()]
-        lines.append(f"test {name}: {', '.join(told)}")
-        lines.append(
-            f"  without a model: {', '.join(f'{key} {_number(value)}' for key, value in simple.items())}"
-        )
+        lines.append(f"test {name}: {_listed(measures)}")
+        lines.append(f"  without a model: {_listed(simple)}")
     return "\n".join([*lines, f"saved to {out} in {seconds:.1f} s"])
 
 
-def _number(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:.4g}"
+def _listed(measures: dict[str, float | None]) -> str:
+    return ", ".join(f"{name} {_number(name, value)}" for name, value in measures.items())
+
+
+def _number(name: str, value: float | None) -> str:
+    if value is None:
+        return "unknown"
+    # Errors have the target's units and may be as small as they like; a share of the variance is not.
+    return f"{value:z.4f}" if name == "r2" and abs(value) < 1000 else f"{value:.4g}"

@@ -92,7 +92,7 @@ def _by_class(
         own = truth == code
         if own.any():
             few = k < MOST_COLOURS
-            label = classes[code][:30] if few else None
+            label = classes[code][:30] if few else "others" if k == MOST_COLOURS else None
             axes.scatter(
                 places[own, 0], places[own, 1], color=f"C{k}" if few else GREY, label=label, **options
             )

@@ -35,6 +35,7 @@ tr.own td { background: #eef4fb; }
 td.best { font-weight: 700; }
 .columns { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 300px), 1fr)); gap: 8px 36px; }
 .columns table { width: 100%; }
+.columns th { width: 1%; white-space: nowrap; }
 .columns td:last-child { overflow-wrap: anywhere; }
 .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 420px), 1fr)); gap: 18px 28px; }
 .cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 240px), 1fr)); gap: 14px; }
@@ -47,11 +48,14 @@ figcaption { font-size: .88rem; color: #46525e; margin-top: .4rem; }
 .card .values { font-size: .9rem; font-variant-numeric: tabular-nums; }
 .card code { display: block; font: .74rem/1.35 ui-monospace, "DejaVu Sans Mono", monospace; color: #5c6873;
   overflow-wrap: anywhere; max-height: 5.6em; overflow: hidden; }
-.sequence { font: 1rem/1.9 ui-monospace, "DejaVu Sans Mono", monospace; overflow-wrap: anywhere; margin: 6px 0; }
+.sequence { font: 1rem/1.9 ui-monospace, "DejaVu Sans Mono", monospace; overflow-wrap: anywhere; margin: 6px 0;
+  max-height: 15.2em; overflow-y: auto; }
 .sequence span { padding: 2px 1px; border-radius: 2px; }
 .key { display: inline-block; width: 2.2em; height: .8em; border-radius: 2px; vertical-align: -1px; }
 footer { color: #6b7782; font-size: .85rem; }
-@media (max-width: 600px) { main { padding: 14px 10px 40px; } section { padding: 12px; } body { font-size: 15px; } }
+@media (max-width: 600px) { main { padding: 14px 10px 40px; } section { padding: 12px; } body { font-size: 15px; }
+  table.scores { font-size: .78rem; } .scores th, .scores td { padding-right: 7px; }
+  .scores th.number { white-space: normal; } }
 @media print {
   @page { margin: 13mm; }
   :root { font-size: 9.5pt; }
@@ -63,6 +67,7 @@ footer { color: #6b7782; font-size: .85rem; }
   .figures { grid-template-columns: repeat(2, 1fr); }
   .cards { grid-template-columns: repeat(4, 1fr); gap: 8px; }
   figure, table, .card { break-inside: avoid; }
+  .sequence { max-height: none; }
   * { -webkit-print-color-adjust: exact; print-color-adjust: exact; }
 }
 """

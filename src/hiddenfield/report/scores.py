@@ -71,7 +71,7 @@ def _best(name: str, scores: Sequence[Score]) -> float:
 
 
 def _number(value: float) -> str:
-    return "–" if math.isnan(value) else f"{value:.4f}" if abs(value) < 1000 else f"{value:.4g}"
+    return "–" if math.isnan(value) else f"{value:z.4f}" if abs(value) < 1000 else f"{value:.4g}"
 
 
 def _seconds(value: float | None) -> str:

@@ -50,10 +50,10 @@ def summary(estimator: StructureEstimator, train: Structures, test: Structures, 
 
 def _data(train: Structures, test: Structures) -> list[tuple[str, object]]:
     entries: list[tuple[str, object]] = [
-        ("training structures", f"{len(train):,}"),
-        ("test structures", f"{len(test):,}"),
-        ("nodes of a structure", f"{train.total_nodes / max(len(train), 1):.1f} on average"),
-        ("arcs of a structure", f"{train.total_arcs / max(len(train), 1):.1f} on average"),
+        ("training", f"{len(train):,} structures"),
+        ("test", f"{len(test):,} structures"),
+        ("nodes", f"{train.total_nodes / max(len(train), 1):.1f} a structure"),
+        ("arcs", f"{train.total_arcs / max(len(train), 1):.1f} a structure"),
     ]
     for kind, words in (("node", train.node_vocabularies), ("arc", train.arc_vocabularies)):
         if words:
