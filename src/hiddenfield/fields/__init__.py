@@ -8,6 +8,7 @@ from hiddenfield.lazy import attach
 
 if TYPE_CHECKING:
     from hiddenfield.fields.build import concatenate_fields, from_factors
+    from hiddenfield.fields.compress import Compressed, compress
     from hiddenfield.fields.factor_graph import FactorGraph, FactorGroup
     from hiddenfield.fields.grid import grid_edges, ising_grid, potts_grid
     from hiddenfield.fields.networks import from_networkx
@@ -15,12 +16,16 @@ if TYPE_CHECKING:
     from hiddenfield.fields.readers.uai_evidence import read_evidence, write_evidence
     from hiddenfield.fields.readers.uai_results import UaiResult, read_result, write_result
     from hiddenfield.fields.reading import read, write
+    from hiddenfield.fields.region_clusters import regions_from_cycles, regions_from_junction_tree
+    from hiddenfield.fields.region_graph import RegionGraph, regions_from_clusters, regions_from_factors
 
 __getattr__, __dir__, __all__ = attach(
     __name__,
     {
+        "Compressed": "hiddenfield.fields.compress",
         "FactorGraph": "hiddenfield.fields.factor_graph",
         "FactorGroup": "hiddenfield.fields.factor_graph",
+        "compress": "hiddenfield.fields.compress",
         "concatenate_fields": "hiddenfield.fields.build",
         "edge_arcs": "hiddenfield.fields.pairwise",
         "from_factors": "hiddenfield.fields.build",
@@ -32,6 +37,11 @@ __getattr__, __dir__, __all__ = attach(
         "read": "hiddenfield.fields.reading",
         "read_evidence": "hiddenfield.fields.readers.uai_evidence",
         "read_result": "hiddenfield.fields.readers.uai_results",
+        "RegionGraph": "hiddenfield.fields.region_graph",
+        "regions_from_clusters": "hiddenfield.fields.region_graph",
+        "regions_from_cycles": "hiddenfield.fields.region_clusters",
+        "regions_from_factors": "hiddenfield.fields.region_graph",
+        "regions_from_junction_tree": "hiddenfield.fields.region_clusters",
         "UaiResult": "hiddenfield.fields.readers.uai_results",
         "write": "hiddenfield.fields.reading",
         "write_evidence": "hiddenfield.fields.readers.uai_evidence",

@@ -13,7 +13,7 @@ import torch
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.evidence import log_evidence
-from hiddenfield.fields.wiring import Wiring, wire
+from hiddenfield.fields.wiring import Wiring, owners, wire
 from hiddenfield.ops import segment_sum
 from hiddenfield.shapes import Bool, Float, Int, Tensor
 
@@ -171,12 +171,12 @@ class FactorGraph:
     @cached_property
     def state_variable(self) -> Int[Tensor, " states"]:
         """The variable of every packed state."""
-        return torch.repeat_interleave(self.cardinalities)
+        return owners(self.cardinalities)
 
     @cached_property
     def variable_graph(self) -> Int[Tensor, " variables"]:
         """The graph of every variable."""
-        return torch.repeat_interleave(self.variable_ptr.diff())
+        return owners(self.variable_ptr.diff())
 
     @cached_property
     def is_ground(self) -> bool:
@@ -187,6 +187,11 @@ class FactorGraph:
     def wiring(self) -> Wiring:
         """Where messages lie, and who sends to whom: made once for each field, shared by its evidence."""
         return wire(self.cardinalities, [group.scopes for group in self.groups], self.variable_graph)
+
+    @cached_property
+    def region_graphs(self) -> dict[str, Any]:
+        """Region graphs by name, as they are made: they depend on the scopes alone and are shared by evidence."""
+        return {}
 
     def multiplicity(self, group: FactorGroup) -> Float[Tensor, "factors arity"]:
         """How many ground factors of each kind touch one ground variable, port by port."""
@@ -251,6 +256,7 @@ class FactorGraph:
         for name in ("state_ptr", "state_variable", "variable_graph", "is_ground", "wiring"):
             if name in self.__dict__:
                 other.__dict__[name] = self.__dict__[name]
+        other.__dict__["region_graphs"] = self.region_graphs
         return other
 
     # -- values --------------------------------------------------------------------------------------------

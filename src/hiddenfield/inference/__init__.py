@@ -1,6 +1,9 @@
 """Inference in discrete fields: one file an algorithm, all returning a `Posterior`."""
 
+from hiddenfield.inference.damped import damped
+from hiddenfield.inference.double_loop import double_loop
 from hiddenfield.inference.exact import exact, marginal_map, sample
+from hiddenfield.inference.generalized_bp import generalized_bp
 from hiddenfield.inference.infer import METHODS, infer, log_likelihood, log_partition, map_state
 from hiddenfield.inference.loopy_bp import loopy_bp
 from hiddenfield.inference.mean_field import mean_field
@@ -10,13 +13,16 @@ __all__ = [
     "METHODS",
     "MapState",
     "Posterior",
+    "damped",
+    "double_loop",
     "exact",
+    "generalized_bp",
     "infer",
     "log_likelihood",
     "log_partition",
     "loopy_bp",
     "map_state",
     "marginal_map",
-    "sample",
     "mean_field",
+    "sample",
 ]

@@ -12,8 +12,11 @@ import torch
 
 from hiddenfield.errors import ConvergenceWarning
 from hiddenfield.fields.factor_graph import FactorGraph
+from hiddenfield.inference.damped import damped
+from hiddenfield.inference.double_loop import double_loop
 from hiddenfield.inference.exact import exact
 from hiddenfield.inference.exact import map_state as exact_map
+from hiddenfield.inference.generalized_bp import generalized_bp
 from hiddenfield.inference.loopy_bp import loopy_bp
 from hiddenfield.inference.loopy_bp import map_state as loopy_bp_map
 from hiddenfield.inference.mean_field import mean_field
@@ -26,6 +29,9 @@ __all__ = ["METHODS", "infer", "log_likelihood", "log_partition", "map_state"]
 METHODS: dict[str, Callable[..., Posterior]] = {
     "exact": exact,
     "loopy_bp": loopy_bp,
+    "damped": damped,
+    "double_loop": double_loop,
+    "generalized_bp": generalized_bp,
     "mean_field": mean_field,
 }
 """Every algorithm by name."""

@@ -1,0 +1,75 @@
+"""Damped belief propagation in the dual of Minka: the total message of a variable moves by one share at a time."""
+
+from __future__ import annotations
+
+from hiddenfield.fields.factor_graph import FactorGraph
+from hiddenfield.fields.region_clusters import choose_regions
+from hiddenfield.inference.posterior import Posterior
+from hiddenfield.inference.region_loops import conclude, lagging_loop
+from hiddenfield.inference.region_passing import RegionPassing
+
+__all__ = ["damped"]
+
+REMEDY = "try method 'double_loop', which always converges, or raise max_iterations"
+
+
+def damped(
+    field: FactorGraph,
+    *,
+    tolerance: float = 1e-6,
+    max_iterations: int = 5000,
+    backend: str = "auto",
+) -> Posterior:
+    r"""Alternate over the dual of Bethe's free energy: messages given the totals, totals given the messages.
+
+    Minka's dual is :math:`\min_\gamma \max_\lambda \sum_i (d_i - 1) \log \sum_{x_i} \Phi_i e^{\gamma_i} - \sum_{f} \log
+    \sum_{x_f} \Psi_f \prod_{i \in f} \Phi_i e^{\lambda_{if}}` with :math:`(d_i - 1) \gamma_i = \sum_f \lambda_{if}`,
+    :math:`d_i` the number of factors at i. Its updates, in terms of messages :math:`m_{fi}` from factors,
+
+    .. math::
+
+        \lambda_{if} &= \frac{d_i - 1}{d_i} \gamma_i + \frac{1}{d_i} \sum_{g \ni i} \log m_{gi} - \log m_{fi} \\
+        m_{fi}(x_i) &\propto \sum_{x_{f \setminus i}} \Psi_f \prod_{j \in f \setminus i} \Phi_j e^{\lambda_{jf}} \\
+        \gamma_i &\leftarrow \frac{d_i - 1}{d_i} \gamma_i + \frac{1}{d_i} \sum_{g \ni i} \log m_{gi},
+
+    move the total :math:`\gamma_i` by one of its :math:`d_i` shares instead of all: the damping grows with the degree
+    of a variable. At a fixed point :math:`\gamma_i = \sum_g \log m_{gi}`, which is that of `loopy_bp`. Convergence is
+    more likely than there but not certain, as one step of the inner maximisation is taken for each outer one; with
+    the inner one solved it is `double_loop`.
+
+    Parameters
+    ----------
+    field
+        The field; with counts, :math:`d_i` is the multiplicity of all ports of i.
+    tolerance, max_iterations
+        Of the largest change of a belief in one sweep over the variables.
+    backend
+        "numba" (variable after variable), "torch" (all at once, halved on pairwise fields), or "auto".
+
+    Returns
+    -------
+    Posterior
+        Guarantee "exact" on a forest that converged, otherwise "estimate".
+
+    Notes
+    -----
+    A sweep costs what one of `loopy_bp` costs.
+
+    References
+    ----------
+    Minka (2001), The EP energy function and minimization schemes. Dai, Dai and Song (2016), Discriminative embeddings
+    of latent variable models for structured data, appendix B.2.
+
+    Examples
+    --------
+    >>> from hiddenfield.fields import ising_grid
+    >>> from hiddenfield.inference import loopy_bp
+    >>> field = ising_grid(3, 3, 0.4, 0.1)
+    >>> difference = damped(field).log_partition - loopy_bp(field).log_partition
+    >>> bool(difference.abs() < 1e-5)
+    True
+    """
+    passing = RegionPassing(field, choose_regions(field, "bethe"))
+    outcome = lagging_loop(passing, tolerance=tolerance, max_iterations=max_iterations, backend=backend)
+    status = outcome.describe(tolerance, REMEDY)
+    return conclude(passing, "damped", outcome.state, outcome, status, {"residual": outcome.trace})

@@ -1,0 +1,182 @@
+"""The two loops over regions: one that is fast, and one that always converges."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from hiddenfield.inference.fixed_point import Outcome, iterate
+from hiddenfield.inference.message_passing import normalise_segments
+from hiddenfield.inference.posterior import Guarantee, Posterior
+from hiddenfield.inference.region_passing import RegionPassing
+from hiddenfield.inference.region_sweeps import KernelSweeps, TorchSweeps, make_sweeps, split_counting
+from hiddenfield.shapes import Bool, Float, Tensor
+
+__all__ = ["Descent", "conclude", "descend", "lagging_loop", "single_loop"]
+
+ROUNDS = 8
+"""Sweeps between two looks at the residual: a look costs about as much as a small sweep."""
+
+
+@dataclass(frozen=True, eq=False)
+class Descent:
+    """State of the double loop: messages, the anchor (the last beliefs of inner regions), and the free energies."""
+
+    messages: Float[Tensor, " messages"]
+    anchor: Float[Tensor, " inner_states"]
+    free_energy: Float[Tensor, " graphs"]
+
+
+def single_loop(
+    passing: RegionPassing,
+    messages: Float[Tensor, " messages"],
+    *,
+    linear: float,
+    damping: float,
+    memory: int,
+    tolerance: float,
+    max_iterations: int,
+    backend: str,
+) -> Outcome[Tensor]:
+    """Sweep with the anchor at the present beliefs until outer and inner beliefs agree."""
+    counting = split_counting(passing, linear)
+    sweeps = make_sweeps(
+        passing, counting, damping=damping, tolerance=tolerance, memory=memory, begin=memory, backend=backend
+    )
+
+    def verify(state: Tensor) -> Tensor:
+        residual = passing.residual(state, counting)
+        sweeps.doubt(residual)
+        return residual
+
+    looks = math.ceil(max_iterations / ROUNDS)
+    outcome = iterate(
+        lambda state: sweeps(state, rounds=ROUNDS),
+        messages,
+        tolerance=tolerance,
+        max_iterations=looks,
+        verify=verify,
+    )
+    return Outcome(outcome.state, outcome.converged, sweeps.iterations, outcome.residual, outcome.trace)
+
+
+def lagging_loop(
+    passing: RegionPassing,
+    *,
+    tolerance: float,
+    max_iterations: int,
+    backend: str,
+) -> Outcome[Tensor]:
+    """Sweep with the anchor one sweep behind: one step of the inner loop for each step of the outer one."""
+    counting = split_counting(passing)
+    sweeps = make_sweeps(
+        passing, counting, damping=0.0, tolerance=tolerance, memory=0, begin=0, backend=backend
+    )
+    owner, graphs = passing.inner_graph, passing.field.num_graphs
+
+    def step(state: tuple[Tensor, Tensor]) -> tuple[tuple[Tensor, Tensor], Tensor]:
+        messages, anchor = state
+        sweeps.doubt(torch.full((graphs,), math.inf, dtype=anchor.dtype, device=anchor.device))
+        messages, residual = sweeps(messages, anchor)
+        belief = sweeps.belief
+        change = (belief.exp() - anchor.exp()).abs()
+        return (messages, belief), residual.scatter_reduce(0, owner, change, "amax")
+
+    outcome = iterate(
+        step,
+        (passing.start(), normalise_segments(passing.log_inner, passing.inner_ptr)[0]),
+        tolerance=tolerance,
+        max_iterations=max_iterations,
+        verify=lambda state: passing.residual(state[0], counting),
+    )
+    return Outcome(outcome.state[0], outcome.converged, outcome.iterations, outcome.residual, outcome.trace)
+
+
+def descend(
+    passing: RegionPassing,
+    messages: Float[Tensor, " messages"],
+    *,
+    tolerance: float,
+    max_iterations: int,
+    inner_iterations: int,
+    backend: str,
+    frozen: Bool[Tensor, " graphs"] | None = None,
+) -> tuple[Outcome[Descent], list[float]]:
+    """Run the double loop; return where it ended and the free energy after each outer iteration.
+
+    `frozen` graphs are left as they are.
+    """
+    counting = split_counting(passing)
+    precise = passing.field.dtype == torch.float64
+    inner_tolerance = max(1e-3 * tolerance, 1e-12) if precise else 0.1 * tolerance
+    sweeps = make_sweeps(
+        passing, counting, damping=0.0, tolerance=inner_tolerance, memory=6, begin=4, backend=backend
+    )
+    fixed = torch.zeros(passing.field.num_graphs, dtype=torch.bool, device=passing.field.device)
+    fixed = fixed if frozen is None else frozen
+    energies: list[float] = []
+
+    def step(state: Descent) -> tuple[Descent, Tensor]:
+        new = _convex_minimum(sweeps, state, inner_iterations, fixed)
+        beliefs = passing.beliefs(new)
+        energy = -passing.negative_free_energy(beliefs)
+        energies.append(float(energy[energy.isfinite()].sum()))
+        change = (beliefs.inner.exp() - state.anchor.exp()).abs()
+        worst = torch.zeros_like(energy).scatter_reduce(0, passing.inner_graph, change, "amax")
+        worst = torch.where(fixed, torch.zeros_like(worst), worst)
+        return Descent(new, beliefs.inner, energy), worst
+
+    def verify(state: Descent) -> Tensor:
+        residual = passing.residual(state.messages, counting)
+        return torch.where(fixed, torch.zeros_like(residual), residual)
+
+    start = passing.beliefs(messages)
+    first = Descent(messages, start.inner, -passing.negative_free_energy(start))
+    outcome = iterate(step, first, tolerance=tolerance, max_iterations=max_iterations, verify=verify)
+    return outcome, energies
+
+
+def _convex_minimum(
+    sweeps: KernelSweeps | TorchSweeps, state: Descent, most: int, frozen: Bool[Tensor, " graphs"]
+) -> Float[Tensor, " messages"]:
+    """Minimise the convex bound at the anchor, warm from the last messages."""
+    sweeps.forget(frozen)
+    done = iterate(
+        lambda messages: sweeps(messages, state.anchor, rounds=ROUNDS),
+        state.messages,
+        tolerance=sweeps.tolerance,
+        max_iterations=math.ceil(most / ROUNDS),
+    )
+    return done.state
+
+
+def conclude(
+    passing: RegionPassing,
+    method: str,
+    messages: Float[Tensor, " messages"],
+    outcome: Outcome[Tensor] | Outcome[Descent],
+    status: str,
+    trace: dict[str, list[float]],
+) -> Posterior:
+    """Make a posterior of messages: exact where the regions are a junction tree's and all has converged."""
+    beliefs = passing.beliefs(messages)
+    marginals, factors = passing.marginals(beliefs)
+    converged = bool(outcome.converged.all())
+    exact = converged and passing.regions.is_junction_tree
+    guarantee: Guarantee = "exact" if exact else "estimate"
+    return Posterior(
+        field=passing.field,
+        method=method,
+        log_marginals=marginals,
+        factor_log_marginals=factors,
+        log_partition=passing.negative_free_energy(beliefs),
+        guarantee=guarantee,
+        converged=outcome.converged,
+        iterations=outcome.iterations,
+        residual=outcome.residual,
+        status=status,
+        trace=trace,
+        extra={"messages": messages, "regions": passing.regions},
+    )
