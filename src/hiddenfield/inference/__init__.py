@@ -8,6 +8,7 @@ from hiddenfield.inference.infer import METHODS, infer, log_likelihood, log_part
 from hiddenfield.inference.loopy_bp import loopy_bp
 from hiddenfield.inference.mean_field import mean_field
 from hiddenfield.inference.posterior import MapState, Posterior
+from hiddenfield.inference.tree_reweighted import tree_reweighted
 
 __all__ = [
     "METHODS",
@@ -25,4 +26,5 @@ __all__ = [
     "marginal_map",
     "mean_field",
     "sample",
+    "tree_reweighted",
 ]

@@ -21,6 +21,8 @@ from hiddenfield.inference.loopy_bp import loopy_bp
 from hiddenfield.inference.loopy_bp import map_state as loopy_bp_map
 from hiddenfield.inference.mean_field import mean_field
 from hiddenfield.inference.posterior import MapState, Posterior
+from hiddenfield.inference.tree_reweighted import map_state as tree_reweighted_map
+from hiddenfield.inference.tree_reweighted import tree_reweighted
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Float, Int, Tensor
 
@@ -33,12 +35,14 @@ METHODS: dict[str, Callable[..., Posterior]] = {
     "double_loop": double_loop,
     "generalized_bp": generalized_bp,
     "mean_field": mean_field,
+    "tree_reweighted": tree_reweighted,
 }
 """Every algorithm by name."""
 
 MAP_METHODS: dict[str, Callable[..., MapState]] = {
     "exact": exact_map,
     "loopy_bp": loopy_bp_map,
+    "tree_reweighted": tree_reweighted_map,
 }
 """Every algorithm that finds a joint assignment."""
 
