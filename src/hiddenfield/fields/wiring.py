@@ -6,11 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import torch
 
 from hiddenfield.shapes import Int, Tensor
 
-__all__ = ["Wiring", "wire"]
+__all__ = ["Wiring", "owners", "wire"]
+
+
+def owners(lengths: Int[Tensor, " segments"]) -> Int[Tensor, " rows"]:
+    """Return the segment of every row: 0 as often as the first length says, then 1, and so on.
+
+    On the CPU by NumPy: torch's own starts threads for ten numbers.
+    """
+    if lengths.is_cpu:
+        return torch.from_numpy(np.repeat(np.arange(lengths.shape[0]), lengths.numpy()))
+    return torch.repeat_interleave(lengths)
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +60,7 @@ class Wiring:
     @cached_property
     def message_port(self) -> Int[Tensor, " messages"]:
         """The port of each number of a message."""
-        return torch.repeat_interleave(self.port_ptr.diff())
+        return owners(self.port_ptr.diff())
 
     @cached_property
     def by_state(self) -> tuple[Int[Tensor, " messages"], Int[Tensor, " states+1"]]:
@@ -76,17 +87,17 @@ def wire(
     """Compile scopes, one matrix (factors, arity) a group, to flat index arrays. Linear in the size of all messages."""
     empty = cardinalities.new_zeros(0)
     variables = [empty, *(group.T.reshape(-1) for group in scopes)]
-    factors, owners, offset = [empty], [empty], 0
+    factors, graphs, offset = [empty], [empty], 0
     for group in scopes:
         numbers = torch.arange(offset, offset + group.shape[0], device=group.device)
         factors.append(numbers.repeat(group.shape[1]))
-        owners.append(variable_graph[group[:, 0]])
+        graphs.append(variable_graph[group[:, 0]])
         offset += group.shape[0]
     port_variable = torch.cat(variables)
     lengths = cardinalities[port_variable]
     port_ptr = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
     state_ptr = torch.cat([cardinalities.new_zeros(1), cardinalities.cumsum(0)])
-    port = torch.repeat_interleave(lengths)
+    port = owners(lengths)
     within = torch.arange(port.shape[0], device=port.device) - port_ptr[port]
     blocks, begin = [], 0
     for group in scopes:
@@ -102,7 +113,7 @@ def wire(
         variable_graph[port_variable],
         port_ptr,
         state_ptr[port_variable[port]] + within,
-        torch.cat(owners),
+        torch.cat(graphs),
         tuple(blocks),
         int(state_ptr[-1]),
         cardinalities.shape[0],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -89,7 +90,7 @@ def infer(
         with torch.no_grad():
             posterior = run(here.detach(), **options)
     seconds = time.perf_counter() - start
-    posterior = dataclasses.replace(posterior, field=here, seconds=seconds)
+    posterior = dataclasses.replace(posterior, field=here, seconds=seconds, status=_status(posterior))
     if here.requires_grad and not unroll:
         posterior = dataclasses.replace(posterior, log_partition=with_gradient(posterior, here))
     if not bool(posterior.converged.all()):
@@ -131,6 +132,15 @@ def map_state(
     here = field if evidence is None else field.given(evidence)
     with torch.no_grad():
         return run(here.detach(), **options)
+
+
+def _status(posterior: Posterior) -> str:
+    """Say so where an algorithm converged to the insight that nothing is possible."""
+    impossible = (posterior.log_partition == -math.inf).nonzero().flatten().tolist()
+    if not impossible or posterior.status != "converged":
+        return posterior.status
+    place = "" if posterior.field.num_graphs == 1 else f" of graph {impossible[0]}"
+    return f"converged: no assignment{place} has positive probability; look at the evidence and the hard zeros"
 
 
 def with_gradient(posterior: Posterior, field: FactorGraph) -> Float[Tensor, " graphs"]:

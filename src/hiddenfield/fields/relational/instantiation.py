@@ -340,7 +340,7 @@ def _settings(scheme: RelationalScheme, theta: Any, dtype: torch.dtype) -> Tenso
             if name not in theta:
                 raise InputError(f"no weight for the feature {name!r}")
         theta = [float(theta[name]) for name in names]
-    values = torch.as_tensor(theta).to(dtype)
+    values = theta.to(dtype) if isinstance(theta, Tensor) else torch.as_tensor(theta, dtype=dtype)
     if values.ndim == 0 or values.shape[-1] != len(names):
         raise InputError(
             f"one weight for each of the features {', '.join(names)}, got shape {tuple(values.shape)}"

@@ -1,0 +1,1 @@
+"""Complete models, built of fields, inference and learning."""

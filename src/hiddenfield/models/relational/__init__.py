@@ -1,0 +1,22 @@
+"""Relational models: evaluate, fit and explore them on observed networks."""
+
+from hiddenfield.models.relational.counts import change_statistics, count_features
+from hiddenfield.models.relational.evaluation import Evaluation, evaluate
+from hiddenfield.models.relational.learning import LIKELIHOODS, RelationalFit, fit_relational
+from hiddenfield.models.relational.likelihood import BetheLikelihood, PseudoLikelihood
+from hiddenfield.models.relational.observations import Network, network_from_edges, networks_from_structures
+
+__all__ = [
+    "LIKELIHOODS",
+    "BetheLikelihood",
+    "Evaluation",
+    "Network",
+    "PseudoLikelihood",
+    "RelationalFit",
+    "change_statistics",
+    "count_features",
+    "evaluate",
+    "fit_relational",
+    "network_from_edges",
+    "networks_from_structures",
+]

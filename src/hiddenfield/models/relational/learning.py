@@ -1,0 +1,237 @@
+"""Fit the weights of a relational model to observed networks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hiddenfield.errors import InputError
+from hiddenfield.fields.relational import RelationalScheme
+from hiddenfield.learning.maximum_likelihood import Ascent, maximise
+from hiddenfield.models.relational.likelihood import BetheLikelihood, PseudoLikelihood
+from hiddenfield.models.relational.observations import Network
+from hiddenfield.registry import choose
+from hiddenfield.shapes import Array, Float
+
+__all__ = ["LIKELIHOODS", "RelationalFit", "fit_relational"]
+
+LIKELIHOODS: dict[str, Callable[..., Any]] = {
+    "bethe": BetheLikelihood,
+    "pseudo_likelihood": lambda scheme, networks, bindings, weights: PseudoLikelihood(
+        scheme, networks, weights
+    ),
+}
+"""What can be climbed, by name: each takes (scheme, networks, bindings, weights) and returns value and gradient."""
+
+
+@dataclass(frozen=True, eq=False)
+class RelationalFit:
+    """Weights that were fitted, and how far to trust them.
+
+    Parameters
+    ----------
+    names, theta
+        The features and their weights.
+    standard_errors
+        From the curvature of the log-likelihood at the optimum; NaN where there is none, 0 for fixed weights.
+    log_likelihood, gradient
+        At `theta` (without the prior).
+    converged, status
+        Whether `theta` is a stationary point, and how the search ended.
+    ascents
+        One a start, with its trace.
+    method, bindings, weights
+        What was climbed, and in which conventions the weights are meant.
+    """
+
+    names: tuple[str, ...]
+    theta: Float[Array, " features"]
+    standard_errors: Float[Array, " features"]
+    log_likelihood: float
+    gradient: Float[Array, " features"]
+    converged: bool
+    status: str
+    ascents: tuple[Ascent, ...]
+    method: str
+    bindings: str
+    weights: str
+
+    def __repr__(self) -> str:
+        """Show the weights with their standard errors."""
+        parts = [
+            f"{name} {value:.4g} ({error:.2g})"
+            for name, value, error in zip(self.names, self.theta, self.standard_errors, strict=True)
+        ]
+        return f"RelationalFit({', '.join(parts)}; per {self.weights} feature; {self.method}: {self.status})"
+
+
+def fit_relational(
+    scheme: RelationalScheme,
+    networks: Network | Sequence[Network],
+    *,
+    method: str = "bethe",
+    optimiser: str = "lbfgs",
+    starts: int = 4,
+    ridge: float = 0.0,
+    fixed: Mapping[str, float] | None = None,
+    share: bool = False,
+    bindings: str = "merged",
+    weights: str = "ground",
+    seed: int = 0,
+    tolerance: float = 1e-5,
+    max_iterations: int = 200,
+) -> RelationalFit:
+    r"""Maximise the log-likelihood of observed networks, minus a ridge :math:`\tfrac{\lambda}{2} \lVert\theta\rVert^2`.
+
+    Parameters
+    ----------
+    scheme
+        The scheme.
+    networks
+        One or several, complete or partly unknown.
+    method
+        "bethe": template-level belief propagation. "pseudo_likelihood": each pair given all others.
+    optimiser
+        "lbfgs" or "conjugate_gradient".
+    starts
+        How many starts: the zero vector, the pseudo-likelihood's optimum where it exists, and random ones.
+    ridge
+        Precision of a normal prior on the weights.
+    fixed
+        Weights that are held at a value, for learning feature by feature.
+    share
+        Whether networks of different sizes share their weights. A weight means something else in a larger network (the
+        expected degree grows with it), so this must be asked for.
+    bindings, weights
+        See `hiddenfield.fields.relational.factor_kinds`.
+    seed
+        Of the random starts.
+    tolerance, max_iterations
+        Of each ascent.
+
+    Returns
+    -------
+    RelationalFit
+        The best stationary point. Where no start reached one, the best end with `converged` false and a `status` that
+        says so: its numbers are then not estimates.
+
+    Examples
+    --------
+    A model with edges alone: the weight is the logit of the density.
+
+    >>> from hiddenfield.fields.relational import graph_scheme
+    >>> from hiddenfield.models.relational import fit_relational, network_from_edges
+    >>> scheme = graph_scheme("edge")
+    >>> network = network_from_edges(scheme, [(0, 1), (1, 2), (2, 3)], vertices=range(6))
+    >>> fit_relational(scheme, network)
+    RelationalFit(edge -1.386 (0.65); per ground feature; bethe: converged)
+    """
+    given = [networks] if isinstance(networks, Network) else list(networks)
+    if not given:
+        raise InputError("give at least one network")
+    different = sorted({tuple(sorted(network.sizes.items())) for network in given})
+    if len(different) > 1 and not share:
+        raise InputError(
+            f"the networks have different sizes ({dict(different[0])}, {dict(different[1])}, …); one set of weights "
+            "means different things in them. Pass share=True if that is what you want"
+        )
+    make = choose("method of learning", LIKELIHOODS, method)
+    likelihood = make(scheme, given, bindings, weights)
+    names = tuple(scheme.features)
+    held = {names.index(_known(scheme, name)): value for name, value in (fixed or {}).items()}
+    free = [i for i in range(len(names)) if i not in held]
+    if not free:
+        raise InputError("all weights are fixed; there is nothing to fit")
+    objective = _Objective(likelihood, len(names), free, held, ridge)
+    options = {"optimiser": optimiser, "tolerance": tolerance, "max_iterations": max_iterations}
+    ascents = [
+        maximise(objective, start, **options)
+        for start in _starts(scheme, given, method, weights, free, starts, seed)
+    ]
+    best = max(ascents, key=lambda ascent: (ascent.converged, ascent.value))
+    theta = objective.full(best.parameters[None])[0]
+    value, gradient = likelihood(theta)
+    errors = np.zeros(len(names))
+    errors[free] = _standard_errors(objective, best.parameters) if best.converged else np.nan
+    return RelationalFit(
+        names,
+        theta,
+        errors,
+        value,
+        gradient,
+        best.converged,
+        best.status,
+        tuple(ascents),
+        method,
+        bindings,
+        weights,
+    )
+
+
+@dataclass
+class _Objective:
+    """The penalised log-likelihood as a function of the free weights."""
+
+    likelihood: Any
+    total: int
+    free: list[int]
+    held: dict[int, float]
+    ridge: float
+
+    def full(self, rows: Array) -> Array:
+        theta = np.zeros((len(rows), self.total))
+        theta[:, self.free] = rows
+        for place, value in self.held.items():
+            theta[:, place] = value
+        return theta
+
+    def batch(self, rows: Array) -> tuple[Array, Array]:
+        value, gradient = self.likelihood.batch(self.full(rows))
+        return value - self.ridge / 2 * (rows**2).sum(1), gradient[:, self.free] - self.ridge * rows
+
+    def __call__(self, row: Array) -> tuple[float, Array]:
+        value, gradient = self.batch(row[None])
+        return float(value[0]), gradient[0]
+
+
+def _starts(
+    scheme: RelationalScheme,
+    networks: list[Network],
+    method: str,
+    weights: str,
+    free: list[int],
+    count: int,
+    seed: int,
+) -> list[Array]:
+    rows = [np.zeros(len(free))]
+    if method != "pseudo_likelihood" and count > 1 and all(network.complete for network in networks):
+        cheap = PseudoLikelihood(scheme, networks, weights)
+        found = maximise(cheap, np.zeros(len(scheme.features)))
+        if found.converged:
+            rows.append(found.parameters[free])
+    generator = np.random.default_rng(seed)
+    while len(rows) < count:
+        rows.append(rows[-1] + generator.normal(scale=0.5, size=len(free)))
+    return rows[: max(count, 1)]
+
+
+def _standard_errors(objective: _Objective, theta: Array) -> Array:
+    """Return the roots of the diagonal of the inverse of minus the Hessian, by central differences of the gradient."""
+    step = 1e-4 * np.maximum(1.0, np.abs(theta))
+    moves = np.diag(step)
+    _, gradients = objective.batch(np.concatenate([theta + moves, theta - moves]))
+    count = len(theta)
+    hessian = (gradients[:count] - gradients[count:]) / (2 * step[:, None])
+    hessian = (hessian + hessian.T) / 2
+    eigenvalues = np.linalg.eigvalsh(hessian)
+    if not eigenvalues.max() < 0:
+        return np.full(count, np.nan)
+    return np.asarray(np.sqrt(np.diag(np.linalg.inv(-hessian))))
+
+
+def _known(scheme: RelationalScheme, name: str) -> str:
+    choose("feature", scheme.features, name)
+    return name

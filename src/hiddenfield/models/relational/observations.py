@@ -1,0 +1,223 @@
+"""Observed networks for relational models: which entities have which values, and which are unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hiddenfield.data.structures import Structures
+from hiddenfield.errors import InputError
+from hiddenfield.fields.relational import Attribute, RelationalScheme
+from hiddenfield.shapes import Array, Int
+
+__all__ = ["Network", "network_from_edges", "networks_from_structures"]
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """One observed instantiation of a scheme: the value of every entity's attributes, or that it is not known.
+
+    Parameters
+    ----------
+    sizes
+        Number of entities of each basic type.
+    pairs
+        For each binary attribute of pairs the entities that have the value 1, a row each; all others have 0.
+    values
+        For each attribute of a basic type the value of every entity, -1 where it is not known.
+    unknown
+        For each attribute of pairs the entities whose value is not known, a row each.
+    names
+        Names of the entities, by type, where there are some.
+
+    Examples
+    --------
+    >>> from hiddenfield.fields.relational import graph_scheme
+    >>> network_from_edges(graph_scheme("edge"), [("a", "b"), ("b", "c")])
+    Network(3 vertex; exist: 2 of 3)
+    """
+
+    sizes: dict[str, int]
+    pairs: dict[str, Int[Array, "rows 2"]]
+    values: dict[str, Int[Array, " entities"]] = field(default_factory=dict)
+    unknown: dict[str, Int[Array, "unknown 2"]] = field(default_factory=dict)
+    names: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """Say how large it is."""
+        sizes = ", ".join(f"{size:,} {name}" for name, size in self.sizes.items())
+        parts = []
+        for name, rows in self.pairs.items():
+            size = next(iter(self.sizes.values()))
+            missing = len(self.unknown.get(name, ()))
+            parts.append(
+                f"{name}: {len(rows):,} of {size * (size - 1) // 2:,}"
+                + f", {missing:,} unknown" * (missing > 0)
+            )
+        return f"Network({sizes}; {'; '.join(parts)})"
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything is known."""
+        return not any(len(rows) for rows in self.unknown.values()) and all(
+            (v >= 0).all() for v in self.values.values()
+        )
+
+
+def network_from_edges(
+    scheme: RelationalScheme,
+    edges: Sequence[tuple[Any, Any]],
+    *,
+    vertices: Sequence[Any] | None = None,
+    values: Mapping[str, Mapping[Any, Any]] | None = None,
+    unknown: Sequence[tuple[Any, Any]] = (),
+) -> Network:
+    """Make a network of pairs of names, for a scheme with one binary attribute of pairs.
+
+    Parameters
+    ----------
+    scheme
+        The scheme.
+    edges
+        Pairs that have the value 1. A self-loop, or a pair that comes twice, is an error.
+    vertices
+        All vertices, those without edges too; by default those that the pairs name, in order of appearance.
+    values
+        For each attribute of vertices the value (a name or a number) of each; a vertex that is left out is unknown.
+    unknown
+        Pairs whose value is not known.
+    """
+    attribute = pair_attribute(scheme)
+    kind = attribute.type.parts[0]
+    names = (
+        list(dict.fromkeys(v for pair in (*edges, *unknown) for v in pair))
+        if vertices is None
+        else list(vertices)
+    )
+    number = {name: i for i, name in enumerate(names)}
+    if len(number) < len(names):
+        twice = next(name for i, name in enumerate(names) if number[name] != i)
+        raise InputError(f"the vertex {twice!r} is listed twice")
+    rows = _rows(edges, number, "edge", attribute)
+    missing = _rows(unknown, number, "unknown pair", attribute)
+    _check_disjoint(rows, missing, names, attribute)
+    coded = {name: _codes(scheme, name, given, number, len(names)) for name, given in (values or {}).items()}
+    for name, other in scheme.attributes.items():
+        if len(other.type.parts) == 1 and name not in coded:
+            coded[name] = np.full(len(names), -1)
+    return Network(
+        {kind: len(names)},
+        {attribute.name: rows},
+        coded,
+        {attribute.name: missing} if len(missing) else {},
+        {kind: tuple(str(name) for name in names)},
+    )
+
+
+def networks_from_structures(scheme: RelationalScheme, structures: Structures) -> list[Network]:
+    """Make a network of each structure of a pack: an edge is a pair of value 1, node labels are attributes by name.
+
+    For a scheme with one binary attribute of pairs. A self-loop, a repeated edge, or a one-way arc where pairs are
+    unordered is an error that names it.
+    """
+    attribute = pair_attribute(scheme)
+    kind = attribute.type.parts[0]
+    pack = structures.to("cpu")
+    labels = {vocabulary.name: column for column, vocabulary in enumerate(pack.node_vocabularies)}
+    result = []
+    for place in range(len(pack)):
+        one = pack[[place]]
+        source, target = one.source.numpy().astype(np.int64), one.target.numpy().astype(np.int64)
+        if attribute.type.unordered and bool((one.reverse < 0).any()):
+            where = int(np.flatnonzero(one.reverse.numpy() < 0)[0])
+            raise InputError(
+                f"{pack.name_of(place)}: the arc {source[where]} -> {target[where]} goes one way, and "
+                f"{attribute.name!r} is of unordered pairs; make it symmetric, or declare ordered pairs"
+            )
+        keep = source <= target if attribute.type.unordered else np.ones(len(source), dtype=bool)
+        number = {i: i for i in range(one.total_nodes)}
+        pairs = list(zip(source[keep].tolist(), target[keep].tolist(), strict=True))
+        try:
+            rows = _rows(pairs, number, "edge", attribute)
+        except InputError as error:
+            raise InputError(f"{pack.name_of(place)}: {error}") from None
+        values = {}
+        for name, other in scheme.attributes.items():
+            if len(other.type.parts) != 1:
+                continue
+            if name not in labels or one.node_labels is None:
+                values[name] = np.full(one.total_nodes, -1)
+                continue
+            symbols = pack.node_vocabularies[labels[name]].symbols
+            table = np.array([other.code(str(symbol)) for symbol in symbols])
+            values[name] = table[one.node_labels[:, labels[name]].numpy()]
+        result.append(Network({kind: one.total_nodes}, {attribute.name: rows}, values))
+    return result
+
+
+def pair_attribute(scheme: RelationalScheme) -> Attribute:
+    """Return the scheme's only attribute of pairs, which must be binary and of one type."""
+    found = [a for a in scheme.attributes.values() if len(a.type.parts) == 2]
+    if len(found) != 1 or found[0].num_values != 2 or len(set(found[0].type.parts)) != 1:
+        raise InputError(
+            "networks are read for schemes with one binary attribute of pairs of one type; "
+            f"this one has {', '.join(f'{a.name}({a.type})' for a in scheme.attributes.values())}"
+        )
+    if any(len(a.type.parts) > 2 for a in scheme.attributes.values()):
+        raise InputError("networks cannot be read for schemes with attributes of more than two entities")
+    return found[0]
+
+
+def _rows(
+    pairs: Sequence[tuple[Any, Any]], number: Mapping[Any, int], what: str, attribute: Attribute
+) -> Array:
+    rows = np.empty((len(pairs), 2), dtype=np.int64)
+    seen: dict[tuple[int, int], int] = {}
+    for place, pair in enumerate(pairs):
+        for name in pair:
+            if name not in number:
+                raise InputError(
+                    f"{what} {place} names the vertex {name!r}, which is not among the {len(number)} vertices"
+                )
+        first, second = number[pair[0]], number[pair[1]]
+        if first == second:
+            raise InputError(f"{what} {place} is a self-loop at {pair[0]!r}; remove it")
+        key = (min(first, second), max(first, second)) if attribute.type.unordered else (first, second)
+        if key in seen:
+            raise InputError(
+                f"{what} {place}, {pair[0]!r} - {pair[1]!r}, is there already as {what} {seen[key]}; remove one"
+            )
+        seen[key] = place
+        rows[place] = key
+    return rows
+
+
+def _check_disjoint(rows: Array, missing: Array, names: list[Any], attribute: Attribute) -> None:
+    both = {tuple(row) for row in rows.tolist()} & {tuple(row) for row in missing.tolist()}
+    if both:
+        first, second = sorted(both)[0]
+        raise InputError(
+            f"{names[first]!r} - {names[second]!r} is both an edge and an unknown pair of {attribute.name!r}"
+        )
+
+
+def _codes(
+    scheme: RelationalScheme, name: str, given: Mapping[Any, Any], number: Mapping[Any, int], size: int
+) -> Array:
+    if name not in scheme.attributes or len(scheme.attributes[name].type.parts) != 1:
+        raise InputError(f"the scheme has no attribute {name!r} of single entities")
+    attribute = scheme.attributes[name]
+    codes = np.full(size, -1)
+    for vertex, value in given.items():
+        if vertex not in number:
+            raise InputError(f"attribute {name!r} has a value for {vertex!r}, which is not a vertex")
+        code = attribute.code(value) if isinstance(value, str) else int(value)
+        if not 0 <= code < attribute.num_values:
+            raise InputError(
+                f"attribute {name!r} of {vertex!r} is {value!r}; it has {attribute.num_values} values"
+            )
+        codes[number[vertex]] = code
+    return codes
