@@ -140,7 +140,9 @@ def _status(posterior: Posterior) -> str:
     if not impossible or posterior.status != "converged":
         return posterior.status
     place = "" if posterior.field.num_graphs == 1 else f" of graph {impossible[0]}"
-    return f"converged: no assignment{place} has positive probability; look at the evidence and the hard zeros"
+    return (
+        f"converged: no assignment{place} has positive probability; look at the evidence and the hard zeros"
+    )
 
 
 def with_gradient(posterior: Posterior, field: FactorGraph) -> Float[Tensor, " graphs"]:
