@@ -20,7 +20,7 @@ from hiddenfield.errors import HiddenfieldError, SkippedInputWarning
 
 __all__ = ["build", "main"]
 
-COMMANDS = ("convert", "describe", "generate", "fit", "predict", "embed", "formats", "version")
+COMMANDS = ("convert", "describe", "generate", "fit", "predict", "embed", "infer", "formats", "version")
 
 
 def build(*, debug: bool = False) -> typer.Typer:

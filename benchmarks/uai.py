@@ -1,0 +1,282 @@
+"""How good is each inference algorithm on published problems, and how long does it take?
+
+``python -m benchmarks.uai [--limit SECONDS] [--most N] [--data FOLDER]`` runs every algorithm of the registry with its
+default options on the libDAI examples, the UAI 2014 problems and the Bayesian networks of bnlearn, and writes
+benchmarks/uai_results.json and docs/inference-problems.md. Errors are against the published marginals and partition
+functions of UAI 2014, elsewhere against exact inference where it is tractable. One problem at a time on one core, each
+run in a worker that is stopped when its time is over.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import math
+import multiprocessing
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.environment import environment, table
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "uai_results.json"
+PAGE = ROOT / "docs" / "inference-problems.md"
+ARCHIVES = ("libdai_fg.tar.xz", "uai2014_mar.tar.xz", "bnlearn_bif.tar.xz")
+SHOWN = ("Grids_11", "Promedus_24", "Segmentation_11")
+START_UP = 60.0  # seconds that a worker may take for its imports and for reading
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A model file, its evidence, and what is published about it."""
+
+    family: str
+    path: Path
+    log_partition: float | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the file without its suffix."""
+        return self.path.stem
+
+
+def problems(data: Path, folder: Path, most: int | None) -> list[Problem]:
+    """Unpack the archives; return at most so many problems of each family, in the order of their names."""
+    for name in ARCHIVES:
+        with tarfile.open(data / "inference" / name) as archive:
+            archive.extractall(folder, filter="data")
+    with open(data / "inference" / "uai2014_reference.csv", encoding="utf-8") as file:
+        log10 = {row["name"]: row["log10Z_exact_recomputed"] for row in csv.DictReader(file)}
+    found: list[Problem] = []
+    for path in sorted(folder.rglob("*.*")):
+        if path.suffix == ".fg" and path.parent.name != "testem":
+            found.append(Problem("libDAI", path))
+        elif path.suffix == ".uai":
+            value = log10.get(path.stem)
+            family = path.stem.split("_")[0]
+            found.append(Problem(family, path, float(value) * math.log(10) if value else None))
+        elif path.suffix == ".bif":
+            found.append(Problem("bnlearn", path, 0.0))
+    kept: dict[str, list[Problem]] = {}
+    for problem in found:
+        kept.setdefault(problem.family, []).append(problem)
+    return [problem for group in kept.values() for problem in group[:most]]
+
+
+# -- the worker --------------------------------------------------------------------------------------------
+
+
+def work(connection: Any) -> None:
+    """Answer tasks (problem, method, known exact marginals) until the pipe closes."""
+    import torch
+
+    from hiddenfield.evaluation.method_comparison import compare_methods
+    from hiddenfield.fields import read, read_evidence
+    from hiddenfield.inference import infer
+
+    torch.set_num_threads(1)
+    fields: dict[Path, Any] = {}
+    connection.send("ready")
+    while True:
+        try:
+            problem, method, marginals = connection.recv()
+        except EOFError:
+            return
+        if problem.path not in fields:
+            evidence = Path(f"{problem.path}.evid")
+            fields = {
+                problem.path: read(problem.path).given(read_evidence(evidence) if evidence.exists() else {})
+            }
+        field = fields[problem.path]
+        exact = None if marginals is None else torch.from_numpy(marginals)
+        result = compare_methods(field, [method], exact=(exact, problem.log_partition))[0]
+        found = None
+        if method == "exact" and result.guarantee == "exact":
+            posterior = infer(field, "exact")
+            found = posterior.log_marginals.exp().numpy(), float(posterior.log_partition[0])
+        connection.send((result.as_dict(), found))
+
+
+class Worker:
+    """A process that can be stopped in the middle of its work."""
+
+    def __init__(self) -> None:
+        self.process: Any = None
+        self.connection: Any = None
+
+    def ask(self, task: Any, limit: float) -> Any:
+        """Return the answer, or None if it took longer than the limit or the worker died."""
+        if self.process is None:
+            context = multiprocessing.get_context("spawn")
+            self.connection, other = context.Pipe()
+            self.process = context.Process(target=work, args=(other,), daemon=True)
+            self.process.start()
+            other.close()
+            if not self.connection.poll(START_UP):
+                raise RuntimeError("the worker did not start")
+            self.connection.recv()
+        try:
+            self.connection.send(task)
+            if self.connection.poll(limit):
+                return self.connection.recv()
+        except (EOFError, OSError):
+            pass
+        self.stop()
+        return None
+
+    def stop(self) -> None:
+        """End the process."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.join()
+            self.process = None
+
+
+# -- all of them -------------------------------------------------------------------------------------------
+
+
+def published_marginals(problem: Problem) -> np.ndarray | None:
+    """Return the marginals of the competition, packed."""
+    from hiddenfield.fields import read_result
+
+    path = Path(f"{problem.path}.MAR")
+    marginals = read_result(path).marginals if path.exists() else None
+    return None if marginals is None else np.concatenate(marginals)
+
+
+def measure(listed: list[Problem], methods: list[str], limit: float) -> Iterator[dict[str, Any]]:
+    """Run every method on every problem, the exact one first."""
+    worker = Worker()
+    for problem in listed:
+        marginals = published_marginals(problem)
+        known = problem
+        for method in sorted(methods, key=lambda name: name != "exact"):
+            # Twice the limit: a first run may compile, and the exact answer is computed again to be kept.
+            answer = worker.ask((known, method, marginals), 2 * limit)
+            row = {"family": problem.family, "problem": problem.name, "method": method}
+            if answer is None:
+                yield {**row, "status": f"stopped after {limit:g} s"}
+                continue
+            result, exact = answer
+            if exact is not None and marginals is None:
+                marginals = exact[0]
+                known = Problem(problem.family, problem.path, exact[1])
+            yield {**row, **result}
+    worker.stop()
+
+
+def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return one row for each family and method."""
+    grouped: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        grouped.setdefault((row["family"], row["method"]), []).append(row)
+    return [
+        {
+            "family": family,
+            "method": method,
+            "answered": f"{sum(row.get('seconds') is not None for row in group)} of {len(group)}",
+            "converged": sum(bool(row.get("converged")) for row in group),
+            "median seconds": _middle([row.get("seconds") for row in group]),
+            "mean error of log Z": _mean([row.get("log_partition_error") for row in group], absolute=True),
+            "mean TV": _mean([row.get("mean_error") for row in group]),
+            "max TV": max(
+                (row["max_error"] for row in group if row.get("max_error") is not None), default=None
+            ),
+        }
+        for (family, method), group in grouped.items()
+    ]
+
+
+def _mean(values: list[float | None], absolute: bool = False) -> float | None:
+    known = [abs(value) if absolute else value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
+
+
+def _middle(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.median(known)) if known else None
+
+
+def comparison(problem: Problem, limit: float) -> str:
+    """Return what ``hiddenfield infer --compare`` prints."""
+    words = ["infer", problem.path.name, "--evidence", f"{problem.path.name}.evid", "--compare"]
+    command = [sys.executable, "-m", "hiddenfield.cli", *words]
+    environment_ = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "COLUMNS": "130"}
+    try:
+        result = subprocess.run(
+            command,
+            cwd=problem.path.parent,
+            env=environment_,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=limit,
+        )
+    except subprocess.TimeoutExpired:
+        return f"$ hiddenfield {' '.join(words)}\nstopped after {limit:g} s"
+    return f"$ hiddenfield {' '.join(words)}\n{result.stdout.rstrip()}"
+
+
+def page(results: dict[str, Any]) -> str:
+    """Write the documentation's page; nothing in it is typed by hand."""
+    machine = results["environment"]
+    lines = [
+        "# Inference on published problems",
+        "",
+        "Written by `python -m benchmarks.uai`; do not edit.",
+        "",
+        f"Every algorithm with its default options, stopped after {results['limit']:g} s, one core. *Answered* are",
+        "the problems that it neither refused nor was stopped on; *converged* those on which it met its tolerance.",
+        "Errors are means over the answered problems with a known answer: |log Z − exact log Z|, and the total",
+        "variation of marginals over the variables that evidence leaves open. UAI 2014 has published marginals and",
+        "partition functions; elsewhere the reference is exact inference. Means over different problems do not",
+        "compare: what answers the hard ones has the larger error.",
+        "",
+        table(summary(results["rows"])),
+        "",
+        f"Measured {machine['date']}, revision {machine.get('revision') or 'unknown'}, on {machine['processor']}.",
+        "",
+        "## Side by side on three problems",
+        "",
+    ]
+    for text in results["comparisons"]:
+        lines += ["```text", text, "```", ""]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Run, and write both files."""
+    from hiddenfield.inference import METHODS
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--limit", type=float, default=20.0, help="seconds for one algorithm on one problem")
+    parser.add_argument("--most", type=int, help="problems of each family; all by default")
+    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        listed = problems(arguments.data, Path(folder), arguments.most)
+        results: dict[str, Any] = {"environment": environment(), "limit": arguments.limit, "rows": []}
+        for row in measure(listed, list(METHODS), arguments.limit):
+            results["rows"].append(row)
+            print(
+                f"{row['problem']:24}{row['method']:18}{row.get('seconds') or math.nan:10.3f}  {row['status'][:70]}",
+                flush=True,
+            )
+        shown = [problem for name in SHOWN for problem in listed if problem.name == name]
+        results["comparisons"] = [comparison(problem, 10 * arguments.limit) for problem in shown]
+    RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+    PAGE.write_text(page(results))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,245 @@
+"""A picture of a small model: variables as pies of their marginals, factors as lines and squares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hiddenfield.errors import InputError
+from hiddenfield.fields.factor_graph import FactorGraph
+from hiddenfield.report.drawing import SETTINGS
+from hiddenfield.shapes import Array, Float
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["MOST_VARIABLES", "draw_field"]
+
+SUFFIXES = (".png", ".svg", ".pdf")
+MOST_VARIABLES = 150
+# Beyond this the better and slower layout takes long.
+FEW = 90
+LINE, RING = "#9aa4ae", "#3c4650"
+# For up to five states; more take a map of colours.
+STATE_COLOURS = ("#e3e9ef", "#3b6ea5", "#b5483a", "#d9a441", "#5f8f5b")
+
+
+def draw_field(field: FactorGraph, marginals: Sequence[Array], path: str | Path, *, title: str = "") -> None:
+    """Draw a field of at most 150 variables into an image file.
+
+    Variables are pies whose slices are the probabilities of their states, starting at the top and going clockwise; a
+    thick ring marks those with a single possible state, as evidence leaves. A factor of two variables is a line, one
+    of more is a square joined to its variables. The same field always has the same layout.
+
+    Parameters
+    ----------
+    field
+        One graph.
+    marginals
+        A distribution for each variable.
+    path
+        .png, .svg or .pdf.
+    title
+        Above the picture.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from hiddenfield.fields import ising_grid
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "grid.png"
+    >>> draw_field(ising_grid(2, 2), [np.array([0.5, 0.5])] * 4, path)
+    >>> path.exists()
+    True
+    """
+    path = Path(path)
+    if path.suffix.lower() not in SUFFIXES:
+        raise InputError(f"a plot's file must end in {', '.join(SUFFIXES)}, got {str(path)!r}")
+    if not 0 < field.num_variables <= MOST_VARIABLES:
+        raise InputError(
+            f"a picture shows 1 to {MOST_VARIABLES} variables, the model has {field.num_variables}; leave out --plot"
+        )
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    scopes = [tuple(scope) for group in field.groups for scope in group.scopes.tolist()]
+    places, squares = _layout(field.num_variables, scopes)
+    extent = np.ptp(np.concatenate([places, squares]), axis=0) if len(squares) else np.ptp(places, axis=0)
+    radius = _radius(places)
+    side = float(np.clip(0.5 * extent.max() / radius, 4.0, 13.0))
+    shape = np.clip((extent + 4 * radius) / max(float((extent + 4 * radius).max()), 1e-9), 0.35, 1)
+    with matplotlib.rc_context({**SETTINGS, "axes.grid": False}):
+        figure = Figure(figsize=(side * shape[0], side * shape[1] + 0.6), layout="constrained")
+        axes = figure.add_subplot()
+        axes.set_axis_off()
+        axes.set_aspect("equal")
+        _draw_factors(axes, scopes, places, squares, radius)
+        _draw_variables(axes, field, marginals, places, radius)
+        low = np.minimum(places.min(0), squares.min(0) if len(squares) else places.min(0)) - 1.4 * radius
+        high = np.maximum(places.max(0), squares.max(0) if len(squares) else places.max(0)) + 1.4 * radius
+        axes.set_xlim(low[0] - radius, high[0] + radius)
+        axes.set_ylim(low[1] - 0.8 * radius, high[1])
+        if title:
+            axes.set_title(title)
+        _legend(axes, field)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=150)
+
+
+def _layout(
+    variables: int, scopes: list[tuple[int, ...]]
+) -> tuple[Float[Array, "variables 2"], Float[Array, "squares 2"]]:
+    """Place variables, and a square for each factor of more than two."""
+    import networkx
+
+    graph = networkx.Graph()
+    graph.add_nodes_from(range(variables))
+    squares = [scope for scope in scopes if len(scope) > 2]
+    graph.add_edges_from(scope for scope in scopes if len(scope) == 2)
+    for number, scope in enumerate(squares):
+        graph.add_edges_from((variables + number, variable) for variable in scope)
+    parts = [sorted(part) for part in networkx.connected_components(graph)]
+    found: dict[int, Any] = {}
+    left = 0.0
+    for part in sorted(parts, key=lambda part: (-len(part), part)):
+        places = _part_layout(graph.subgraph(part))
+        points = np.array([places[node] for node in part])
+        points += np.array([left, 0.0]) - points.min(0)
+        found |= dict(zip(part, points, strict=True))
+        left = float(points[:, 0].max()) + 1.0
+    points = np.array([found[node] for node in range(variables + len(squares))]).reshape(-1, 2)
+    return points[:variables], points[variables:]
+
+
+def _part_layout(graph: Any) -> dict[int, Any]:
+    """Lay out a connected graph so that neighbours are about one apart, the longer side level."""
+    import networkx
+
+    if len(graph) == 1:
+        return {node: np.zeros(2) for node in graph}
+    if len(graph) <= FEW:
+        places = networkx.kamada_kawai_layout(graph)
+    else:
+        places = networkx.spring_layout(graph, seed=0, iterations=200)
+    nodes = list(graph)
+    points = np.array([places[node] for node in nodes])
+    index = {node: k for k, node in enumerate(nodes)}
+    ends = np.array([(index[first], index[second]) for first, second in graph.edges])
+    points = _turned(points - points.mean(0), ends, index[min(nodes)])
+    return dict(
+        zip(
+            nodes,
+            points / np.linalg.norm(points[ends[:, 0]] - points[ends[:, 1]], axis=1).mean(),
+            strict=True,
+        )
+    )
+
+
+def _turned(points: Float[Array, "nodes 2"], ends: Array, first: int) -> Float[Array, "nodes 2"]:
+    """Turn a layout: edges that are all parallel or perpendicular become level and upright, another lies lengthwise."""
+    along = points[ends[:, 1]] - points[ends[:, 0]]
+    # Four times the angle is the same for all edges of a grid.
+    common = np.exp(4j * np.arctan2(along[:, 1], along[:, 0])).mean()
+    if len(ends) > 3 and abs(common) > 0.6:
+        angle = -np.angle(common) / 4
+        cosine, sine = np.cos(angle), np.sin(angle)
+        points = points @ np.array([[cosine, sine], [-sine, cosine]])
+        # The first variable goes to the top left corner.
+        return points * np.array([-np.sign(points[first, 0]) or 1, np.sign(points[first, 1]) or 1])
+    _, _, axes = np.linalg.svd(points, full_matrices=False)
+    lengthwise = points @ axes.T
+    wide, high = np.ptp(lengthwise, axis=0)
+    return lengthwise if wide > 1.25 * high else points
+
+
+def _radius(places: Float[Array, "variables 2"]) -> float:
+    """Return a radius of pies that leaves room for their names."""
+    if len(places) == 1:
+        return 0.3
+    gaps = np.linalg.norm(places[:, None] - places[None], axis=2) + 1e9 * np.eye(len(places))
+    return float(np.clip(0.28 * np.quantile(gaps.min(1), 0.1), 0.08, 0.3))
+
+
+def _draw_factors(
+    axes: Axes, scopes: list[tuple[int, ...]], places: Array, squares: Array, radius: float
+) -> None:
+    from matplotlib.collections import LineCollection
+    from matplotlib.patches import Rectangle
+
+    lines = [places[list(scope)] for scope in scopes if len(scope) == 2]
+    half = 0.3 * radius
+    for scope, place in zip([scope for scope in scopes if len(scope) > 2], squares, strict=True):
+        lines += [np.stack([place, places[variable]]) for variable in scope]
+        corner = (place[0] - half, place[1] - half)
+        axes.add_patch(Rectangle(corner, 2 * half, 2 * half, facecolor=RING, edgecolor="none", zorder=2))
+    axes.add_collection(LineCollection(lines, colors=LINE, linewidths=1.2, zorder=1))
+
+
+def _draw_variables(
+    axes: Axes, field: FactorGraph, marginals: Sequence[Array], places: Array, radius: float
+) -> None:
+    from matplotlib.patches import Circle, Wedge
+
+    possible = field.log_unary.detach().cpu().numpy() > -np.inf
+    bounds = field.state_ptr.tolist()
+    small = 9.0 if len(places) <= 30 else 6.5
+    for variable, (place, row) in enumerate(zip(places, marginals, strict=True)):
+        colours = _colours(len(row))
+        ends = 90 - 360 * np.concatenate([[0], np.cumsum(np.nan_to_num(row))])
+        for state, colour in enumerate(colours):
+            if ends[state + 1] < ends[state]:
+                axes.add_patch(
+                    Wedge(
+                        place,
+                        radius,
+                        ends[state + 1],
+                        ends[state],
+                        facecolor=colour,
+                        edgecolor="none",
+                        zorder=3,
+                    )
+                )
+        settled = len(row) > 1 and possible[bounds[variable] : bounds[variable + 1]].sum() == 1
+        axes.add_patch(
+            Circle(place, radius, fill=False, edgecolor=RING, linewidth=3.0 if settled else 0.9, zorder=4)
+        )
+        name = field.variable_names[variable] if field.variable_names else str(variable)
+        best = int(np.argmax(row))
+        state_name = field.state_names[variable][best] if field.state_names else str(best)
+        text = f"{_short(name, 18)}\n{_short(state_name, 12)} {row[best]:.2f}"
+        axes.annotate(
+            text, (place[0], place[1] - 1.12 * radius), ha="center", va="top", fontsize=small, linespacing=1.05,
+            color="#1c232b", zorder=5, bbox={"facecolor": "white", "alpha": 0.75, "pad": 0.6, "edgecolor": "none"},
+        )  # fmt: skip
+
+
+def _legend(axes: Axes, field: FactorGraph) -> None:
+    """Name the colours where all variables have the same states."""
+    from matplotlib.patches import Patch
+
+    cards = set(field.cardinalities.tolist())
+    names = set(field.state_names) or {tuple(str(state) for state in range(max(cards)))}
+    if len(cards) > 1 or len(names) > 1 or len(next(iter(names))) > 8:
+        return
+    (states,) = names
+    handles = [
+        Patch(facecolor=colour, edgecolor=RING, linewidth=0.6, label=_short(name, 16))
+        for colour, name in zip(_colours(len(states)), states, strict=True)
+    ]
+    axes.legend(
+        handles=handles, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=len(handles), title="state"
+    )
+
+
+def _colours(states: int) -> list[Any]:
+    if states <= len(STATE_COLOURS):
+        return list(STATE_COLOURS[:states])
+    import matplotlib
+
+    return list(matplotlib.colormaps["viridis"](np.linspace(0.95, 0.05, states)))
+
+
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -1,0 +1,130 @@
+"""``hiddenfield infer`` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hiddenfield as hf
+from hiddenfield.inference import METHODS
+from tests.cli.test_cli import call
+
+KEYS = {"log_partition", "marginals", "map", "guarantee", "status", "iterations", "residual", "seconds"}
+NETWORK = """network rain { }
+variable rain { type discrete [ 2 ] { no, yes }; }
+variable grass { type discrete [ 2 ] { dry, wet }; }
+probability ( rain ) { table 0.8, 0.2; }
+probability ( grass | rain ) { (no) 0.9, 0.1; (yes) 0.2, 0.8; }
+"""
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> Path:
+    path = tmp_path / "rain.bif"
+    path.write_text(NETWORK)
+    return path
+
+
+@pytest.fixture
+def grid(tmp_path: Path) -> Path:
+    draw = np.random.default_rng(0)
+    field = hf.fields.ising_grid(
+        3, 3, lambda size: draw.normal(0, 0.3, size), lambda size: draw.normal(size=size)
+    )
+    hf.fields.write(field, tmp_path / "grid.uai")
+    hf.fields.write_evidence({0: 1}, tmp_path / "grid.uai.evid")
+    return tmp_path / "grid.uai"
+
+
+def test_marginals_by_name(capsys, network):
+    code, out, err = call(capsys, "infer", network, "--given", "grass=wet", "--json")
+    result = json.loads(out)
+    assert (code, err, set(result)) == (0, "", KEYS)
+    assert result["marginals"]["rain"]["yes"] == pytest.approx(0.16 / 0.24)
+    assert result["log_partition"] == pytest.approx(math.log(0.24))
+    assert (result["guarantee"], result["map"]) == ("exact", None)
+    code, out, _ = call(capsys, "infer", network, "-g", "grass=wet")
+    assert code == 0
+    assert "rain   no 0.3333  yes 0.6667" in out
+
+
+def test_marginals_by_number_and_result_files(capsys, grid, tmp_path):
+    words = ["infer", grid, "--evidence", f"{grid}.evid", "--method", "loopy_bp"]
+    code, out, _ = call(capsys, *words, "--json", "--out", tmp_path / "grid.MAR")
+    result = json.loads(out)
+    assert (code, set(result)) == (0, KEYS)
+    assert result["marginals"][0] == [0.0, 1.0]
+    written = hf.fields.read_result(tmp_path / "grid.MAR").marginals
+    np.testing.assert_allclose(written, result["marginals"])
+    code, out, _ = call(capsys, *words, "--query", "partition", "--json", "--out", tmp_path / "grid.PR")
+    result = json.loads(out)
+    assert (code, result["marginals"]) == (0, None)
+    log10 = float((tmp_path / "grid.PR").read_text().split()[1])
+    assert log10 == pytest.approx(result["log_partition"] / math.log(10))
+    code, out, _ = call(capsys, *words, "--query", "map", "--json", "--out", tmp_path / "grid.MPE")
+    result = json.loads(out)
+    assert (code, set(result), result["log_partition"]) == (0, KEYS, None)
+    assert hf.fields.read_result(tmp_path / "grid.MPE").assignment == tuple(result["map"])
+    code, out, _ = call(capsys, *words, "--query", "map")
+    assert "log value" in out
+
+
+def test_contradiction_is_valid_json(capsys, tmp_path):
+    field = hf.fields.from_factors([[0, 1]], [[[0.0, -np.inf], [-np.inf, 0.0]]])
+    hf.fields.write(field, tmp_path / "m.fg")
+    code, out, _ = call(capsys, "infer", tmp_path / "m.fg", "-g", "0=0", "-g", "1=1", "--json")
+    assert (code, json.loads(out)["log_partition"]) == (0, None)
+
+
+def test_compare(capsys, grid):
+    code, out, _ = call(capsys, "infer", grid, "--compare", "--json")
+    rows = {row["method"]: row for row in json.loads(out)["comparison"]}
+    assert (code, set(rows)) == (0, set(METHODS))
+    assert rows["loopy_bp"]["log_partition"] is not None
+    if "exact" in rows:
+        assert rows["exact"]["mean_error"] == 0
+        assert rows["loopy_bp"]["mean_error"] < 0.05
+        assert rows["mean_field"]["log_partition_error"] <= 1e-9
+    code, out, _ = call(capsys, "infer", grid, "--compare", "-p", "max_iterations=1")
+    assert code == 0
+    assert "not converged" in out
+    code, _, err = call(capsys, "infer", grid, "--compare", "-p", "colour=red")
+    assert code == 1
+    assert "has an option 'colour'" in err
+
+
+def test_picture(capsys, network, grid, tmp_path):
+    for model, name in ((network, "rain.png"), (grid, "grid.svg")):
+        code, out, _ = call(capsys, "infer", model, "--plot", tmp_path / "new" / name)
+        assert code == 0
+        assert f"plot: {tmp_path / 'new' / name}" in out
+        assert (tmp_path / "new" / name).stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (["--method", "loopy"], 1, "unknown method 'loopy' (did you mean 'loopy_bp'?)"),
+        (["--method", "loopy_bp", "-p", "colour=red"], 1, "unexpected keyword argument 'colour'"),
+        (["-p", "damping=2"], 1, "at least 0 and below 1, got 2"),
+        (["-g", "snow=yes"], 1, "no variable is called 'snow'"),
+        (["-g", "rain=maybe"], 1, "has no state 'maybe'"),
+        (["-g", "rain"], 1, "evidence must be VARIABLE=STATE, got 'rain'"),
+        (["-g", "5=0"], 1, "evidence on variable 5"),
+        (["--query", "everything"], 2, "everything"),
+        (["--query", "map", "--plot", "x.png"], 1, "a picture shows marginals"),
+        (["--compare", "--out", "x.MAR"], 1, "a result file holds one answer"),
+        (["--plot", "x.txt"], 1, "must end in .png"),
+        (["--evidence", "nothing.evid"], 1, "no such file"),
+    ],
+)
+def test_errors_are_one_line(capsys, network, words, code, text):
+    found, _, err = call(capsys, "infer", network, *words)
+    assert found == code
+    assert text in err
+    if code == 1:
+        assert len(err.strip().splitlines()) == 1
