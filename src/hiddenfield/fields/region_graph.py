@@ -10,7 +10,14 @@ import numpy as np
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.fields.region_sets import Sets, containments, counting_numbers, intersections, maximal
+from hiddenfield.fields.region_sets import (
+    Sets,
+    containments,
+    counting_numbers,
+    intersections,
+    maximal,
+    overlaps,
+)
 from hiddenfield.shapes import Array, Float, Int
 
 __all__ = ["RegionGraph", "regions_from_clusters", "regions_from_factors"]
@@ -88,7 +95,8 @@ class RegionGraph:
     @cached_property
     def degree(self) -> Float[Array, " inner_regions"]:
         """How many ground outer regions contain one ground inner region."""
-        return np.bincount(self.pair_inner, weights=self.pair_weight, minlength=len(self.inner))
+        total = np.bincount(self.pair_inner, weights=self.pair_weight, minlength=len(self.inner))
+        return total.astype(np.float64)
 
     @cached_property
     def pair_ptr(self) -> Int[Array, " inner_bounds"]:
@@ -97,23 +105,33 @@ class RegionGraph:
 
     @cached_property
     def is_junction_tree(self) -> bool:
-        """Whether the outer regions are cliques of a junction tree: then agreeing beliefs determine a distribution.
+        """Whether the outer regions are cliques of a junction tree and agree on its separators: then all is exact.
 
         A spanning forest of the overlaps that is as heavy as any weighs, over junction trees and no others, the total
         size of the regions less the number of variables.
         """
+        from scipy.sparse import csr_matrix
         from scipy.sparse.csgraph import minimum_spanning_tree
 
         ground = bool((self.outer_count == 1).all() and (self.inner_count == 1).all())
         ports = len(self.outer.members)
         if not ground or len(np.unique(self.outer.rows * (self.width + 1) + self.outer.members)) < ports:
             return False
-        incidence = self.outer.incidence(self.width)
-        overlap = (incidence @ incidence.T).tocsr()
-        overlap.setdiag(0)
-        overlap.eliminate_zeros()
-        heaviest = -minimum_spanning_tree(-overlap).sum()
-        return bool(round(heaviest) == ports - len(np.unique(self.outer.members)))
+        both = overlaps(self.outer, self.outer, self.width)
+        apart = both.first < both.second
+        weights = -both.shared.sizes[apart].astype(np.float64)
+        places = (both.first[apart], both.second[apart])
+        tree = minimum_spanning_tree(csr_matrix((weights, places), shape=(len(self.outer),) * 2)).tocoo()
+        if round(-tree.data.sum()) != ports - len(np.unique(self.outer.members)):
+            return False
+        if not len(tree.data) or not len(self.inner):
+            return not len(tree.data)
+        # Every separator must be a region that both of its cliques answer to.
+        shape = (len(self.outer), len(self.inner))
+        sizes = self.inner.sizes[self.pair_inner].astype(np.float64)
+        held = csr_matrix((sizes, (self.pair_outer, self.pair_inner)), shape=shape)
+        shared = held[tree.row].minimum(held[tree.col]).max(axis=1).toarray()[:, 0]
+        return bool((shared >= -tree.data).all())
 
     @property
     def width(self) -> int:

@@ -11,7 +11,16 @@ import numpy as np
 
 from hiddenfield.shapes import Array, Int
 
-__all__ = ["Sets", "containments", "counting_numbers", "intersections", "maximal"]
+__all__ = [
+    "Overlaps",
+    "Sets",
+    "containments",
+    "counting_numbers",
+    "intersections",
+    "maximal",
+    "overlaps",
+    "unique",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,16 +80,6 @@ class Sets:
         members = np.concatenate([np.zeros(0, dtype=np.int64), *(part.members for part in parts)])
         return cls(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), members)
 
-    def incidence(self, width: int) -> Any:
-        """Return the sparse matrix (sets, width) with a 1 at each member."""
-        from scipy.sparse import csr_matrix
-
-        ones = np.ones(len(self.members))
-        matrix = csr_matrix((ones, self.members, self.ptr), shape=(len(self), width))
-        matrix.sum_duplicates()
-        matrix.data[:] = 1
-        return matrix
-
     def positions(self, row: Array, others: Sets, other: Array, width: int) -> Array:
         """Return where the members of ``others[other[k]]`` stand in the set ``self[row[k]]``, one k after another."""
         wanted = others[other]
@@ -92,72 +91,90 @@ class Sets:
         return found
 
 
-def _unique(sets: Sets) -> Sets:
-    """Return different sets, their members sorted, small ones first."""
+@dataclass(frozen=True, eq=False)
+class Overlaps:
+    """The pairs of sets, one of each of two families, that share members: sorted, with what they share."""
+
+    first: Int[Array, " pairs"]
+    second: Int[Array, " pairs"]
+    shared: Sets
+
+    def contained(self, sizes: Array) -> tuple[Array, Array]:
+        """Return the pairs whose first set, of these sizes, lies in the second."""
+        held = self.shared.sizes == sizes[self.first]
+        return self.first[held], self.second[held]
+
+
+def overlaps(first: Sets, second: Sets, width: int) -> Overlaps:
+    """Return all pairs of sets that share members, by joining on the members; each member once in a set."""
+    order = np.argsort(second.members, kind="stable")
+    holder = second.rows[order]
+    bounds = np.searchsorted(second.members[order], np.arange(width + 1))
+    count = (bounds[1:] - bounds[:-1])[first.members]
+    begin = np.cumsum(count) - count
+    place = np.arange(int(count.sum())) - np.repeat(begin - bounds[:-1][first.members], count)
+    keys = np.repeat(first.rows, count) * max(len(second), 1) + holder[place]
+    members = np.repeat(first.members, count)
+    order = np.argsort(keys, kind="stable")
+    keys, members = keys[order], members[order]
+    heads = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]])) if len(keys) else order
+    found = keys[heads]
+    return Overlaps(
+        found // max(len(second), 1),
+        found % max(len(second), 1),
+        Sets(np.append(heads, len(keys)).astype(np.int64), members),
+    )
+
+
+def unique(sets: Sets) -> Sets:
+    """Return different sets without repeated members, their members sorted, small sets first."""
     order = np.lexsort((sets.members, sets.rows))
-    members = sets.members[order]
+    members, rows = sets.members[order], sets.rows[order]
     fresh = np.ones(len(members), dtype=bool)
-    fresh[1:] = (members[1:] != members[:-1]) | (np.diff(sets.rows[order]) != 0)
-    sizes = np.bincount(sets.rows[order][fresh], minlength=len(sets))
-    members, ptr = members[fresh], np.concatenate([[0], np.cumsum(sizes)])
+    fresh[1:] = (members[1:] != members[:-1]) | (rows[1:] != rows[:-1])
+    members, sizes = members[fresh], np.bincount(rows[fresh], minlength=len(sets))
+    ptr = np.concatenate([[0], np.cumsum(sizes)])
     parts = []
     for size in np.unique(sizes):
-        which = np.flatnonzero(sizes == size)
-        parts.append(Sets.of_matrix(np.unique(members[ptr[which][:, None] + np.arange(size)], axis=0)))
+        matrix = members[ptr[:-1][sizes == size][:, None] + np.arange(size)]
+        matrix = matrix[np.lexsort(matrix.T[::-1])] if size else matrix[:1]
+        parts.append(Sets.of_matrix(matrix[np.append(True, (matrix[1:] != matrix[:-1]).any(1))]))
     return Sets.concatenate(parts)
-
-
-def _overlaps(first: Sets, second: Sets, width: int) -> tuple[Array, Array, Array]:
-    """Return the pairs of sets that share members, and how many."""
-    shared = (first.incidence(width) @ second.incidence(width).T).tocoo()
-    order = np.lexsort((shared.col, shared.row))
-    return (
-        shared.row[order].astype(np.int64),
-        shared.col[order].astype(np.int64),
-        shared.data[order].round().astype(np.int64),
-    )
 
 
 def containments(inside: Sets, container: Sets, width: int) -> tuple[Array, Array]:
     """Return all pairs (inside, container) where the one lies in, or equals, the other; sorted."""
-    first, second, shared = _overlaps(inside, container, width)
-    sizes = np.bincount(inside.incidence(width).nonzero()[0], minlength=len(inside))
-    held = shared == sizes[first]
-    return first[held], second[held]
+    return overlaps(inside, container, width).contained(inside.sizes)
 
 
 def maximal(sets: Sets, width: int) -> Sets:
-    """Return the different sets that lie in no other one, in the order in which they came."""
-    unique = _unique(sets)
-    first, second = containments(unique, unique, width)
-    held = np.bincount(first[first != second], minlength=len(unique)) > 0
-    kept = unique[~held]
-    return kept[np.lexsort((kept.members[kept.ptr[:-1]],))]
+    """Return the different sets that lie in no other one, sorted by their least member."""
+    candidates = unique(sets)
+    first, second = containments(candidates, candidates, width)
+    held = np.bincount(first[first != second], minlength=len(candidates)) > 0
+    kept = candidates[~held]
+    return kept[np.argsort(kept.members[kept.ptr[:-1]], kind="stable")]
 
 
 def intersections(sets: Sets, width: int) -> Sets:
-    """Return all sets that are intersections of two or more of the given ones, but not these themselves."""
-    everything, new = sets, sets
-    while len(new):
-        first, second, shared = _overlaps(new, everything, width)
-        proper = (shared < new.sizes[first]) & (shared < everything.sizes[second])
-        common = (
-            new.incidence(width)[first[proper]].multiply(everything.incidence(width)[second[proper]]).tocsr()
-        )
-        common.sort_indices()
-        found = _unique(Sets(common.indptr.astype(np.int64), common.indices.astype(np.int64)))
-        same, _ = _equal(found, everything, width)
-        fresh = np.ones(len(found), dtype=bool)
-        fresh[same] = False
-        new = found[fresh]
-        everything = Sets.concatenate([everything, new])
-    return everything[len(sets) :]
+    """Return all sets that are intersections of two or more of the given ones, but not these themselves.
 
-
-def _equal(first: Sets, second: Sets, width: int) -> tuple[Array, Array]:
-    one, other = containments(first, second, width)
-    same = first.sizes[one] == second.sizes[other]
-    return one[same], other[same]
+    Every such intersection is one of a set found before with one of the given sets.
+    """
+    known = new = Sets.concatenate([])
+    first = sets
+    while len(first):
+        common = overlaps(first, sets, width)
+        sizes = common.shared.sizes
+        proper = (sizes < first.sizes[common.first]) & (sizes < sets.sizes[common.second])
+        both = unique(Sets.concatenate([known, common.shared[proper]]))
+        same = containments(both, known, width) if len(known) else (np.zeros(0, dtype=np.int64),) * 2
+        equal = both.sizes[same[0]] == known.sizes[same[1]]
+        fresh = np.ones(len(both), dtype=bool)
+        fresh[same[0][equal]] = False
+        new = both[fresh]
+        known, first = both, new
+    return known
 
 
 def counting_numbers(outer: Sets, inner: Sets, width: int) -> Array:
@@ -168,10 +185,10 @@ def counting_numbers(outer: Sets, inner: Sets, width: int) -> Array:
     small = small + len(outer)
     proper = small != large
     small, large = small[proper], large[proper]
+    sizes = everything.sizes.copy()
+    sizes[: len(outer)] = -1
     for size in np.unique(inner.sizes)[::-1]:
-        level = everything.sizes[small] == size
+        level = sizes[small] == size
         total = np.bincount(small[level], weights=counting[large[level]], minlength=len(everything))
-        here = np.flatnonzero(everything.sizes == size)
-        here = here[here >= len(outer)]
-        counting[here] = 1 - total[here]
+        counting[sizes == size] = 1 - total[sizes == size]
     return counting[len(outer) :]

@@ -11,6 +11,7 @@ from hiddenfield.inference.fixed_point import Outcome
 from hiddenfield.inference.posterior import Posterior
 from hiddenfield.inference.region_loops import conclude, descend, single_loop
 from hiddenfield.inference.region_passing import RegionPassing
+from hiddenfield.inference.region_sweeps import check_options
 from hiddenfield.shapes import Float, Tensor
 
 __all__ = ["generalized_bp"]
@@ -97,6 +98,7 @@ def generalized_bp(
     >>> posterior.guarantee, round(float(posterior.log_partition), 6)
     ('exact', 4.802705)
     """
+    check_options(damping, memory)
     passing = RegionPassing(field, choose_regions(field, regions))
     tree = bool((passing.regions.inner.sizes == 1).all()) and passing.regions.is_junction_tree
     outcome = single_loop(

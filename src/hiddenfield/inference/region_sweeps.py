@@ -15,7 +15,7 @@ from hiddenfield.inference.region_passing import RegionPassing
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Bool, Float, Tensor
 
-__all__ = ["KernelSweeps", "TorchSweeps", "make_sweeps", "split_counting"]
+__all__ = ["KernelSweeps", "TorchSweeps", "check_options", "make_sweeps", "split_counting"]
 
 MOST_HISTORY = 1 << 26
 """Numbers of past states kept; beyond it, fewer states are mixed."""
@@ -35,6 +35,14 @@ def split_counting(passing: RegionPassing, linear: float = 1.0) -> tuple[Array, 
     return np.where(weak, degree + np.maximum(counting, 0.0), denominator), remainder
 
 
+def check_options(damping: float, memory: int) -> None:
+    """Refuse a damping or memory that makes no sense."""
+    if not 0 <= damping < 1:
+        raise InputError(f"damping is the weight of the old message, at least 0 and below 1, got {damping}")
+    if memory < 0:
+        raise InputError(f"memory is the number of past states that are mixed, at least 0, got {memory}")
+
+
 def make_sweeps(
     passing: RegionPassing,
     counting: tuple[Array, Array],
@@ -47,10 +55,6 @@ def make_sweeps(
 ) -> KernelSweeps | TorchSweeps:
     """Choose a back end; "auto" takes the kernels on the CPU and torch elsewhere."""
     choose("backend", BACKENDS, backend)
-    if not 0 <= damping < 1:
-        raise InputError(f"damping is the weight of the old message, at least 0 and below 1, got {damping}")
-    if memory < 0:
-        raise InputError(f"memory is the number of past states that are mixed, at least 0, got {memory}")
     on_host = passing.field.device.type == "cpu"
     if backend == "numba" and not on_host:
         raise InputError(
