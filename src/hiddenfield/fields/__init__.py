@@ -8,7 +8,7 @@ from hiddenfield.lazy import attach
 
 if TYPE_CHECKING:
     from hiddenfield.fields.build import concatenate_fields, from_factors
-    from hiddenfield.fields.compress import Compressed, compress
+    from hiddenfield.fields.compression import Compressed, compress
     from hiddenfield.fields.factor_graph import FactorGraph, FactorGroup
     from hiddenfield.fields.grid import grid_edges, ising_grid, potts_grid
     from hiddenfield.fields.networks import from_networkx
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = attach(
     __name__,
     {
-        "Compressed": "hiddenfield.fields.compress",
+        "Compressed": "hiddenfield.fields.compression",
         "FactorGraph": "hiddenfield.fields.factor_graph",
         "FactorGroup": "hiddenfield.fields.factor_graph",
-        "compress": "hiddenfield.fields.compress",
+        "compress": "hiddenfield.fields.compression",
         "concatenate_fields": "hiddenfield.fields.build",
         "edge_arcs": "hiddenfield.fields.pairwise",
         "from_factors": "hiddenfield.fields.build",
