@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -133,9 +134,15 @@ def _table(results: list[MethodResult]) -> str:
             _number(result.log_partition_error, "+.2e"),
             _number(result.mean_error, ".2e"),
             _number(result.max_error, ".2e"),
-            result.status,
+            _short(result.status),
         )
-    return _rendered(table)
+    longer = [result for result in results if _short(result.status) != result.status]
+    return "\n".join([_rendered(table), *(f"{result.method}: {result.status}" for result in longer)])
+
+
+def _short(status: str) -> str:
+    """Return a status without its reasons and remedies, which stand below the table."""
+    return re.split(r" \(|[;:] ", status, maxsplit=1)[0]
 
 
 def _rendered(table: Any) -> str:
