@@ -59,9 +59,8 @@ def table_symmetries(tables: Array) -> tuple[list[Symmetry], Int[Array, " tables
         candidates = [identity]
         for i, j in combinations(identity, 2):
             if shape[i] == shape[j]:
-                g = list(identity)
-                g[i], g[j] = j, i
-                candidates.append(tuple(g))
+                swap = {i: j, j: i}
+                candidates.append(tuple(swap.get(k, k) for k in identity))
     holds = np.ones((len(tables), len(candidates)), dtype=bool)
     axes = tuple(range(1, arity + 1))
     for column, g in enumerate(candidates):

@@ -7,15 +7,18 @@ from hiddenfield.inference.generalized_bp import generalized_bp
 from hiddenfield.inference.infer import METHODS, infer, log_likelihood, log_partition, map_state
 from hiddenfield.inference.loopy_bp import loopy_bp
 from hiddenfield.inference.mean_field import mean_field
+from hiddenfield.inference.network_enumeration import NetworkCounts, enumerate_networks
 from hiddenfield.inference.posterior import MapState, Posterior
 from hiddenfield.inference.tree_reweighted import tree_reweighted
 
 __all__ = [
     "METHODS",
     "MapState",
+    "NetworkCounts",
     "Posterior",
     "damped",
     "double_loop",
+    "enumerate_networks",
     "exact",
     "generalized_bp",
     "infer",
