@@ -18,8 +18,8 @@ __all__ = ["ORDERS", "EliminationOrder", "Interactions", "elimination_order", "i
 ORDERS = {name: name for name in ("best", "min_fill", "min_weight", "weighted_min_fill")}
 """Greedy costs: added edges, states of the clique, added edges weighted by states, or the cheapest of many runs."""
 
-CHEAP = 1e6
-"""Total states below which no second attempt at a better order pays (benchmarks/exact.py)."""
+CHEAP = 300
+"""States a variable below which a second order costs more to find than it saves (benchmarks/exact.py)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,10 +96,11 @@ def elimination_order(
 ) -> EliminationOrder:
     r"""Return a greedy elimination order: the cheapest variable leaves, its neighbours are joined, and so on.
 
-    The cost of leaving is the number of edges that are added ("min_fill"), the states of the clique
-    :math:`\prod_{u \in N(v) \cup v} k_u` ("min_weight"), or :math:`\sum k_a k_b` over the added edges
-    ("weighted_min_fill"). "best" takes the cheapest of the three, and where that is still expensive goes on with random
-    tie-breaking for a while. An upper bound on the treewidth, optimal on forests and chordal graphs (min_fill).
+    The cost of leaving is the number of edges that are added ("min_fill"), the states of the clique :math:`\prod_{u
+    \in N(v) \cup v} k_u` ("min_weight"), or :math:`\sum k_a k_b` over the added edges ("weighted_min_fill"). "best"
+    takes min_fill where that is cheap, otherwise the cheapest of the three, and where that is still expensive goes on
+    with random tie-breaking for a while. An upper bound on the treewidth, optimal on forests and chordal graphs
+    (min_fill).
 
     Parameters
     ----------
@@ -138,19 +139,17 @@ def elimination_order(
     stages = np.zeros(len(graph.states), np.int64) if stage is None else np.asarray(stage, np.int64)
     if order != "best":
         return _greedy(graph, order, stages, limit, None)
-    found = [
-        _greedy(graph, name, stages, limit, None) for name in ("min_fill", "weighted_min_fill", "min_weight")
-    ]
-    best = min(found, key=_badness)
-    if best.total_states <= CHEAP and best.complete:
+    best = _greedy(graph, "min_fill", stages, limit, None)
+    if best.complete and best.total_states <= CHEAP * len(graph.states):
         return best
-    # Searching costs about as much as one step for every variable; the search may cost what it can hope to save.
+    others = [_greedy(graph, name, stages, limit, None) for name in ("weighted_min_fill", "min_weight")]
+    best = min(best, *others, key=_badness)
+    # The search may cost about what it can hope to save.
     runs = int(np.clip(best.total_states / (2e4 * max(len(graph.states), 1)), 0, 30))
     random = np.random.default_rng(seed)
     for run in range(runs):
         name = ("min_fill", "weighted_min_fill", "min_weight")[run % 3]
-        candidate = _greedy(graph, name, stages, limit, random)
-        best = min(best, candidate, key=_badness)
+        best = min(best, _greedy(graph, name, stages, limit, random), key=_badness)
     return best
 
 

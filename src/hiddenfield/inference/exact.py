@@ -1,4 +1,4 @@
-"""Exact inference: junction trees for marginals, joint assignments, marginal MAP and samples; enumeration as a check."""
+"""Exact inference on junction trees: marginals, joint assignments, marginal MAP and samples."""
 
 from __future__ import annotations
 
@@ -10,14 +10,20 @@ import torch
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.inference.clique_kernels import draw, trace_back
+from hiddenfield.inference.clique_assignments import draw, trace_back
 from hiddenfield.inference.clique_plan import CliquePlan, clique_plan
+from hiddenfield.inference.clique_torch import torch_log_partition
 from hiddenfield.inference.clique_values import Collected, collect_messages, distribute_messages
-from hiddenfield.inference.live_states import live_states
+from hiddenfield.inference.enumeration import enumerate_assignments
+from hiddenfield.inference.flat_tables import flat_tables
 from hiddenfield.inference.posterior import MapState, Posterior
-from hiddenfield.shapes import Array, Float, Int, Tensor
+from hiddenfield.inference.propagation import BACKENDS
+from hiddenfield.registry import choose
+from hiddenfield.shapes import Array, Int, Tensor
 
-__all__ = ["exact", "map_state", "marginal_map", "sample"]
+__all__ = ["ALGORITHMS", "exact", "map_state", "marginal_map", "sample"]
+
+ALGORITHMS = {name: name for name in ("auto", "junction_tree", "enumerate")}
 
 CONTRADICTION = "contradiction: hard zeros and evidence leave no assignment possible"
 
@@ -25,18 +31,241 @@ CONTRADICTION = "contradiction: hard zeros and evidence leave no assignment poss
 def exact(
     field: FactorGraph,
     *,
+    algorithm: str = "auto",
     order: str = "best",
     max_memory: float | None = None,
+    backend: str = "auto",
 ) -> Posterior:
-    live = live_states(field)
-    plan = clique_plan(field, live, order=order, max_memory=max_memory)
-    collected = collect_messages(field, plan)
-    probabilities = torch.from_numpy(distribute_messages(plan, collected))
-    log_partition = torch.from_numpy(collected.log_partition)
+    r"""Sum over all assignments by passing messages once to the root of a junction tree and once back.
+
+    With :math:`\psi_C` the product of the factors of clique C, S its separator, and :math:`D` its children,
+
+    .. math::
+
+        m_C(x_S) = \sum_{x_{C \setminus S}} \psi_C(x_C) \prod_{D} m_D(x_{S_D}), \qquad
+        p(x_C) = \psi_C(x_C) \prod_{D} m_D(x_{S_D}) \, \frac{p(x_S)}{m_C(x_S)}
+
+    Exact up to rounding: log partition, marginals of variables and of factors. Evidence, hard zeros and what follows
+    from them (generalised arc consistency) make the field smaller before an elimination order is sought; observed
+    variables cost nothing. Messages are scaled probabilities where that is safe from underflow and logarithms where
+    it is not, always in double precision on the CPU; a marginal probability below about 1e-300 is 0.
+
+    Parameters
+    ----------
+    field
+        The field, variable counts 1; a factor of count k is k copies.
+    algorithm
+        "junction_tree", "enumerate" (every assignment, for small fields), or "auto": the former.
+    order
+        How variables are eliminated: "min_fill", "min_weight", "weighted_min_fill" or "best", the cheapest of several
+        (`elimination_order`).
+    max_memory
+        Most bytes that it may take; half of what is available by default. The need is known, and refused with an
+        `InputError` that names the treewidth, before anything is allocated.
+    backend
+        "numba" (CPU), "torch" (any device, in the field's own precision, differentiable any number of times: with
+        ``infer(..., unroll=True)`` the marginals carry gradients), or "auto": numba on the CPU.
+
+    Returns
+    -------
+    Posterior
+        Guarantee "exact"; ``extra["treewidth"]`` is the width of the order. A contradiction has log partition -inf and
+        no marginals (log probabilities -inf).
+
+    Notes
+    -----
+    Time: the states of all cliques. Memory: those of all separators (no clique is stored), twice.
+
+    References
+    ----------
+    Jensen, Lauritzen and Olesen (1990), Bayesian updating in causal probabilistic networks by local computations.
+    Dechter (1999), Bucket elimination: a unifying framework for reasoning.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hiddenfield.fields import from_factors
+    >>> agree = np.log([[2.0, 1.0], [1.0, 2.0]])
+    >>> field = from_factors([[0, 1], [1, 2], [2, 0]], [agree, agree, agree])
+    >>> posterior = exact(field.given({0: 1}))
+    >>> posterior.log_partition.exp(), posterior.marginals[2]
+    (tensor([14.], dtype=torch.float64), tensor([0.3571, 0.6429], dtype=torch.float64))
+    """
+    choose("algorithm", ALGORITHMS, algorithm)
+    choose("backend", BACKENDS, backend)
+    width: int | None = None
+    if algorithm == "enumerate":
+        _require_ground(field)
+        log_partition, probabilities = enumerate_assignments(field)
+    elif backend == "torch" or (backend == "auto" and field.device.type != "cpu"):
+        log_partition, probabilities, width = _by_torch(field, order, max_memory)
+    else:
+        tables = flat_tables(field)
+        plan = clique_plan(field, tables, order=order, max_memory=max_memory)
+        collected = collect_messages(field, tables, plan)
+        width = plan.order.width
+        probabilities = torch.from_numpy(distribute_messages(plan, collected)).to(field.device)
+        log_partition = torch.from_numpy(collected.log_partition).to(field.device)
     impossible = log_partition == -math.inf
     if bool(impossible.any()):
-        _clear(field, probabilities, impossible)
-    log = probabilities.log().to(field.device, field.dtype)
+        probabilities = torch.where(
+            _of_graphs(field, impossible), torch.zeros_like(probabilities), probabilities
+        )
+    return _posterior(field, log_partition, probabilities, {} if width is None else {"treewidth": width})
+
+
+def map_state(field: FactorGraph, *, order: str = "best", max_memory: float | None = None) -> MapState:
+    """Return the most likely joint assignment: the sums of `exact` as maxima, then traced back from the roots.
+
+    Exact. Of several best assignments one is returned, the same whenever the field is; it is always one joint
+    assignment, not best states of different ones. Cost as of `exact`, in log space. See `marginal_map` for the
+    parameters.
+    """
+    return marginal_map(field, range(field.num_variables), order=order, max_memory=max_memory)
+
+
+def marginal_map(
+    field: FactorGraph,
+    variables: Sequence[int] | Int[Tensor, " chosen"],
+    *,
+    order: str = "best",
+    max_memory: float | None = None,
+) -> MapState:
+    r"""Return the most likely joint state of some variables, summed over all others.
+
+    .. math:: \arg\max_{x_M} \sum_{x_{V \setminus M}} p(x)
+
+    Exact. Variables that are summed over are eliminated first, which constrains the order: the treewidth may be far
+    larger than without.
+
+    Parameters
+    ----------
+    field
+        The field, evidence included.
+    variables
+        The variables to choose states for.
+    order, max_memory
+        See `exact`.
+
+    Returns
+    -------
+    MapState
+        `assignment` is -1 where a variable was summed over; `log_value` is the unnormalised log value of the assignment
+        in each graph, sums included.
+
+    References
+    ----------
+    Park and Darwiche (2004), Complexity results and approximation strategies for MAP explanations.
+
+    Examples
+    --------
+    The best joint state of both is (0, 0); summed over the second, state 1 of the first is better.
+
+    >>> import numpy as np
+    >>> from hiddenfield.fields import from_factors
+    >>> field = from_factors([[0, 1]], [np.log([[0.4, 0.01], [0.3, 0.29]])])
+    >>> marginal_map(field, [0, 1]).assignment, marginal_map(field, [0]).assignment
+    (tensor([0, 0]), tensor([ 1, -1]))
+    """
+    chosen = np.zeros(field.num_variables, np.int64)
+    wanted = np.asarray(list(variables), dtype=np.int64)
+    if len(wanted) and not (wanted.min() >= 0 and wanted.max() < field.num_variables):
+        raise InputError(
+            f"the variables are 0 to {field.num_variables - 1}, got {wanted.min()} to {wanted.max()}"
+        )
+    chosen[wanted] = 1
+    plan, collected, over = _collected(field, chosen, order, max_memory)
+    state = np.zeros(field.num_variables, np.int64)
+    trace_back(plan.layout, collected.values, collected.logs, collected.in_logs, over, state)
+    assignment = np.where(chosen == 1, _states(plan, state), -1)
+    value = torch.from_numpy(collected.log_partition).to(field.device, field.dtype)
+    status = _status(value == -math.inf)
+    return MapState(torch.from_numpy(assignment).to(field.device), value, "exact", value, status)
+
+
+def sample(
+    field: FactorGraph,
+    num_samples: int,
+    *,
+    seed: int | torch.Generator = 0,
+    order: str = "best",
+    max_memory: float | None = None,
+) -> Int[Tensor, "samples variables"]:
+    r"""Draw independent assignments from the field's distribution.
+
+    Messages are collected as in `exact`; then, from the roots down, each variable is drawn from
+    :math:`p(x_v \mid x_S)`, S the separator of its clique, for all samples at once. Exact samples, not a chain.
+
+    Parameters
+    ----------
+    field
+        The field, evidence included.
+    num_samples
+        How many.
+    seed
+        A number, or a generator to draw one from.
+    order, max_memory
+        See `exact`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hiddenfield.fields import from_factors
+    >>> field = from_factors([[0, 1]], [np.log([[0.5, 1e-9], [1e-9, 0.5]])])
+    >>> drawn = sample(field, 1000, seed=1)
+    >>> drawn.shape, bool((drawn[:, 0] == drawn[:, 1]).all()), bool(0.4 < drawn[:, 0].double().mean() < 0.6)
+    (torch.Size([1000, 2]), True, True)
+    """
+    if num_samples < 0:
+        raise InputError(f"num_samples must not be negative, got {num_samples}")
+    plan, collected, _ = _collected(field, np.zeros(field.num_variables, np.int64), order, max_memory)
+    if bool((collected.log_partition == -math.inf).any()):
+        raise InputError(f"nothing can be drawn: {CONTRADICTION}")
+    number = seed if isinstance(seed, int) else int(torch.randint(2**62, (1,), generator=seed))
+    state = np.zeros((field.num_variables, num_samples), np.int64)
+    draw(plan.layout, collected.values, collected.logs, collected.in_logs, number, state)
+    return torch.from_numpy(np.ascontiguousarray(_states(plan, state).T)).to(field.device)
+
+
+def _collected(
+    field: FactorGraph, stage: Array, order: str, max_memory: float | None
+) -> tuple[CliquePlan, Collected, Array]:
+    """Collect messages on a tree in which every clique eliminates one variable, those of stage 1 by maximising."""
+    tables = flat_tables(field)
+    plan = clique_plan(field, tables, order=order, stage=stage, merge=False, max_memory=max_memory)
+    over = stage[plan.tree.clique_variables[plan.tree.clique_ptr[1:] - 1]] == 1
+    return plan, collect_messages(field, tables, plan, over), over
+
+
+def _states(plan: CliquePlan, state: Array) -> Array:
+    """Turn numbers of live states into states, for (variables, ...)."""
+    if not state.size:
+        return state
+    return np.asarray(plan.layout.alive[(plan.alive_ptr[:-1] + state.T).T])
+
+
+def _by_torch(field: FactorGraph, order: str, max_memory: float | None) -> tuple[Tensor, Tensor, int]:
+    """Return log partition, marginals as its gradient, and the width; differentiable where gradients are on."""
+    plan = clique_plan(field, flat_tables(field), order=order, max_memory=max_memory)
+    unrolled = torch.is_grad_enabled() and field.requires_grad
+    with torch.enable_grad():
+        parts = [field.log_unary]
+        for group in field.groups:
+            weighted = group.expanded() * group.count.reshape(-1, *(1,) * group.arity)
+            parts.append(weighted.reshape(-1))
+        flat = torch.cat(parts)
+        flat = flat if unrolled else flat.detach().requires_grad_()
+        total = torch_log_partition(field, plan, flat, max_memory)
+        (marginals,) = torch.autograd.grad(total.sum(), flat, create_graph=unrolled)
+    return (total if unrolled else total.detach()), marginals, plan.order.width
+
+
+def _posterior(
+    field: FactorGraph, log_partition: Tensor, probabilities: Tensor, extra: dict[str, int]
+) -> Posterior:
+    some = probabilities > 0
+    safe = torch.where(some, probabilities, torch.ones_like(probabilities))
+    log = torch.where(some, safe.log(), torch.full_like(safe, -math.inf)).to(field.dtype)
     begin = field.log_unary.shape[0]
     factors = []
     for group in field.groups:
@@ -49,18 +278,14 @@ def exact(
         method="exact",
         log_marginals=log[: field.log_unary.shape[0]],
         factor_log_marginals=tuple(factors),
-        log_partition=log_partition.to(field.device, field.dtype),
+        log_partition=log_partition.to(field.dtype),
         guarantee="exact",
         converged=torch.ones(graphs, dtype=torch.bool, device=field.device),
         iterations=torch.ones(graphs, dtype=torch.int64, device=field.device),
         residual=torch.zeros(graphs, dtype=field.dtype, device=field.device),
-        status=_status(impossible),
-        extra={"treewidth": plan.order.width},
+        status=_status(log_partition == -math.inf),
+        extra=dict(extra),
     )
-
-
-def map_state(field: FactorGraph, *, order: str = "best", max_memory: float | None = None) -> MapState:
-    return marginal_map(field, range(field.num_variables), order=order, max_memory=max_memory)
 
 
 def _status(impossible: Tensor) -> str:
@@ -70,71 +295,15 @@ def _status(impossible: Tensor) -> str:
     return CONTRADICTION + part
 
 
-def _clear(field: FactorGraph, probabilities: Tensor, impossible: Tensor) -> None:
-    """Give no probability to any state of a graph that has no assignment."""
-    begin = field.log_unary.shape[0]
-    probabilities[:begin][impossible[field.variable_graph.cpu()][field.state_variable.cpu()]] = 0.0
+def _of_graphs(field: FactorGraph, chosen: Tensor) -> Tensor:
+    """Tell for every number of all marginals whether its graph is among the chosen ones."""
+    parts = [chosen[field.variable_graph][field.state_variable]]
     for group in field.groups:
-        end = begin + group.num_factors * math.prod(group.states)
-        owner = field.variable_graph.cpu()[group.scopes[:, 0].cpu()]
-        probabilities[begin:end].reshape(group.num_factors, -1)[impossible[owner]] = 0.0
-        begin = end
+        owner = chosen[field.variable_graph[group.scopes[:, 0]]]
+        parts.append(owner.repeat_interleave(math.prod(group.states)))
+    return torch.cat(parts)
 
 
-def marginal_map(
-    field: FactorGraph,
-    variables: Sequence[int] | Int[Tensor, " chosen"],
-    *,
-    order: str = "best",
-    max_memory: float | None = None,
-) -> MapState:
-    chosen = np.zeros(field.num_variables, np.int64)
-    chosen[np.asarray(list(variables), dtype=np.int64)] = 1
-    plan, collected, over = _collected(field, chosen, order, max_memory)
-    state = np.full(field.num_variables, 0, np.int64)
-    trace_back(
-        plan.tree.clique_ptr, plan.tree.clique_variables, plan.axis_states, plan.axis_alive, plan.term_ptr,
-        plan.term_kind, collected.term_in, plan.term_child, plan.stride_ptr, plan.stride, plan.alive, collected.values,
-        collected.logs, collected.in_logs, over, state,
-    )  # fmt: skip
-    assignment = plan.alive[plan.alive_ptr[:-1] + state] if len(state) else state
-    assignment = np.where(chosen == 1, assignment, -1)
-    value = torch.from_numpy(collected.log_partition)
-    return MapState(
-        torch.from_numpy(assignment).to(field.device),
-        value.to(field.device, field.dtype),
-        "exact",
-        value.to(field.device, field.dtype),
-        _status(value == -math.inf),
-    )
-
-
-def sample(
-    field: FactorGraph,
-    num_samples: int,
-    *,
-    seed: int | torch.Generator = 0,
-    order: str = "best",
-    max_memory: float | None = None,
-) -> Int[Tensor, "samples variables"]:
-    plan, collected, _ = _collected(field, np.zeros(field.num_variables, np.int64), order, max_memory)
-    if bool((collected.log_partition == -math.inf).any()):
-        raise InputError(f"nothing can be drawn: {CONTRADICTION}")
-    number = seed if isinstance(seed, int) else int(torch.randint(2**62, (1,), generator=seed))
-    state = np.zeros((field.num_variables, num_samples), np.int64)
-    draw(
-        plan.tree.clique_ptr, plan.tree.clique_variables, plan.axis_states, plan.axis_alive, plan.term_ptr,
-        plan.term_kind, collected.term_in, plan.term_child, plan.stride_ptr, plan.stride, plan.alive, plan.most_terms,
-        collected.values, collected.logs, collected.in_logs, number, state,
-    )  # fmt: skip
-    return torch.from_numpy(plan.alive[plan.alive_ptr[:-1, None] + state].T.copy()).to(field.device)
-
-
-def _collected(
-    field: FactorGraph, stage: Array, order: str, max_memory: float | None
-) -> tuple[CliquePlan, Collected, Array]:
-    """Collect messages on a tree in which every clique eliminates one variable, those of stage 1 by maximising."""
-    live = live_states(field)
-    plan = clique_plan(field, live, order=order, stage=stage, merge=False, max_memory=max_memory)
-    over = stage[plan.tree.clique_variables[plan.tree.clique_ptr[1:] - 1]] == 1
-    return plan, collect_messages(field, plan, over), over
+def _require_ground(field: FactorGraph) -> None:
+    if not field.is_ground:
+        raise InputError("enumeration is over ground assignments; a field with variable counts has none")
