@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 
+from hiddenfield.errors import ConvergenceWarning
 from hiddenfield.fields import FactorGraph, concatenate_fields, from_factors
 from hiddenfield.inference import METHODS, Posterior, infer
 from tests.fields.strategies import FieldParts, fields
@@ -30,9 +32,14 @@ def run(method: str, field: FactorGraph, **options: Any) -> Posterior:
     """Run to a tight tolerance where there is one, and quickly where it samples."""
     known = inspect.signature(METHODS[method]).parameters
     settled = {"tolerance": 1e-9, "max_iterations": 5000}
-    quick = {"chains": 4, "sweeps": 200, "burn_in": 50}
+    quick = {"chains": 16, "sweeps": 300, "burn_in": 50}
     chosen = quick if method in SAMPLING else settled
-    return infer(field, method, **{name: value for name, value in chosen.items() if name in known}, **options)
+    with warnings.catch_warnings():
+        if method in SAMPLING:  # so few sweeps need not mix
+            warnings.simplefilter("ignore", ConvergenceWarning)
+        return infer(
+            field, method, **{name: value for name, value in chosen.items() if name in known}, **options
+        )
 
 
 def weak_parts(

@@ -4,6 +4,7 @@ from hiddenfield.inference.damped import damped
 from hiddenfield.inference.double_loop import double_loop
 from hiddenfield.inference.exact import exact, marginal_map, sample
 from hiddenfield.inference.generalized_bp import generalized_bp
+from hiddenfield.inference.gibbs import gibbs, gibbs_sample
 from hiddenfield.inference.infer import METHODS, infer, log_likelihood, log_partition, map_state
 from hiddenfield.inference.loopy_bp import loopy_bp
 from hiddenfield.inference.mean_field import mean_field
@@ -21,6 +22,8 @@ __all__ = [
     "enumerate_networks",
     "exact",
     "generalized_bp",
+    "gibbs",
+    "gibbs_sample",
     "infer",
     "log_likelihood",
     "log_partition",

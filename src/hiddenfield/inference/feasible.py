@@ -70,8 +70,6 @@ def feasible_assignments(
         if not field.is_ground:  # ground variables of one class may differ, which is not searched
             found = np.where(found == IMPOSSIBLE, UNKNOWN, found)
         outcome = np.minimum(outcome, found)
-        if (outcome == IMPOSSIBLE).any():
-            break
     return torch.from_numpy(assignments), torch.from_numpy(outcome)
 
 

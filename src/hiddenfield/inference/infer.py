@@ -18,6 +18,7 @@ from hiddenfield.inference.double_loop import double_loop
 from hiddenfield.inference.exact import exact
 from hiddenfield.inference.exact import map_state as exact_map
 from hiddenfield.inference.generalized_bp import generalized_bp
+from hiddenfield.inference.gibbs import gibbs
 from hiddenfield.inference.loopy_bp import loopy_bp
 from hiddenfield.inference.loopy_bp import map_state as loopy_bp_map
 from hiddenfield.inference.mean_field import mean_field
@@ -35,6 +36,7 @@ METHODS: dict[str, Callable[..., Posterior]] = {
     "damped": damped,
     "double_loop": double_loop,
     "generalized_bp": generalized_bp,
+    "gibbs": gibbs,
     "mean_field": mean_field,
     "tree_reweighted": tree_reweighted,
 }
