@@ -79,22 +79,33 @@ class RegionWiring:
     variable_start: Int[Array, " variables"]
     variable_maps: Int[Array, " _"]
 
+    @cached_property
+    def _kept(self) -> dict[tuple[str, torch.device], Projection]:
+        return {}
+
+    def _keep(
+        self, name: str, device: torch.device, row: Array, start: Array, maps: Array, target_ptr: Array
+    ) -> Projection:
+        """Make a projection once for each device."""
+        if (name, device) not in self._kept:
+            made = _projection(self.table_ptr, row, start, maps, target_ptr, device)
+            self._kept[name, device] = made
+        return self._kept[name, device]
+
     def message_projection(self, device: torch.device) -> Projection:
         """Project outer tables onto messages."""
-        regions = self.regions
-        return _projection(
-            self.table_ptr, regions.pair_outer, self.map_start, self.maps, self.message_ptr, device
-        )
+        outer = self.regions.pair_outer
+        return self._keep("message", device, outer, self.map_start, self.maps, self.message_ptr)
 
     def factor_projection(self, factor_ptr: Array, device: torch.device) -> Projection:
         """Project outer tables onto the tables of the factors."""
         outer = self.regions.factor_outer
-        return _projection(self.table_ptr, outer, self.factor_start, self.factor_maps, factor_ptr, device)
+        return self._keep("factor", device, outer, self.factor_start, self.factor_maps, factor_ptr)
 
     def variable_projection(self, state_ptr: Array, device: torch.device) -> Projection:
         """Project outer tables onto the states of single variables."""
         outer = self.regions.variable_outer
-        return _projection(self.table_ptr, outer, self.variable_start, self.variable_maps, state_ptr, device)
+        return self._keep("variable", device, outer, self.variable_start, self.variable_maps, state_ptr)
 
 
 def wire_regions(regions: RegionGraph, field: FactorGraph) -> RegionWiring:

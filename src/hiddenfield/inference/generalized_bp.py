@@ -46,9 +46,9 @@ def generalized_bp(
 
     :math:`\bar m_\beta` the mean of the :math:`m_{\alpha\beta}`. This is the two-way form of Heskes, Albers and Kappen
     with the concave part of the free energy taken at the present beliefs. Its fixed points are those of the
-    parent-to-child messages of Yedidia, Freeman and Weiss, which on the 4-loops of a grid seldom settle; here past states are mixed
-    besides (Anderson 1965), and few tens of sweeps suffice. Where that does not converge, the double loop of
-    `double_loop` takes over, from the start, for the graphs concerned, and `status` says so.
+    parent-to-child messages of Yedidia, Freeman and Weiss, which on the 4-loops of a grid seldom settle; here past
+    states are mixed besides (Anderson 1965), and a few tens of sweeps suffice. Where that does not converge, the double
+    loop of `double_loop` takes over, from the start, for the graphs concerned, and `status` says so.
 
     On Bethe's regions the fixed points are those of `loopy_bp`; on the cliques of a junction tree the result is exact;
     elsewhere it is an estimate, not a bound.
@@ -93,8 +93,9 @@ def generalized_bp(
     --------
     A square of variables that like to agree is one cycle, hence one region, hence exact.
 
+    >>> import numpy as np
     >>> from hiddenfield.fields import ising_grid
-    >>> posterior = generalized_bp(ising_grid(2, 2, 1.0, [0.1, 0.0, 0.0, 0.0]))
+    >>> posterior = generalized_bp(ising_grid(2, 2, 1.0, np.array([0.1, 0.0, 0.0, 0.0])))
     >>> posterior.guarantee, round(float(posterior.log_partition), 6)
     ('exact', 4.802705)
     """

@@ -6,7 +6,9 @@ import math
 
 import numpy as np
 
-from hiddenfield.ops.compile import kernel, prange
+from hiddenfield.inference.mixing_kernels import accumulate, clear, dot, remember, shares
+from hiddenfield.ops.compile import kernel, prange, subroutine
+from hiddenfield.ops.vector_math import fast_exp, fast_log
 
 __all__ = ["relax_regions"]
 
@@ -40,6 +42,7 @@ def relax_regions(  # type: ignore[no-untyped-def]
     weights,
     marginals,
     belief,
+    chance,
     past,
     past_change,
     gram,
@@ -55,202 +58,262 @@ def relax_regions(  # type: ignore[no-untyped-def]
     """
     memory = past.shape[0]
     for graph in prange(graph_ptr.size - 1):
-        first_inner = graph_ptr[graph]
-        last_inner = graph_ptr[graph + 1]
-        low = message_ptr[pair_ptr[first_inner]]
-        high = message_ptr[pair_ptr[last_inner]]
-        mixture = np.zeros(max(memory, 1))
-        system = np.zeros((max(memory, 1), max(memory, 1)))
+        low = message_ptr[pair_ptr[graph_ptr[graph]]]
+        high = message_ptr[pair_ptr[graph_ptr[graph + 1]]]
+        mixture = np.empty(max(memory, 1))
+        right = np.empty(max(memory, 1))
+        system = np.empty((max(memory, 1), max(memory, 1)))
         for _ in range(rounds):
             if residual[graph] <= tolerance:
                 break
-            # Rebuild the tables of this graph's outer regions from the messages.
-            for place in range(outer_ptr[graph], outer_ptr[graph + 1]):
-                outer = outer_order[place]
-                for entry in range(table_ptr[outer], table_ptr[outer + 1]):
-                    tables[entry] = log_tables[entry]
-            for pair in range(pair_ptr[first_inner], pair_ptr[last_inner]):
-                start = message_ptr[pair]
-                table = table_ptr[pair_outer[pair]]
-                size = table_ptr[pair_outer[pair] + 1] - table
-                base = map_start[pair]
-                for x in range(size):
-                    tables[table + x] += messages[start + maps[base + x]]
-            for place in range(outer_ptr[graph], outer_ptr[graph + 1]):
-                outer = outer_order[place]
-                top = -math.inf
-                for entry in range(table_ptr[outer], table_ptr[outer + 1]):
-                    top = max(top, tables[entry])
-                for entry in range(table_ptr[outer], table_ptr[outer + 1]):
-                    weights[entry] = math.exp(tables[entry] - top) if top > -math.inf else 0.0
-            if memory > 0:
-                slot = done[graph] % memory
-                for k in range(low, high):
-                    past_change[slot, k] = messages[k]
-            worst = 0.0
-            for inner in range(first_inner, last_inner):
-                origin = inner_ptr[inner]
-                states = inner_ptr[inner + 1] - origin
-                for x in range(states):
-                    belief[origin + x] = log_inner[origin + x]
-                    if anchored and remainder[inner] != 0.0 and belief[origin + x] > -math.inf:
-                        belief[origin + x] -= remainder[inner] * anchor[origin + x]
-                share = 1.0 if anchored else 1.0 - remainder[inner] / degree[inner]
-                for pair in range(pair_ptr[inner], pair_ptr[inner + 1]):
-                    start = message_ptr[pair]
-                    outer = pair_outer[pair]
-                    table = table_ptr[outer]
-                    size = table_ptr[outer + 1] - table
-                    base = map_start[pair]
-                    for x in range(states):
-                        marginals[start + x] = 0.0
-                    for x in range(size):
-                        marginals[start + maps[base + x]] += weights[table + x]
-                    total = 0.0
-                    for x in range(states):
-                        total += marginals[start + x]
-                    for x in range(states):
-                        value = marginals[start + x]
-                        if value > 0.0:
-                            value = math.log(value / total)
-                        else:
-                            # Dead, or too small for an exponential: the logs know which.
-                            top = -math.inf
-                            most = -math.inf
-                            for y in range(size):
-                                most = max(most, tables[table + y])
-                                if maps[base + y] == x:
-                                    top = max(top, tables[table + y])
-                            value = top - most if top > -math.inf else -math.inf
-                        marginals[start + x] = value
-                        if value > -math.inf and belief[origin + x] > -math.inf:
-                            belief[origin + x] += weight[pair] * (share * value - messages[start + x])
-                        else:
-                            belief[origin + x] = -math.inf
-                top = -math.inf
-                for x in range(states):
-                    belief[origin + x] /= denominator[inner]
-                    top = max(top, belief[origin + x])
-                if top > -math.inf:
-                    total = 0.0
-                    for x in range(states):
-                        total += math.exp(belief[origin + x] - top)
-                    top += math.log(total)
-                    for x in range(states):
-                        belief[origin + x] -= top
-                for pair in range(pair_ptr[inner], pair_ptr[inner + 1]):
-                    start = message_ptr[pair]
-                    outer = pair_outer[pair]
-                    table = table_ptr[outer]
-                    size = table_ptr[outer + 1] - table
-                    base = map_start[pair]
-                    for x in range(states):
-                        value = belief[origin + x]
-                        if value == -math.inf:
-                            if marginals[start + x] > -math.inf:
-                                worst = max(worst, math.exp(marginals[start + x]))
-                            messages[start + x] = -math.inf
-                            marginals[start + x] = 0.0
-                            continue
-                        change = value - marginals[start + x]
-                        worst = max(worst, abs(math.exp(value) * change))
-                        change *= 1.0 - damping
-                        messages[start + x] += change
-                        # Beyond this the product could overflow; the next sweep rebuilds it.
-                        marginals[start + x] = math.exp(min(change, 100.0))
-                    for x in range(size):
-                        weights[table + x] *= marginals[start + maps[base + x]]
-            residual[graph] = worst
+            rebuild(
+                outer_order[outer_ptr[graph] : outer_ptr[graph + 1]],
+                pair_ptr[graph_ptr[graph]],
+                pair_ptr[graph_ptr[graph + 1]],
+                pair_outer,
+                message_ptr,
+                map_start,
+                maps,
+                table_ptr,
+                log_tables,
+                messages,
+                tables,
+                weights,
+            )
             number = done[graph]
+            if memory > 0:
+                past_change[number % memory, low:high] = messages[low:high]
+            worst = 0.0
+            for inner in range(graph_ptr[graph], graph_ptr[graph + 1]):
+                change = update(
+                    inner,
+                    inner_ptr,
+                    pair_ptr,
+                    pair_outer,
+                    message_ptr,
+                    map_start,
+                    maps,
+                    weight,
+                    table_ptr,
+                    log_inner,
+                    denominator[inner],
+                    remainder[inner],
+                    degree[inner],
+                    anchor,
+                    anchored,
+                    1.0 - damping,
+                    messages,
+                    tables,
+                    weights,
+                    marginals,
+                    belief,
+                    chance,
+                )
+                worst = max(worst, change)
+            residual[graph] = worst
             done[graph] = number + 1
             if memory == 0 or worst <= tolerance:
                 continue
-            # Anderson's acceleration: the affine combination of past states whose combined change is smallest.
-            slot = number % memory
-            for k in range(low, high):
-                value = messages[k]
-                if value == -math.inf:
-                    past_change[slot, k] = 0.0
-                    past[slot, k] = 0.0
-                else:
-                    past_change[slot, k] = value - past_change[slot, k]
-                    past[slot, k] = value
             if worst > 3.0 * best[graph]:
                 slots[graph] = 0
                 best[graph] = math.inf
             best[graph] = min(best[graph], worst)
             slots[graph] = min(slots[graph] + 1, memory)
             filled = slots[graph]
-            for j in range(filled):
-                other = (number - j) % memory
-                s0 = 0.0
-                s1 = 0.0
-                s2 = 0.0
-                s3 = 0.0
-                k = low
-                while k + 4 <= high:
-                    s0 += past_change[slot, k] * past_change[other, k]
-                    s1 += past_change[slot, k + 1] * past_change[other, k + 1]
-                    s2 += past_change[slot, k + 2] * past_change[other, k + 2]
-                    s3 += past_change[slot, k + 3] * past_change[other, k + 3]
-                    k += 4
-                while k < high:
-                    s0 += past_change[slot, k] * past_change[other, k]
-                    k += 1
-                gram[graph, slot, other] = s0 + s1 + s2 + s3
-                gram[graph, other, slot] = gram[graph, slot, other]
-            if filled < 2 or number < begin:
-                continue
-            # Solve (scaled gram + small ridge) y = 1 / scale by elimination; the mixture is y / scale, normalised.
-            healthy = True
-            for i in range(filled):
-                a = (number - i) % memory
-                if not gram[graph, a, a] > 0.0 or gram[graph, a, a] == math.inf:
-                    healthy = False
-            if not healthy:
-                continue
-            for i in range(filled):
-                a = (number - i) % memory
-                mixture[i] = 1.0 / math.sqrt(gram[graph, a, a])
-            smallest = mixture[0]
-            for i in range(filled):
-                smallest = min(smallest, mixture[i])
-            for i in range(filled):
-                a = (number - i) % memory
-                for j in range(filled):
-                    b = (number - j) % memory
-                    system[i, j] = gram[graph, a, b] * mixture[i] * mixture[j]
-                system[i, i] += 1e-10
-            right = np.empty(filled)
-            for i in range(filled):
-                right[i] = mixture[i] / smallest
-            for i in range(filled):
-                for j in range(i + 1, filled):
-                    ratio = system[j, i] / system[i, i]
-                    for k in range(i, filled):
-                        system[j, k] -= ratio * system[i, k]
-                    right[j] -= ratio * right[i]
+            remember(
+                messages[low:high], past[number % memory, low:high], past_change[number % memory, low:high]
+            )
             for back in range(filled):
-                i = filled - 1 - back
-                for j in range(i + 1, filled):
-                    right[i] -= system[i, j] * right[j]
-                right[i] /= system[i, i]
-            total = 0.0
-            size_of_all = 0.0
-            for i in range(filled):
-                right[i] *= mixture[i]
-                total += right[i]
-                size_of_all += abs(right[i])
-            if not abs(total) > 1e-6 * size_of_all:
+                one = number % memory
+                other = (number - back) % memory
+                gram[graph, one, other] = dot(past_change[one, low:high], past_change[other, low:high])
+                gram[graph, other, one] = gram[graph, one, other]
+            if number < begin or not shares(gram[graph], number, filled, system, right, mixture):
                 continue
-            for i in range(filled):
-                a = (number - i) % memory
-                share = right[i] / total
-                if i == 0:
-                    for k in range(low, high):
-                        if messages[k] > -math.inf:
-                            messages[k] = share * past[a, k]
-                else:
-                    for k in range(low, high):
-                        if messages[k] > -math.inf:
-                            messages[k] += share * past[a, k]
+            clear(messages[low:high])
+            for back in range(filled):
+                accumulate(messages[low:high], past[(number - back) % memory, low:high], mixture[back])
+
+
+@subroutine(allocates=False)
+def rebuild(  # type: ignore[no-untyped-def]
+    outers,
+    first_pair,
+    last_pair,
+    pair_outer,
+    message_ptr,
+    map_start,
+    maps,
+    table_ptr,
+    log_tables,
+    messages,
+    tables,
+    weights,
+):
+    """Add the messages to the log potentials of outer regions, and take exponentials, the largest 1."""
+    for place in range(outers.size):
+        start = table_ptr[outers[place]]
+        end = table_ptr[outers[place] + 1]
+        for entry in range(start, end):
+            tables[entry] = log_tables[entry]
+    for pair in range(first_pair, last_pair):
+        message = messages[message_ptr[pair] : message_ptr[pair + 1]]
+        table = tables[table_ptr[pair_outer[pair]] : table_ptr[pair_outer[pair] + 1]]
+        projection = maps[map_start[pair] : map_start[pair] + table.size]
+        for x in range(table.size):
+            table[x] += message[projection[x]]
+    for place in range(outers.size):
+        start = table_ptr[outers[place]]
+        end = table_ptr[outers[place] + 1]
+        exponentials(tables[start:end], weights[start:end])
+
+
+@subroutine(allocates=False, fast=True)
+def exponentials(table, out):  # type: ignore[no-untyped-def]
+    """Take exponentials so that the largest is 1; zeros where there is nothing but -inf."""
+    top = -math.inf
+    for x in range(table.size):
+        top = max(top, table[x])
+    if top == -math.inf:
+        top = 0.0
+    for x in range(table.size):
+        out[x] = fast_exp(table[x] - top)
+
+
+@subroutine(allocates=False)
+def update(  # type: ignore[no-untyped-def]
+    inner,
+    inner_ptr,
+    pair_ptr,
+    pair_outer,
+    message_ptr,
+    map_start,
+    maps,
+    weight,
+    table_ptr,
+    log_inner,
+    denominator,
+    remainder,
+    degree,
+    anchor,
+    anchored,
+    step,
+    messages,
+    tables,
+    weights,
+    marginals,
+    belief,
+    chance,
+):
+    """Give one inner region its new belief and its outer regions the messages that make them agree with it.
+
+    Returns the largest difference, in probability, between what an outer region believed and the new belief.
+    """
+    origin = inner_ptr[inner]
+    states = inner_ptr[inner + 1] - origin
+    first = pair_ptr[inner]
+    last = pair_ptr[inner + 1]
+    low = message_ptr[first]
+    high = message_ptr[last]
+    here = belief[origin : origin + states]
+    probability = chance[origin : origin + states]
+    plain = True
+    for pair in range(first, last):
+        marginal = marginals[message_ptr[pair] : message_ptr[pair + 1]]
+        table = weights[table_ptr[pair_outer[pair]] : table_ptr[pair_outer[pair] + 1]]
+        projection = maps[map_start[pair] : map_start[pair] + table.size]
+        for x in range(states):
+            marginal[x] = 0.0
+        for x in range(table.size):
+            marginal[projection[x]] += table[x]
+        total = 0.0
+        for x in range(states):
+            total += marginal[x]
+            plain = plain and marginal[x] > 1e-290
+        scale = 1.0 / total if total > 0.0 else 0.0
+        for x in range(states):
+            marginal[x] *= scale
+    logarithms(marginals[low:high])
+    for x in range(states):
+        here[x] = log_inner[origin + x]
+        plain = plain and here[x] > -math.inf
+    if not plain:
+        # Dead states, or such as are too small for an exponential: the logs know which.
+        for pair in range(first, last):
+            marginal = marginals[message_ptr[pair] : message_ptr[pair + 1]]
+            table = tables[table_ptr[pair_outer[pair]] : table_ptr[pair_outer[pair] + 1]]
+            projection = maps[map_start[pair] : map_start[pair] + table.size]
+            most = -math.inf
+            for y in range(table.size):
+                most = max(most, table[y])
+            for x in range(states):
+                if marginal[x] < -660.0:
+                    marginal[x] = -math.inf
+                    for y in range(table.size):
+                        if projection[y] == x:
+                            marginal[x] = max(marginal[x], table[y] - most if most > -math.inf else most)
+                if marginal[x] == -math.inf:
+                    here[x] = -math.inf
+    share = 1.0
+    if anchored:
+        if remainder != 0.0:
+            for x in range(states):
+                if here[x] > -math.inf:
+                    here[x] -= remainder * anchor[origin + x]
+    else:
+        share -= remainder / degree
+    for pair in range(first, last):
+        start = message_ptr[pair]
+        for x in range(states):
+            if here[x] > -math.inf:
+                here[x] += weight[pair] * (share * marginals[start + x] - messages[start + x])
+    top = -math.inf
+    for x in range(states):
+        here[x] /= denominator
+        top = max(top, here[x])
+    if top == -math.inf:
+        top = 0.0
+    total = 0.0
+    for x in range(states):
+        probability[x] = fast_exp(here[x] - top)
+        total += probability[x]
+    if total > 0.0:
+        top += fast_log(total)
+        for x in range(states):
+            here[x] -= top
+            probability[x] /= total
+    worst = 0.0
+    for pair in range(first, last):
+        start = message_ptr[pair]
+        for x in range(states):
+            if here[x] > -math.inf:
+                change = here[x] - marginals[start + x]
+                worst = max(worst, probability[x] * abs(change))
+                marginals[start + x] = step * change
+            else:
+                worst = max(worst, fast_exp(marginals[start + x]))
+                marginals[start + x] = -math.inf
+    apply(messages[low:high], marginals[low:high])
+    for pair in range(first, last):
+        factor = marginals[message_ptr[pair] : message_ptr[pair + 1]]
+        table = weights[table_ptr[pair_outer[pair]] : table_ptr[pair_outer[pair] + 1]]
+        projection = maps[map_start[pair] : map_start[pair] + table.size]
+        for x in range(table.size):
+            table[x] *= factor[projection[x]]
+    return worst
+
+
+@subroutine(allocates=False, fast=True)
+def logarithms(values):  # type: ignore[no-untyped-def]
+    """Replace numbers by their logarithms."""
+    for k in range(values.size):
+        values[k] = fast_log(values[k])
+
+
+@subroutine(allocates=False, fast=True)
+def apply(messages, change):  # type: ignore[no-untyped-def]
+    """Add a change to messages, and replace it by the factor that it is for weights."""
+    for k in range(messages.size):
+        messages[k] += change[k]
+        # A larger factor could overflow; the next sweep rebuilds the weights anyhow.
+        change[k] = fast_exp(min(change[k], 100.0))

@@ -10,6 +10,7 @@ import torch
 from hiddenfield.inference.fixed_point import Outcome, iterate
 from hiddenfield.inference.message_passing import normalise_segments
 from hiddenfield.inference.posterior import Guarantee, Posterior
+from hiddenfield.inference.region_mixing import mix
 from hiddenfield.inference.region_passing import RegionPassing
 from hiddenfield.inference.region_sweeps import KernelSweeps, TorchSweeps, make_sweeps, split_counting
 from hiddenfield.shapes import Bool, Float, Tensor
@@ -19,13 +20,17 @@ __all__ = ["Descent", "conclude", "descend", "lagging_loop", "single_loop"]
 ROUNDS = 8
 """Sweeps between two looks at the residual: a look costs about as much as a small sweep."""
 
+MEMORY = 8
+"""Past beliefs that the double loop extrapolates from."""
+
 
 @dataclass(frozen=True, eq=False)
 class Descent:
-    """State of the double loop: messages, the anchor (the last beliefs of inner regions), and the free energies."""
+    """State of the double loop: messages, the next anchor, the last beliefs of inner regions, and the free energy."""
 
     messages: Float[Tensor, " messages"]
     anchor: Float[Tensor, " inner_states"]
+    belief: Float[Tensor, " inner_states"]
     free_energy: Float[Tensor, " graphs"]
 
 
@@ -114,38 +119,55 @@ def descend(
     sweeps = make_sweeps(
         passing, counting, damping=0.0, tolerance=inner_tolerance, memory=6, begin=4, backend=backend
     )
-    fixed = torch.zeros(passing.field.num_graphs, dtype=torch.bool, device=passing.field.device)
-    fixed = fixed if frozen is None else frozen
+    graphs = passing.field.num_graphs
+    fixed = torch.zeros(graphs, dtype=torch.bool, device=passing.field.device) if frozen is None else frozen
+    owner = passing.inner_graph[passing.message_state]
     energies: list[float] = []
+    past: list[tuple[Tensor, Tensor]] = []
 
     def step(state: Descent) -> tuple[Descent, Tensor]:
-        new = _convex_minimum(sweeps, state, inner_iterations, fixed)
-        beliefs = passing.beliefs(new)
-        energy = -passing.negative_free_energy(beliefs)
+        messages = _convex_minimum(sweeps, state.messages, state.anchor, inner_iterations, fixed)
+        beliefs = passing.beliefs(messages)
+        energy, anchor = -passing.negative_free_energy(beliefs), state.anchor
+        worse = ~(energy <= state.free_energy) & ~fixed
+        if bool(worse.any()) and energies:
+            # The extrapolated anchor led upwards: the last beliefs cannot.
+            past.clear()
+            anchor = torch.where(worse[passing.inner_graph], state.belief, anchor)
+            again = _convex_minimum(sweeps, state.messages, anchor, inner_iterations, fixed | ~worse)
+            messages = torch.where(worse[owner], again, messages)
+            beliefs = passing.beliefs(messages)
+            energy = -passing.negative_free_energy(beliefs)
         energies.append(float(energy[energy.isfinite()].sum()))
-        change = (beliefs.inner.exp() - state.anchor.exp()).abs()
+        change = (beliefs.inner.exp() - anchor.exp()).abs()
         worst = torch.zeros_like(energy).scatter_reduce(0, passing.inner_graph, change, "amax")
-        worst = torch.where(fixed, torch.zeros_like(worst), worst)
-        return Descent(new, beliefs.inner, energy), worst
+        past.insert(0, (beliefs.inner, beliefs.inner - anchor))
+        del past[MEMORY:]
+        ahead = normalise_segments(mix(past, passing.inner_graph, graphs), passing.inner_ptr)[0]
+        return Descent(messages, ahead, beliefs.inner, energy), torch.where(fixed, 0 * worst, worst)
 
     def verify(state: Descent) -> Tensor:
         residual = passing.residual(state.messages, counting)
         return torch.where(fixed, torch.zeros_like(residual), residual)
 
     start = passing.beliefs(messages)
-    first = Descent(messages, start.inner, -passing.negative_free_energy(start))
+    first = Descent(messages, start.inner, start.inner, -passing.negative_free_energy(start))
     outcome = iterate(step, first, tolerance=tolerance, max_iterations=max_iterations, verify=verify)
     return outcome, energies
 
 
 def _convex_minimum(
-    sweeps: KernelSweeps | TorchSweeps, state: Descent, most: int, frozen: Bool[Tensor, " graphs"]
+    sweeps: KernelSweeps | TorchSweeps,
+    messages: Float[Tensor, " messages"],
+    anchor: Float[Tensor, " inner_states"],
+    most: int,
+    frozen: Bool[Tensor, " graphs"],
 ) -> Float[Tensor, " messages"]:
     """Minimise the convex bound at the anchor, warm from the last messages."""
     sweeps.forget(frozen)
     done = iterate(
-        lambda messages: sweeps(messages, state.anchor, rounds=ROUNDS),
-        state.messages,
+        lambda state: sweeps(state, anchor, rounds=ROUNDS),
+        messages,
         tolerance=sweeps.tolerance,
         max_iterations=math.ceil(most / ROUNDS),
     )

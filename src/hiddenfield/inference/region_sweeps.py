@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
@@ -11,6 +10,7 @@ import torch
 from hiddenfield.errors import InputError
 from hiddenfield.inference.propagation import BACKENDS
 from hiddenfield.inference.region_kernels import relax_regions
+from hiddenfield.inference.region_mixing import mix
 from hiddenfield.inference.region_passing import RegionPassing
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Bool, Float, Tensor
@@ -100,7 +100,13 @@ class KernelSweeps:
         )
         tables = int(wiring.table_ptr[-1])
         self.nothing = np.zeros(inner)
-        self.scratch = (np.empty(tables), np.empty(tables), np.empty(messages), np.empty(inner))
+        self.scratch = (
+            np.empty(tables),
+            np.empty(tables),
+            np.empty(messages),
+            np.empty(inner),
+            np.empty(inner),
+        )
         past = (
             np.zeros((memory, messages)),
             np.zeros((memory, messages)),
@@ -230,31 +236,7 @@ class TorchSweeps:
         if worst > 3 * self.best:
             self.past, self.best = [], math.inf
         self.best = min(self.best, worst)
-        dead = new == -math.inf
-        kept = torch.where(dead, torch.zeros_like(new), new)
-        self.past = [(kept, change), *self.past][: self.memory]
-        if len(self.past) < 2 or int(self.iterations.max()) < self.begin:
+        self.past = [(new, change), *self.past][: self.memory]
+        if int(self.iterations.max()) < self.begin:
             return new
-        changes = torch.stack([c for _, c in self.past], dim=1)
-        size, graphs = len(self.past), len(self.residual)
-        gram = changes.new_zeros(graphs, size, size)
-        gram = gram.index_add(0, self.owner, changes[:, :, None] * changes[:, None, :])
-        share = _mixture(gram)
-        mixed = (torch.stack([n for n, _ in self.past], dim=1) * share[self.owner]).sum(1)
-        return torch.where(dead, new, mixed)
-
-
-def _mixture(gram: Float[Tensor, "graphs past past"]) -> Float[Tensor, "graphs past"]:
-    """Return the affine combination of least norm for each Gram matrix; the latest state where that fails."""
-    scale = torch.diagonal(gram, dim1=1, dim2=2).clamp(min=0).sqrt()
-    safe = torch.where(scale > 0, scale, torch.ones_like(scale))
-    ridge = 1e-10 if gram.dtype == torch.float64 else 1e-6
-    system = gram / safe[:, :, None] / safe[:, None, :]
-    system = system + ridge * torch.eye(gram.shape[1], dtype=gram.dtype, device=gram.device)
-    solved: Any = torch.linalg.solve_ex(system, (1 / safe)[:, :, None] * safe.amin(1)[:, None, None])
-    share = solved.result[:, :, 0] / safe
-    total = share.sum(1, keepdim=True)
-    good = (scale.amin(1, keepdim=True) > 0) & (total.abs() > 1e-6 * share.abs().sum(1, keepdim=True))
-    latest = torch.zeros_like(share)
-    latest[:, 0] = 1
-    return torch.where(good & (share / total).isfinite().all(1, keepdim=True), share / total, latest)
+        return mix(self.past, self.owner, len(self.residual))
