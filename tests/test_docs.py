@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -115,7 +116,24 @@ def test_readme_names_every_embedding() -> None:
     assert first_column(ROOT / "README.md", "embedding") == set(EMBEDDINGS)
 
 
+def test_pages_name_every_method_of_inference() -> None:
+    from hiddenfield.inference import METHODS
+
+    assert first_column(ROOT / "README.md", "inference") == set(METHODS)
+    assert first_column(ROOT / "docs" / "inference.md", "method") == set(METHODS)
+
+
+def test_inference_page_names_every_format_and_builder() -> None:
+    import hiddenfield as hf
+    from hiddenfield.fields.formats import field_formats
+
+    page = ROOT / "docs" / "inference.md"
+    assert first_column(page, "format") == set(field_formats())
+    assert first_column(page, "builder") <= set(hf.fields.__all__)
+
+
 def test_readme_commands_run(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "docs" / "examples", tmp_path / "docs" / "examples")
     lines = re.findall(r"`(hiddenfield [^`]+)`", (ROOT / "README.md").read_text(encoding="utf-8"))
     assert lines, "the README shows the command line"
     for command in [part for line in lines for part in line.split("&&")]:
