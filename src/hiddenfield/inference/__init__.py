@@ -9,6 +9,7 @@ from hiddenfield.inference.infer import METHODS, infer, log_likelihood, log_part
 from hiddenfield.inference.loopy_bp import loopy_bp
 from hiddenfield.inference.mean_field import mean_field
 from hiddenfield.inference.network_enumeration import NetworkCounts, enumerate_networks
+from hiddenfield.inference.network_gibbs import NetworkSamples, sample_networks
 from hiddenfield.inference.posterior import MapState, Posterior
 from hiddenfield.inference.tree_reweighted import tree_reweighted
 
@@ -16,6 +17,7 @@ __all__ = [
     "METHODS",
     "MapState",
     "NetworkCounts",
+    "NetworkSamples",
     "Posterior",
     "damped",
     "double_loop",
@@ -32,5 +34,6 @@ __all__ = [
     "marginal_map",
     "mean_field",
     "sample",
+    "sample_networks",
     "tree_reweighted",
 ]
