@@ -76,7 +76,7 @@ class MessagePassing:
         wiring = self.field.wiring
         lengths = wiring.port_ptr.diff()
         value = 0 * lengths if self.maximise else -lengths.to(self.field.dtype).log()
-        return value.to(self.field.dtype).repeat_interleave(lengths)
+        return value.to(self.field.dtype)[wiring.message_port]
 
     def totals(self, messages: Float[Tensor, " messages"]) -> Float[Tensor, " states"]:
         """Return unnormalised log beliefs of all variables."""

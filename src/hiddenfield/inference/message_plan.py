@@ -8,10 +8,10 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from hiddenfield.inference.message_kernels import Ports
+from hiddenfield.inference.message_kernels import Ports, largest_by_graph
 from hiddenfield.inference.message_passing import MessagePassing
 from hiddenfield.ops.compile import as_array, kernel
-from hiddenfield.shapes import Array
+from hiddenfield.shapes import Array, Float, Tensor
 
 __all__ = ["MessagePlan"]
 
@@ -62,6 +62,26 @@ class MessagePlan:
     def factor_graph(self) -> Array:
         """Graph of each factor."""
         return as_array(self.passing.field.wiring.factor_graph)
+
+    @cached_property
+    def port_graph(self) -> Array:
+        """Graph of each port."""
+        return as_array(self.passing.field.wiring.port_graph)
+
+    @cached_property
+    def least(self) -> float:
+        """Sums of exponentials below this have lost terms that matter to the floating type."""
+        limits = np.finfo(self.log_unary.dtype)
+        return float(limits.tiny / limits.eps)
+
+    def by_graph(self, residual: Array, graph: Array) -> Float[Tensor, " graphs"]:
+        """Return the largest of the numbers of each graph."""
+        graphs = self.passing.field.num_graphs
+        if graphs == 1 and residual.size:
+            return torch.from_numpy(residual.max(keepdims=True))
+        worst = np.zeros(graphs, residual.dtype)
+        largest_by_graph(residual, graph, worst)
+        return torch.from_numpy(worst)
 
     @cached_property
     def by_factor(self) -> tuple[Array, Array]:

@@ -2,39 +2,24 @@
 
 from __future__ import annotations
 
-import abc
-
 import numpy as np
 import torch
 
 from hiddenfield.errors import InputError
-from hiddenfield.inference.message_kernels import largest_by_graph, parallel_sweep, variable_totals
+from hiddenfield.inference.binary_messages import BinaryMessages
+from hiddenfield.inference.iteration import Iteration
+from hiddenfield.inference.message_kernels import parallel_sweep, variable_totals
 from hiddenfield.inference.message_passing import MessagePassing
 from hiddenfield.inference.message_plan import MessagePlan
+from hiddenfield.inference.pairwise_messages import PairwiseMessages
 from hiddenfield.inference.schedule_kernels import ordered_sweep, residual_sweep
 from hiddenfield.ops.compile import as_array
 from hiddenfield.registry import choose
-from hiddenfield.shapes import Array, Float, Tensor
+from hiddenfield.shapes import Tensor
 
 __all__ = ["BACKENDS", "SCHEDULES", "Iteration", "make_iteration"]
 
 BACKENDS = {name: name for name in ("auto", "numba", "torch")}
-
-
-class Iteration(abc.ABC):
-    """One way to update all messages, on any representation of them: here the messages themselves."""
-
-    @abc.abstractmethod
-    def step(self, state: Tensor) -> tuple[Tensor, Float[Tensor, " graphs"]]:
-        """Update every message, or as many single ones; return each graph's undamped residual too."""
-
-    def start(self, messages: Float[Tensor, " messages"]) -> Tensor:
-        """Return the representation of log messages that the steps work on."""
-        return messages
-
-    def messages(self, state: Tensor) -> Float[Tensor, " messages"]:
-        """Return normalised log messages."""
-        return state
 
 
 class TorchParallel(Iteration):
@@ -59,26 +44,16 @@ class Kernels(Iteration):
         self.plan = MessagePlan(passing)
         self.damping, self.tolerance = damping, tolerance
         self.ports = self.plan.ports
-        # Sums of exponentials below this have lost terms that matter to the floating type.
-        limits = np.finfo(self.plan.log_unary.dtype)
-        self.least = float(limits.tiny / limits.eps)
-        self.graphs = passing.field.num_graphs
 
     @property
     def options(self) -> tuple[bool, float, float, int, int]:
         """What every kernel is told."""
-        return (self.plan.passing.maximise, self.least, self.damping, *self.plan.widest)
+        return (self.plan.passing.maximise, self.plan.least, self.damping, *self.plan.widest)
 
     def start(self, messages: Tensor) -> Tensor:
         """Copy the messages to where the kernels update them."""
         self.ports.messages[:] = as_array(messages.detach())
         return torch.from_numpy(self.ports.messages)
-
-    def by_graph(self, residual: Array, graph: Array) -> Tensor:
-        """Return the largest residual of each graph."""
-        worst = np.zeros(self.graphs, residual.dtype)
-        largest_by_graph(residual, graph, worst)
-        return torch.from_numpy(worst)
 
 
 class Parallel(Kernels):
@@ -89,7 +64,7 @@ class Parallel(Kernels):
         residual = np.empty(self.plan.factor_graph.size, self.ports.messages.dtype)
         variable_totals(self.ports, work=self.ports.messages.size)
         parallel_sweep(self.ports, *self.options, residual, work=self.ports.messages.size)
-        return state, self.by_graph(residual, self.plan.factor_graph)
+        return state, self.plan.by_graph(residual, self.plan.factor_graph)
 
 
 class Sequential(Kernels):
@@ -100,7 +75,7 @@ class Sequential(Kernels):
         residual = np.empty(self.plan.port_factor.size, self.ports.messages.dtype)
         stale = np.ones(self.plan.state_ptr.size - 1, np.bool_)
         ordered_sweep(self.ports, self.plan.sweep, *self.options, stale, residual)
-        return state, self.by_graph(residual, self.plan.factor_graph[self.plan.port_factor])
+        return state, self.plan.by_graph(residual, self.plan.port_graph)
 
 
 class Residual(Kernels):
@@ -131,7 +106,7 @@ class Residual(Kernels):
         )
         # Where the queue finds nothing more to do and its caller does, priorities were too low: look at all again.
         self.start_over = not bool((self.priority > self.tolerance).any())
-        worst = self.by_graph(self.priority, self.plan.factor_graph[self.plan.port_factor])
+        worst = self.plan.by_graph(self.priority, self.plan.port_graph)
         return state, worst.to(state.dtype)
 
 
@@ -158,4 +133,8 @@ def make_iteration(
                 "(move the field with .to('cpu')); the torch back end has the parallel schedule"
             )
         return TorchParallel(passing, damping)
+    if schedule == "parallel":
+        for special in (BinaryMessages, PairwiseMessages):
+            if special.fits(passing):
+                return special(passing, damping)
     return kernels(passing, damping, tolerance)
