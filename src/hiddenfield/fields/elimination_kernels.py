@@ -149,8 +149,8 @@ def greedy_order(ptr, neighbour, weight, log_states, stage, tie, first_fill, by_
                         place[node] = size
                         size += 1
                 current += 1
-            for at in range(size - 1, -1, -1):
-                settle(heap, place, size, at, key, second_key, tie)
+            for at in range(size):
+                settle(heap, place, at + 1, at, key, second_key, tie)
         node = heap[0]
         size -= 1
         if size > 0:

@@ -177,7 +177,7 @@ def _greedy(
         tie,
         fill,
         rule == "min_weight",
-        limit,
+        float(limit),
         order,
         totals,
     )
