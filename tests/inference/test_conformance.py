@@ -303,3 +303,17 @@ def test_input_is_left_as_it_was(method: str) -> None:
     run(method, field)
     after = [field.log_unary, *(group.log_tables for group in field.groups)]
     assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+
+
+@pytest.mark.parametrize("method", ["loopy_bp", "mean_field", "tree_reweighted"])
+def test_unrolled_marginals_carry_gradients(method: str) -> None:
+    cards, scopes, tables = weak_parts(9, zeros=True)
+    leaves = [torch.tensor(table, requires_grad=True) for table in tables]
+    unrolled = infer(from_factors(scopes, leaves, cards), method, unroll=True, tolerance=1e-10)
+    (gradient,) = torch.autograd.grad(unrolled.marginals[1, 0], leaves[3])
+    ends = []
+    for sign in (1, -1):
+        moved = [table.copy() for table in tables]
+        moved[3][0, 1] += sign * 1e-4
+        ends.append(run(method, from_factors(scopes, moved, cards)).marginals[1, 0].item())
+    assert gradient[0, 1].item() == pytest.approx((ends[0] - ends[1]) / 2e-4, abs=1e-5)

@@ -187,8 +187,8 @@ def _ascend(update: ProductUpdate, start: Tensor, tolerance: float, max_iteratio
             bound = torch.where(worse, old, bound)
             residual, gain = update.residual(new), bound - old
             old = bound
-        gains.append(float(gain.sum()))
-        return new, residual
+        gains.append(float(gain.detach().sum()))
+        return new, residual.detach()
 
     outcome = iterate(
         step, start, tolerance=tolerance, max_iterations=max_iterations, verify=lambda q: update.residual(q)
@@ -197,7 +197,7 @@ def _ascend(update: ProductUpdate, start: Tensor, tolerance: float, max_iteratio
     # From the end backwards: the bound after a sweep is the last one less what later sweeps gained.
     later = np.concatenate([[0.0], np.cumsum(gains[:0:-1])])[::-1] if gains else np.zeros(0)
     with np.errstate(invalid="ignore"):
-        trace = np.nan_to_num(float(elbo.sum()) - later, nan=-math.inf, neginf=-math.inf)
+        trace = np.nan_to_num(float(elbo.detach().sum()) - later, nan=-math.inf, neginf=-math.inf)
     traces = {"residual": outcome.trace, "elbo": trace.tolist() if update.monotone else []}
     return _Best(outcome.state, elbo, outcome.converged, outcome.iterations, outcome.residual, traces)
 

@@ -183,10 +183,14 @@ class ProductUpdate:
             work=len(flat.tables) if len(blocks) > 2 else 0,
         )
         new = torch.from_numpy(write_log).to(log_q)
-        none = torch.zeros(field.num_graphs, dtype=torch.float64)
-        largest = none.scatter_reduce(0, field.variable_graph, torch.from_numpy(change), "amax")
-        total = none.index_add(0, field.variable_graph, torch.from_numpy(gain))
-        return new, largest.to(log_q), total.to(log_q)
+        if field.num_graphs == 1:
+            totals = np.array([[change.max(initial=0.0)], [gain.sum()]])
+        else:
+            owner = as_array(field.variable_graph)
+            totals = np.stack([np.zeros(field.num_graphs), np.bincount(owner, gain, field.num_graphs)])
+            np.maximum.at(totals[0], owner, change)
+        largest, total = torch.from_numpy(totals).to(log_q)
+        return new, largest, total
 
 
 def _expected(table: Tensor, blocks: list[Tensor], port: int) -> Tensor:

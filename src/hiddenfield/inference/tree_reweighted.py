@@ -26,7 +26,7 @@ from hiddenfield.shapes import Float, Tensor
 
 __all__ = ["map_state", "tree_reweighted"]
 
-REMEDY = "the bound holds all the same; for a tighter one try damping=0.8 or more iterations"
+REMEDY = "the bound holds all the same; for a tighter one raise max_iterations"
 
 
 def tree_reweighted(
@@ -36,8 +36,8 @@ def tree_reweighted(
     optimise: int = 0,
     samples: int = 100,
     seed: int = 0,
-    schedule: str = "parallel",
-    damping: float = 0.5,
+    schedule: str = "auto",
+    damping: float | None = None,
     temperature: float = 1.0,
     tolerance: float = 1e-6,
     max_iterations: int = 1000,
@@ -81,7 +81,8 @@ def tree_reweighted(
     samples, seed
         Random forests that are averaged, at least; of their order.
     schedule, damping, tolerance, max_iterations, messages, backend
-        As of `loopy_bp`. Undamped parallel updates often oscillate here.
+        As of `loopy_bp`. By default sequential and undamped on the CPU, which takes half the iterations, elsewhere
+        parallel with a damping of 0.1, as undamped parallel updates may oscillate.
     temperature
         1 is sum-product, 0 max-product; see `map_state` for the latter.
 
@@ -116,8 +117,7 @@ def tree_reweighted(
     rho, guarantee = _weights(field, weights, samples, seed)
     options: dict[str, Any] = {
         "maximise": temperature == 0,
-        "schedule": schedule,
-        "damping": damping,
+        **_schedule(field, schedule, damping, backend),
         "tolerance": tolerance,
         "max_iterations": max_iterations,
         "backend": backend,
@@ -140,7 +140,7 @@ def tree_reweighted(
         iterations=outcome.iterations,
         residual=outcome.residual,
         status=outcome.describe(tolerance, REMEDY),
-        trace={"residual": outcome.trace, "bound": [float(bound.sum()) for bound in bounds]},
+        trace={"residual": outcome.trace, "bound": [float(bound.detach().sum()) for bound in bounds]},
         extra={"messages": outcome.state, "weights": passing.weights},
     )
 
@@ -206,6 +206,16 @@ def upper_bound(passing: MessagePassing, messages: Float[Tensor, " messages"]) -
         value = value.index_add(0, owner, weight * term)
         dead = dead.index_add(0, owner, empty.to(value))
     return torch.where(dead > 0, -math.inf, value)
+
+
+def _schedule(field: FactorGraph, schedule: str, damping: float | None, backend: str) -> dict[str, Any]:
+    """Choose what converges soonest on the back end at hand."""
+    if schedule == "auto":
+        schedule = "sequential" if field.device.type == "cpu" and backend != "torch" else "parallel"
+    return {
+        "schedule": schedule,
+        "damping": (0.1 if schedule == "parallel" else 0.0) if damping is None else damping,
+    }
 
 
 def _reduced(joint: Tensor, axes: list[int], maximise: bool) -> Tensor:
