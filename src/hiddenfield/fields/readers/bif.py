@@ -206,28 +206,23 @@ def _body(
     table = np.full((math.prod(cards[:-1]), states), np.nan)
     _symbol(words, "{")
     rows: list[int] = []
-    numbers: list[str] = []
-    places: list[int] = []
+    places: list[range] = []
     default: Float[Array, " states"] | None = None
     while (word := words.take("a row, 'table', 'default', 'property' or '}'")) != "}":
         if word == "(":
             rows.append(_row(words, parents, cards))
-            begin, end = _numbers(words, states)
-            numbers += words.list[begin:end]
-            places += range(begin, end)
+            places.append(_numbers(words, states))
         elif word == "table":
-            begin, end = _numbers(words, table.size)
-            full = words.logs(words.list[begin:end], range(begin, end), NUMBER)
+            full = words.logs([_numbers(words, table.size)], NUMBER)
             table[:] = full.reshape(states, -1).T
         elif word == "default":
-            begin, end = _numbers(words, states)
-            default = words.logs(words.list[begin:end], range(begin, end), NUMBER)
+            default = words.logs([_numbers(words, states)], NUMBER)
         elif word == "property":
             _skip_property(words)
         else:
             words.fail("a row, 'table', 'default', 'property' or '}'")
     if rows:
-        table[rows] = words.logs(numbers, places, NUMBER).reshape(len(rows), states)
+        table[rows] = words.logs(places, NUMBER).reshape(len(rows), states)
     missing = np.isnan(table[:, 0])
     if default is not None:
         table[missing] = default
@@ -253,8 +248,8 @@ def _row(words: Words, parents: list[dict[str, int]], cards: list[int]) -> int:
     return row
 
 
-def _numbers(words: Words, count: int) -> tuple[int, int]:
-    """Return where so many numbers begin and end; the semicolon after them is read too."""
+def _numbers(words: Words, count: int) -> range:
+    """Return where so many numbers stand; the semicolon after them is read too."""
     words.need(count + 1, NUMBER)
     begin = words.at
     end = words.at = begin + count
@@ -262,7 +257,7 @@ def _numbers(words: Words, count: int) -> tuple[int, int]:
         # Say what is wrong where it is: too few numbers, or one too many.
         early = next((at for at in range(begin, end) if words.list[at] == ";"), None)
         words.fail(f"{count} probabilities and ';'", words.at - 1 if early is None else early)
-    return begin, end
+    return range(begin, end)
 
 
 def write(field: FactorGraph, path: str | Path) -> None:

@@ -14,7 +14,7 @@ from hiddenfield.fields.build import from_factors
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.formats import FieldFormat
 from hiddenfield.fields.readers.numbers import number_texts
-from hiddenfield.fields.readers.tables import ground_tables
+from hiddenfield.fields.readers.tables import cut, ground_tables
 from hiddenfield.fields.readers.words import MOST_ENTRIES, Words
 from hiddenfield.fields.table_stack import MOST_PORTS
 from hiddenfield.shapes import Array, Float
@@ -35,7 +35,8 @@ def read(path: str | Path) -> FactorGraph:
     words = Words(COMMENT.sub("", read_text(path)), path)
     cards: dict[int, int] = {}
     labels: list[list[int]] = []
-    tables: list[Float[Array, "*states"]] = []
+    shapes: list[list[int]] = []
+    entries: list[tuple[list[int], range]] = []
     budget = MOST_ENTRIES
     for _ in range(words.integer("the number of factors")):
         scope, shape = _scope(words, cards)
@@ -43,8 +44,15 @@ def read(path: str | Path) -> FactorGraph:
         if budget < 0:
             words.fail(f"at most {MOST_ENTRIES:,} entries in all tables", got="got more")
         labels.append(scope)
-        tables.append(_table(words, shape))
+        shapes.append(shape)
+        entries.append(_table(words, shape))
     words.end()
+    logs = words.logs([place for _, place in entries], "a number of at least 0")
+    parts = cut(logs, [[len(indices)] for indices, _ in entries])
+    tables = [
+        _filled(shape, indices, part)
+        for shape, (indices, _), part in zip(shapes, entries, parts, strict=True)
+    ]
     number = {label: variable for variable, label in enumerate(sorted(cards))}
     contiguous = len(number) == max(number, default=-1) + 1
     try:
@@ -75,23 +83,26 @@ def _scope(words: Words, cards: dict[int, int]) -> tuple[list[int], list[int]]:
     return scope, shape
 
 
-def _table(words: Words, shape: list[int]) -> Float[Array, "*states"]:
+def _table(words: Words, shape: list[int]) -> tuple[list[int], range]:
+    """Return the indices of the entries of a table, and where their values stand."""
     total = math.prod(shape)
     entries = words.integer("the number of entries", 0, total)
     words.need(2 * entries, "an entry")
     begin, end = words.at, words.at + 2 * entries
-    table = np.full(total, -np.inf)
-    places: dict[int, None] = {}
+    indices: dict[int, None] = {}
     for at in range(begin, end, 2):
         words.at = at
-        place = words.integer("the index of an entry", 0, total - 1)
-        if place in places:
+        index = words.integer("the index of an entry", 0, total - 1)
+        if index in indices:
             words.fail("every index once in a table")
-        places[place] = None
+        indices[index] = None
     words.at = end
-    table[list(places)] = words.logs(
-        words.list[begin + 1 : end : 2], range(begin + 1, end, 2), "a number of at least 0"
-    )
+    return list(indices), range(begin + 1, end, 2)
+
+
+def _filled(shape: list[int], indices: list[int], logs: Float[Array, " entries"]) -> Float[Array, "*states"]:
+    table = np.full(math.prod(shape), -np.inf)
+    table[indices] = logs
     return table.reshape(shape, order="F")
 
 
@@ -106,14 +117,15 @@ def write(field: FactorGraph, path: str | Path) -> None:
     cards = field.cardinalities.tolist()
     used = {variable for scope, _ in factors for variable in scope}
     factors += [([v], np.zeros(states)) for v, states in enumerate(cards) if v not in used]
-    lines = [str(len(factors))]
-    for scope, table in factors:
-        flat = table.ravel(order="F")
-        places = np.flatnonzero(flat > -np.inf)
+    flats = [table.ravel(order="F") for _, table in factors]
+    texts = number_texts(np.concatenate([np.zeros(0), *flats]))
+    lines, begin = [str(len(factors))], 0
+    for (scope, _), flat in zip(factors, flats, strict=True):
+        places = np.flatnonzero(flat > -np.inf).tolist()
         lines += ["", str(len(scope)), " ".join(str(labels[v]) for v in scope)]
         lines += [" ".join(str(cards[v]) for v in scope), str(len(places))]
-        texts = number_texts(flat[places])
-        lines += [f"{place} {text}" for place, text in zip(places.tolist(), texts, strict=True)]
+        lines += [f"{place} {texts[begin + place]}" for place in places]
+        begin += len(flat)
     write_text(path, "\n".join([*lines, ""]))
 
 

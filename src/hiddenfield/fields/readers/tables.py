@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.shapes import Array
+from hiddenfield.shapes import Array, Float
 
-__all__ = ["ground_tables", "refuse_what_files_cannot_hold"]
+__all__ = ["cut", "ground_tables", "refuse_what_files_cannot_hold"]
+
+
+def cut(numbers: Float[Array, " numbers"], shapes: Sequence[Sequence[int]]) -> list[Array]:
+    """Cut numbers into tables of the given shapes, in C order."""
+    ends = np.cumsum([0, *(math.prod(shape) for shape in shapes)]).tolist()
+    return [numbers[ends[k] : ends[k + 1]].reshape(shape) for k, shape in enumerate(shapes)]
 
 
 def refuse_what_files_cannot_hold(field: FactorGraph) -> None:

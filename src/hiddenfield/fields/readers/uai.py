@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +14,9 @@ from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.formats import FieldFormat
 from hiddenfield.fields.readers.bayesian import conditional_tables
 from hiddenfield.fields.readers.numbers import number_texts
-from hiddenfield.fields.readers.tables import ground_tables
+from hiddenfield.fields.readers.tables import cut, ground_tables
 from hiddenfield.fields.readers.words import MOST_ENTRIES, Words
 from hiddenfield.fields.table_stack import MOST_PORTS
-from hiddenfield.shapes import Array, Float
 
 __all__ = ["FORMAT", "read", "write"]
 
@@ -40,8 +38,10 @@ def read(path: str | Path) -> FactorGraph:
     functions = words.integer("the number of functions")
     words.need(functions, "the size of a scope")
     scopes = [_scope(words, variables) for _ in range(functions)]
-    tables = [_table(words, [cards[v] for v in scope]) for scope in scopes]
+    shapes = [[cards[v] for v in scope] for scope in scopes]
+    places = [_table(words, shape) for shape in shapes]
     words.end()
+    tables = cut(words.logs(places, "a number of at least 0"), shapes)
     try:
         return from_factors(scopes, tables, cards)
     except ReadError:
@@ -58,10 +58,13 @@ def _scope(words: Words, variables: int) -> list[int]:
     return scope
 
 
-def _table(words: Words, shape: list[int]) -> Float[Array, "*states"]:
+def _table(words: Words, shape: list[int]) -> range:
+    """Return where the numbers of a table stand."""
     wanted = math.prod(shape)
     words.integer(f"{wanted}, the size of a table over {shape or 'no'} states", wanted, wanted)
-    return words.log_numbers(wanted, "a number of at least 0").reshape(shape)
+    words.need(wanted, "a number of at least 0")
+    words.at += wanted
+    return range(words.at - wanted, words.at)
 
 
 def write(field: FactorGraph, path: str | Path, *, kind: str = "MARKOV") -> None:
@@ -90,15 +93,14 @@ def write(field: FactorGraph, path: str | Path, *, kind: str = "MARKOV") -> None
     cards = field.cardinalities.tolist()
     lines = [kind, str(len(cards)), " ".join(map(str, cards)), str(len(factors))]
     lines += [" ".join(map(str, (len(scope), *scope))) for scope, _ in factors]
-    lines += chain.from_iterable(("", *_table_lines(table)) for _, table in factors)
+    texts = number_texts(np.concatenate([np.zeros(0), *(table.ravel() for _, table in factors)]))
+    begin = 0
+    for _, table in factors:
+        end, width = begin + table.size, table.shape[-1] if table.ndim else 1
+        lines += ["", str(table.size)]
+        lines += [" ".join(texts[at : at + width]) for at in range(begin, end, width)]
+        begin = end
     write_text(path, "\n".join([*lines, ""]))
-
-
-def _table_lines(table: Float[Array, "*states"]) -> list[str]:
-    texts = number_texts(table)
-    width = table.shape[-1] if table.ndim else 1
-    rows = [" ".join(texts[begin : begin + width]) for begin in range(0, len(texts), max(width, 1))]
-    return [str(np.size(table)), *rows]
 
 
 FORMAT = FieldFormat("uai", "UAI competitions: MARKOV and BAYES networks", (".uai",), read, write)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import NoReturn
 
@@ -91,16 +92,16 @@ class Words:
     def log_numbers(self, count: int, expected: str) -> Float[Array, " numbers"]:
         """Return the logarithms of that many numbers."""
         self.need(count, expected)
-        begin = self.at
         self.at += count
-        return self.logs(self.list[begin : begin + count], range(begin, begin + count), expected)
+        return self.logs([range(self.at - count, self.at)], expected)
 
-    def logs(self, words: Sequence[str], positions: Sequence[int], expected: str) -> Float[Array, " numbers"]:
-        """Return the logarithms of words that stand at some positions."""
+    def logs(self, ranges: Sequence[range], expected: str) -> Float[Array, " numbers"]:
+        """Return the logarithms of the numbers at ranges of positions, all in one array."""
+        parts = [self.list[part.start : part.stop : part.step] for part in ranges]
         try:
-            return log_numbers(words)
+            return log_numbers(parts[0] if len(parts) == 1 else list(chain.from_iterable(parts)))
         except BadNumberError as bad:
-            self.fail(expected, positions[bad.place])
+            self.fail(expected, next(islice(chain.from_iterable(ranges), bad.place, None)))
 
     def need(self, count: int, expected: str) -> None:
         """Refuse to go on where fewer words are left, before memory is asked for."""
