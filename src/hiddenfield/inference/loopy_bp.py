@@ -6,12 +6,16 @@ import dataclasses
 import math
 from typing import Any
 
+import torch
+
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
+from hiddenfield.inference.decoding import decode
 from hiddenfield.inference.free_energy import negative_free_energy
+from hiddenfield.inference.message_passing import MessagePassing
 from hiddenfield.inference.posterior import MapState, Posterior, padded
 from hiddenfield.inference.propagation import propagate
-from hiddenfield.shapes import Float, Tensor
+from hiddenfield.shapes import Float, Int, Tensor
 
 __all__ = ["loopy_bp", "map_state"]
 
@@ -47,14 +51,15 @@ def loopy_bp(
     field
         The field; with counts, the update runs at template level.
     schedule
-        "parallel": all messages from all old ones (two threads on the CPU). "sequential": variable after variable, on a
-        forest exact after one sweep out and back. "residual": always the message that would change most, by a priority
-        queue (Elidan, McGraw and Koller 2006).
+        "parallel": all messages from all old ones, on several threads. "sequential": one message after another, inwards
+        to the first variable of each part and back outwards: on a forest exact after one iteration, elsewhere it needs
+        a fraction of the iterations. "residual": always the message that would change most, by a priority queue
+        (Elidan, McGraw and Koller 2006): settles where the others do not. The last two run on the CPU.
     damping
         Weight of the old log message, in [0, 1).
     temperature
-        1 is sum-product; 0 is max-product, whose `log_marginals` are max-marginals (best value 0) and whose
-        `log_partition` is the value of the decoded assignment; otherwise sum-product on potentials divided by it.
+        1 is sum-product. 0 is max-product: `log_marginals` are max-marginals (best value 0) and `log_partition` is the
+        value of the decoded assignment, ``extra["assignment"]``. Otherwise sum-product on potentials divided by it.
     tolerance, max_iterations
         Of the largest change of a message's probabilities in one undamped update.
     messages
@@ -85,6 +90,20 @@ def loopy_bp(
     >>> posterior = loopy_bp(field)
     >>> posterior.guarantee, posterior.marginals[2]
     ('exact', tensor([0.5444, 0.4556], dtype=torch.float64))
+
+    The worked example of a lecture: states A and B of weight 2 and 1, two neighbours that each send the same message,
+    :math:`1 \cdot 2 + 3 \cdot 1 = 5` to A and :math:`2 \cdot 2 + 4 \cdot 1 = 8` to B, to a variable whose
+    belief is therefore :math:`2 \cdot 5 \cdot 5` to :math:`1 \cdot 8 \cdot 8`.
+
+    >>> weight, step = np.log([2.0, 1.0]), np.log([[1.0, 2.0], [3.0, 4.0]])
+    >>> field = from_factors([[0], [1], [2], [0, 2], [1, 2]], [weight, weight, weight, step, step])
+    >>> posterior = loopy_bp(field)
+    >>> messages = posterior.extra["messages"].exp().reshape(4, 2)
+    >>> 13 * messages[2:]  # to the second ports, normalised to sum to 1
+    tensor([[5., 8.],
+            [5., 8.]], dtype=torch.float64)
+    >>> (50 + 64) * posterior.marginals[2]
+    tensor([50., 64.], dtype=torch.float64)
     """
     if temperature < 0:
         raise InputError(f"the temperature must not be negative, got {temperature}")
@@ -101,8 +120,9 @@ def loopy_bp(
         backend=backend,
     )
     marginals, factors, _ = passing.beliefs(outcome.state)
+    extra: dict[str, Any] = {"messages": outcome.state}
     if maximise:
-        value = field.log_value(padded(field, marginals, -math.inf).argmax(1))
+        extra["assignment"], value = _decoded(passing, outcome.state, marginals)
     else:
         value = temperature * negative_free_energy(scaled, marginals, factors)
     converged = bool(outcome.converged.all())
@@ -118,22 +138,49 @@ def loopy_bp(
         residual=outcome.residual,
         status=outcome.describe(tolerance, REMEDY),
         trace={"residual": outcome.trace},
-        extra={"messages": outcome.state},
+        extra=extra,
     )
 
 
 def map_state(field: FactorGraph, **options: Any) -> MapState:
-    """Decode max-product belief propagation: the best state of each variable by its max-marginal.
+    """Decode max-product belief propagation: states are chosen one after another, each given those before it.
 
-    Exact on a forest whose best assignment is unique; elsewhere the value is a lower bound on the best one. Options as
-    of `loopy_bp`, without the temperature.
+    Exact on a forest, also where several assignments are best; elsewhere the value is a lower bound on the best one.
+    Options as of `loopy_bp`, without the temperature.
+
+    Examples
+    --------
+    Two variables that differ: each state of either is as good as the other, but not each pair of them.
+
+    >>> import numpy as np
+    >>> from hiddenfield.fields import from_factors
+    >>> map_state(from_factors([[0, 1]], [np.log([[1.0, 2.0], [2.0, 1.0]])])).assignment
+    tensor([0, 1])
     """
     posterior = loopy_bp(field, temperature=0, **options)
-    assignment = posterior.most_likely
     exact = field.is_forest and bool(posterior.converged.all())
     return MapState(
-        assignment, field.log_value(assignment), "exact" if exact else "lower bound", None, posterior.status
+        posterior.extra["assignment"],
+        posterior.log_partition,
+        "exact" if exact else "lower bound",
+        None,
+        posterior.status,
     )
+
+
+def _decoded(
+    passing: MessagePassing, messages: Tensor, marginals: Tensor
+) -> tuple[Int[Tensor, " variables"], Float[Tensor, " graphs"]]:
+    """Return in each graph the better of two assignments, chosen in turn and each variable by itself."""
+    field = passing.field
+    assignment = decode(passing, messages)
+    value = field.log_value(assignment)
+    if field.is_forest:
+        return assignment, value
+    alone = padded(field, marginals, -math.inf).argmax(1)
+    better = field.log_value(alone) > value
+    assignment = torch.where(better[field.variable_graph], alone, assignment)
+    return assignment, field.log_value(assignment)
 
 
 def _scaled(field: FactorGraph, factor: float) -> FactorGraph:

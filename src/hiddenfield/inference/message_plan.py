@@ -168,20 +168,26 @@ class MessagePlan:
         return max((sum(g.states) for g in groups), default=1), max((g.arity for g in groups), default=1)
 
     @cached_property
-    def sweep(self) -> Array:
-        """An order of the ports in which each depends on earlier ones as far as possible: inwards, then outwards.
-
-        Breadth first from the first variable of each part, messages towards it come first, the farthest ones before
-        all, and messages away from it last. On a forest one sweep makes all messages exact.
-        """
+    def depths(self) -> tuple[Array, Array]:
+        """How far each variable, and each factor, is from the first variable of its part."""
         depth = np.full(self.state_ptr.size - 1, -1, np.int64)
         factor_depth = np.full(self.passing.field.num_factors, -1, np.int64)
         (ports, factor_ptr), (at, variable_ptr) = self.by_factor, self.by_variable
         breadth_first(
             ports, factor_ptr, at, variable_ptr, self.port_variable, self.port_factor, depth, factor_depth
         )
-        here, there = depth[self.port_variable], factor_depth[self.port_factor]
-        inwards = there > here
+        return depth, factor_depth
+
+    @cached_property
+    def sweep(self) -> Array:
+        """An order of the ports in which each depends on earlier ones as far as possible: inwards, then outwards.
+
+        Messages towards the first variable of a part come first, the farthest ones before all, and messages away from
+        it last, the farthest ones after all. On a forest one sweep makes all messages exact.
+        """
+        depth, factor_depth = self.depths
+        here = depth[self.port_variable]
+        inwards = factor_depth[self.port_factor] > here
         return np.lexsort((self.port_variable, np.where(inwards, -here, here), ~inwards))
 
 
