@@ -1,9 +1,9 @@
 r"""Log-likelihoods of relational models: what each method of learning climbs.
 
 A log-likelihood of the weights :math:`\theta` given complete networks is
-:math:`\ell(\theta) = \theta \cdot \sum_d s_d - \sum_d \log Z_d(\theta)`, with :math:`s_d` the observed counts; its gradient
-is *observed minus expected counts*. Where part of a network is unknown, the first term becomes the log partition of the
-field with the known part as evidence.
+:math:`\ell(\theta) = \theta \cdot \sum_d s_d - \sum_d \log Z_d(\theta)`, with :math:`s_d` the observed counts; its
+gradient is *observed minus expected counts*. Where part of a network is unknown, the first term becomes the log
+partition of the field with the known part as evidence.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class BetheLikelihood:
                 here = ground(self.scheme, network.sizes, weight, **options).given(evidence)
                 total = infer(here, "loopy_bp", damping=0.3, tolerance=1e-9).log_partition.sum()
                 (slope,) = torch.autograd.grad(total, weight)
-            values.append(float(total))
+            values.append(total.item())
             gradients.append(slope.numpy())
         return np.array(values), np.array(gradients)
 
@@ -90,8 +90,8 @@ class BetheLikelihood:
 class PseudoLikelihood:
     r"""The product of each pair's probability given all others: a logistic regression on change statistics.
 
-    :math:`\ell(\theta) = \sum_{ij} \log p(x_{ij} \mid x_{-ij})` (Besag 1975; Strauss and Ikeda 1990). Cheap and concave;
-    consistent, but its standard errors ignore the dependence between pairs and are too small. Attributes of single
+    :math:`\ell(\theta) = \sum_{ij} \log p(x_{ij} \mid x_{-ij})` (Besag 1975; Strauss and Ikeda 1990). Cheap and
+    concave; consistent, but its standard errors ignore the dependence between pairs and are too small. Attributes of single
     entities are taken as given.
     """
 
