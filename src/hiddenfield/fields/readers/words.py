@@ -87,6 +87,14 @@ class Words:
     def integers(self, count: int, expected: str, least: int = 0, most: int | None = None) -> list[int]:
         """Return the next words as that many integers."""
         self.need(count, expected)
+        part = self.list[self.at : self.at + count]
+        joined = "".join(part)
+        if joined.isascii() and joined.isdigit() and len(max(part, key=len)) <= 15:
+            values = list(map(int, part))
+            if least <= min(values) and (most is None or max(values) <= most):
+                self.at += count
+                return values
+        # Something is wrong, or there is nothing: one by one.
         return [self.integer(expected, least, most) for _ in range(count)]
 
     def log_numbers(self, count: int, expected: str) -> Float[Array, " numbers"]:
