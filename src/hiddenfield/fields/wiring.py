@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 import torch
 
+from hiddenfield.ops import counting_sort
 from hiddenfield.shapes import Int, Tensor
 
 __all__ = ["Wiring", "owners", "wire"]
@@ -65,16 +66,12 @@ class Wiring:
     @cached_property
     def by_state(self) -> tuple[Int[Tensor, " messages"], Int[Tensor, " states+1"]]:
         """The numbers of messages sorted by the state that they belong to, and the bounds of each state's."""
-        order = torch.argsort(self.message_state, stable=True)
-        count = torch.bincount(self.message_state, minlength=self.num_states)
-        return order, torch.cat([count.new_zeros(1), count.cumsum(0)])
+        return counting_sort(self.message_state, self.num_states)
 
     @cached_property
     def by_variable(self) -> tuple[Int[Tensor, " ports"], Int[Tensor, " variables+1"]]:
         """The ports sorted by their variable, and the bounds of each variable's."""
-        order = torch.argsort(self.port_variable, stable=True)
-        count = torch.bincount(self.port_variable, minlength=self._variables)
-        return order, torch.cat([count.new_zeros(1), count.cumsum(0)])
+        return counting_sort(self.port_variable, self._variables)
 
     _variables: int = 0
 

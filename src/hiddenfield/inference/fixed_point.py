@@ -87,10 +87,10 @@ def iterate(
     trace: list[float] = []
     settled: Tensor | None = None
     residual: Tensor | None = None
-    done = 0
+    done, verified = 0, False
     while done < max_iterations:
         state, residual = step(state)
-        done += 1
+        done, verified = done + 1, False
         if done % every and done < max_iterations:
             continue
         worst = float(residual.max()) if len(residual) else 0.0
@@ -104,13 +104,13 @@ def iterate(
         if worst <= tolerance:
             if verify is None:
                 break
-            residual = verify(state)
+            residual, verified = verify(state), True
             if bool((residual <= tolerance).all()):
                 break
     if residual is None or settled is None:
         residual = verify(state) if verify is not None else torch.full((1,), math.inf)
         settled = torch.full_like(residual, -1, dtype=torch.int64)
-    elif verify is not None:
+    elif verify is not None and not verified:
         residual = verify(state)
     converged = residual <= tolerance
     iterations = torch.where(converged & (settled >= 0), settled, done)
