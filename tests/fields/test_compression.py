@@ -18,6 +18,7 @@ from hiddenfield.fields import FactorGraph, compress, concatenate_fields, from_f
 from hiddenfield.fields.relational import RelationalScheme, graph_scheme
 from hiddenfield.inference import infer
 from tests.data.strategies import built
+from tests.fields.strategies import fields
 from tests.inference.oracle import enumerate_field
 
 
@@ -136,6 +137,25 @@ def test_lifted_is_ground_at_every_iteration(field: FactorGraph) -> None:
         low, high = after(field, steps), after(lifted.field, steps)
         torch.testing.assert_close(lifted.expand(high), low.marginals, atol=1e-10, rtol=0)
         torch.testing.assert_close(lifted.expand_states(high.log_marginals).exp(), low.log_marginals.exp())
+        torch.testing.assert_close(high.log_partition, low.log_partition, atol=1e-8, rtol=1e-9)
+
+
+@given(fields(most_variables=5))
+@settings(max_examples=40)
+def test_fields_of_all_kinds(field: FactorGraph) -> None:
+    """Mixed numbers of states and ports, hard zeros, repeated factors; most have nothing to join."""
+    doubled = concatenate_fields([field, field])
+    joined = dataclasses.replace(
+        doubled,
+        variable_ptr=doubled.variable_ptr[[0, 2]],
+        log_constant=doubled.log_constant.sum(0, keepdim=True),
+    )
+    lifted = compress(joined)
+    assert lifted.variable_class.tolist() == refined(joined)
+    assert lifted.field.num_variables <= field.num_variables
+    for steps in (1, 4):
+        low, high = after(joined, steps), after(lifted.field, steps)
+        torch.testing.assert_close(lifted.expand(high), low.marginals, atol=1e-10, rtol=0)
         torch.testing.assert_close(high.log_partition, low.log_partition, atol=1e-8, rtol=1e-9)
 
 
