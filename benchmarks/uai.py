@@ -171,22 +171,21 @@ def published_marginals(problem: Problem) -> np.ndarray | None:
 
 
 def measure(listed: list[Problem], methods: list[str], limit: float) -> Iterator[dict[str, Any]]:
-    """Run every method on every problem, the exact one first."""
+    """Run every method on every problem, the exact one first, which is also run where it has to give the reference."""
     worker = Worker()
     for problem in listed:
         marginals = published_marginals(problem)
         known = problem
-        for method in sorted(methods, key=lambda name: name != "exact"):
+        needed = {*methods, *(["exact"] if marginals is None else [])}
+        for method in sorted(needed, key=lambda name: (name != "exact", name)):
             answer = worker.ask((known, method, marginals), limit)
             row = {"family": problem.family, "problem": problem.name, "method": method}
-            if answer is None:
-                yield {**row, "status": f"stopped after {limit:g} s"}
-                continue
-            result, exact = answer
+            result, exact = answer or ({"status": f"stopped after {limit:g} s"}, None)
             if exact is not None and marginals is None:
                 marginals = exact[0]
                 known = Problem(problem.family, problem.path, exact[1])
-            yield {**row, **result}
+            if method in methods:
+                yield {**row, **result}
     worker.stop()
 
 
@@ -199,6 +198,7 @@ def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         {
             "family": family,
             "method": method,
+            "guarantee": ", ".join(sorted({row["guarantee"] for row in group if row.get("guarantee")})),
             "answered": f"{sum(row.get('seconds') is not None for row in group)} of {len(group)}",
             "converged": sum(bool(row.get("converged")) for row in group),
             "median seconds": _middle([row.get("seconds") for row in group]),
