@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.environment import environment, table
 
-QUESTIONS = ("loader", "ops", "reading", "huckel", "kernels", "training", "cep")
+QUESTIONS = ("loader", "ops", "reading", "huckel", "kernels", "training", "cep", "exact")
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results.json"
 PAGE = ROOT / "docs" / "benchmarks.md"

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-PACKAGES = ("torch", "numpy", "numba", "pyarrow", "torch-geometric", "rdkit")
+PACKAGES = ("torch", "numpy", "numba", "pyarrow", "torch-geometric", "rdkit", "pyagrum", "pgmpy")
 
 
 def environment() -> dict[str, Any]:

@@ -89,7 +89,7 @@ def exact(
     >>> field = from_factors([[0, 1], [1, 2], [2, 0]], [agree, agree, agree])
     >>> posterior = exact(field.given({0: 1}))
     >>> posterior.log_partition.exp(), posterior.marginals[2]
-    (tensor([14.], dtype=torch.float64), tensor([0.3571, 0.6429], dtype=torch.float64))
+    (tensor([14.0000], dtype=torch.float64), tensor([0.2857, 0.7143], dtype=torch.float64))
     """
     choose("algorithm", ALGORITHMS, algorithm)
     choose("backend", BACKENDS, backend)
