@@ -8,8 +8,9 @@ from hiddenfield.cli.options import Json, emit
 
 
 def command(json: Json = False) -> None:
-    """List the file formats that can be read, with their options."""
+    """List the file formats that can be read, with their options; and those of models, for infer."""
     from hiddenfield.data.formats import formats
+    from hiddenfield.fields.formats import field_formats
 
     rows = [
         {
@@ -23,4 +24,9 @@ def command(json: Json = False) -> None:
         f"{row['name']:<12}{row['summary']}\n{'':<12}options: {', '.join(row['options']) or 'none'}"
         for row in rows
     ]
-    emit({"formats": rows}, "\n".join(lines), json)
+    models = [
+        {"name": entry.name, "summary": entry.summary, "suffixes": list(entry.suffixes)}
+        for entry in field_formats().values()
+    ]
+    lines += [f"{row['name']:<12}{row['summary']}; a model, for hiddenfield infer" for row in models]
+    emit({"formats": rows, "models": models}, "\n".join(lines), json)
