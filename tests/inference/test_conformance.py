@@ -32,7 +32,7 @@ def run(method: str, field: FactorGraph, **options: Any) -> Posterior:
     """Run to a tight tolerance where there is one, and quickly where it samples."""
     known = inspect.signature(METHODS[method]).parameters
     settled = {"tolerance": 1e-9, "max_iterations": 5000}
-    quick = {"chains": 16, "sweeps": 300, "burn_in": 50}
+    quick = {"chains": 16, "sweeps": 300, "burn_in": 50, "temperatures": 100}
     chosen = quick if method in SAMPLING else settled
     with warnings.catch_warnings():
         if method in SAMPLING:  # so few sweeps need not mix

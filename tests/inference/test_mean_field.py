@@ -162,3 +162,10 @@ def test_feasible_search_is_sound_and_complete_on_small_fields(parts: Any, break
         assert found.item() == (FOUND if possible else IMPOSSIBLE)
     if possible:
         assert (field.log_value(assignments) > -math.inf).all()
+
+
+@settings(max_examples=20)
+@given(fields(scale=2.0, most_variables=5))
+def test_more_starts_are_never_worse(field: FactorGraph) -> None:
+    few, many = mean_field(field), mean_field(field, starts=4)
+    assert (many.log_partition >= few.log_partition).all()

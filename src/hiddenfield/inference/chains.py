@@ -111,9 +111,15 @@ class Chains:
         return np.linspace(0, self.number, parts + 1).astype(np.int64)
 
     def run(
-        self, sweeps: int, seen: Seen | None = None, *, beta: float = 1.0, tables: Array | None = None
+        self,
+        sweeps: int,
+        seen: Seen | None = None,
+        *,
+        beta: float = 1.0,
+        unary: Array | None = None,
+        tables: Array | None = None,
     ) -> None:
-        """Sweep over all variables so many times; collect what is seen where asked."""
+        """Sweep over all variables so many times, maybe with other potentials; collect what is seen where asked."""
         flat, batches = self.flat, (0 if seen is None else len(seen.visits))
         collect = seen is not None
         if seen is None:
@@ -131,7 +137,7 @@ class Chains:
         tail += (seen.mean, seen.visits, seen.joint_start, seen.joint)
         shape = (
             flat.state_ptr,
-            flat.log_unary,
+            flat.log_unary if unary is None else unary,
             flat.scope_ptr,
             flat.scope,
             flat.stride,

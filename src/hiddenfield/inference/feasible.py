@@ -9,8 +9,8 @@ import torch
 
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.inference.flat_field import FlatField, flatten
-from hiddenfield.ops.compile import kernel
-from hiddenfield.shapes import Int, Tensor
+from hiddenfield.ops.compile import as_array, kernel
+from hiddenfield.shapes import Float, Int, Tensor
 
 __all__ = ["feasible_assignments", "has_hard_zeros"]
 
@@ -23,7 +23,13 @@ def has_hard_zeros(field: FactorGraph) -> bool:
 
 
 def feasible_assignments(
-    field: FactorGraph, number: int = 1, *, seed: int = 0, most_failures: int = 2000, restarts: int = 5
+    field: FactorGraph,
+    number: int = 1,
+    *,
+    preference: Float[Tensor, " states"] | None = None,
+    seed: int = 0,
+    most_failures: int = 2000,
+    restarts: int = 5,
 ) -> tuple[Int[Tensor, "number variables"], Int[Tensor, " graphs"]]:
     """Search for assignments of positive probability, graph by graph.
 
@@ -37,6 +43,9 @@ def feasible_assignments(
         The field, or a batch.
     number
         How many assignments; each is searched for with its own random order.
+    preference
+        Log weights by which states are tried; by default the variables' own log potentials. With given ones the first
+        search is greedy, without random numbers.
     seed
         Of the random order.
     most_failures, restarts
@@ -57,14 +66,15 @@ def feasible_assignments(
     assignments = np.zeros((number, field.num_variables), np.int64)
     outcome = np.full(field.num_graphs, FOUND, np.int64)
     generator = np.random.default_rng(seed)
+    weights = flat.log_unary if preference is None else as_array(preference.detach().to("cpu", torch.float64))
     for row in range(number):
-        for _ in range(restarts):
+        for attempt in range(restarts):
             with np.errstate(divide="ignore"):
                 noise = -np.log(-np.log(generator.random(len(flat.log_unary))))
+            if preference is not None and row == attempt == 0:
+                noise[:] = 0.0
             found = np.full(field.num_graphs, FOUND, np.int64)
-            _search(
-                *_arrays(flat, hard), flat.log_unary + noise, most_failures, assignments[row], found, work=0
-            )
+            _search(*_arrays(flat, hard), weights + noise, most_failures, assignments[row], found, work=0)
             if not (found == UNKNOWN).any():
                 break
         if not field.is_ground:  # ground variables of one class may differ, which is not searched

@@ -32,7 +32,7 @@ def gibbs(
     blocks: str = "auto",
     seed: int = 0,
     log_partition: str = "ais",
-    temperatures: int = 200,
+    temperatures: int = 500,
     tolerance: float = 1e-2,
 ) -> Posterior:
     r"""Draw every variable from its distribution given the others, again and again, in many chains.
@@ -61,7 +61,8 @@ def gibbs(
         Everything follows from it.
     log_partition
         "ais": annealed importance sampling (see `annealed_log_partition`), with a standard error in
-        ``extra["log_partition_error"]``. "none": NaN, and no time spent.
+        ``extra["log_partition_error"]``; where that is near 1, one chain outweighs all others and the estimate is too
+        low as a rule: raise `temperatures`. "none": NaN, and no time spent.
     temperatures
         Steps of the annealing.
     tolerance
@@ -111,7 +112,7 @@ def gibbs(
     r_hat, effective = _diagnostics(field, walkers, seen, sweeps)
     if log_partition == "ais":
         value, error = annealed_log_partition(
-            field, walkers, temperatures=temperatures, number=max(chains, 16), seed=seed
+            field, walkers, temperatures=temperatures, number=max(chains, 32), seed=seed
         )
         value = _best_known(field, walkers, value)
     else:
@@ -134,7 +135,7 @@ def gibbs(
         converged=worst <= tolerance,
         iterations=torch.full((field.num_graphs,), sweeps, device=field.device),
         residual=worst,
-        status=_status(walkers.found, worst, tolerance),
+        status=_status(walkers.found, worst, tolerance, walkers.blocks is None),
         extra={
             "r_hat": r_hat,
             "effective_samples": effective,
@@ -258,7 +259,7 @@ def _best_known(field: FactorGraph, walkers: Chains, value: Tensor) -> Tensor:
     return torch.where(value == -math.inf, field.log_value(here).amax(0), value)
 
 
-def _status(found: Array, worst: Tensor | None = None, tolerance: float = 0.0) -> str:
+def _status(found: Array, worst: Tensor | None = None, tolerance: float = 0.0, sites: bool = False) -> str:
     if (found == IMPOSSIBLE).any():
         return "converged: no assignment has positive probability, so there is nothing to sample"
     if (found != FOUND).any():
@@ -268,4 +269,5 @@ def _status(found: Array, worst: Tensor | None = None, tolerance: float = 0.0) -
     missed = int((worst > tolerance).sum())
     part = "" if len(worst) == 1 else f" in {missed:,} of {len(worst):,} graphs"
     reached = f"R-hat {1 + float(worst.max()):.3g}, wanted {1 + tolerance:.3g}"
-    return f"not converged{part} ({reached}); try more sweeps, or blocks='trees'"
+    remedy = "try more sweeps" + (", or blocks='trees'" if sites else "")
+    return f"not converged{part} ({reached}); {remedy}"

@@ -16,6 +16,7 @@ from hiddenfield.inference.free_energy import negative_free_energy
 from hiddenfield.inference.mean_field_updates import ProductUpdate, self_coupled
 from hiddenfield.inference.message_passing import normalise_segments
 from hiddenfield.inference.posterior import Posterior
+from hiddenfield.inference.propagation import propagate
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Bool, Float, Int, Tensor
 
@@ -63,8 +64,9 @@ def mean_field(
     :math:`N_v \mathrm{KL}(q_v^{old} \| q_v^{new})`, which is how the trace is recorded for nothing.
 
     Hard zeros: q puts no probability on them. Where a start cannot avoid them, an update first minimises the expected
-    number of broken factors and only then maximises the bound; where that gets stuck, a feasible assignment is searched
-    for and is the next start. The result is a true lower bound, -inf where nothing feasible was found.
+    number of broken factors and only then maximises the bound. Fields with hard zeros have one more start: a feasible
+    assignment, searched for among states that belief propagation finds likely. The result is a true lower bound, -inf
+    where nothing feasible was found.
 
     Parameters
     ----------
@@ -124,10 +126,10 @@ def mean_field(
     limits = (tolerance, max_iterations)
     first = _own_potentials(field) if log_marginals is None else _checked(field, log_marginals)
     best = _ascend(update, first, *limits)
+    best, impossible = _feasible(field, update, best, seed, limits)
     generator = torch.Generator().manual_seed(seed)
     for _ in range(starts - 1):
         best = _better(field, best, _ascend(update, _random(field, generator), *limits))
-    best, impossible = _feasible(field, update, best, seed, limits)
     outcome = Outcome(best.log_marginals, best.converged, best.iterations, best.residual)
     status = outcome.describe(tolerance, REMEDY)
     if status == "converged" and bool((best.elbo == -math.inf).any()):
@@ -219,15 +221,16 @@ def _better(field: FactorGraph, old: _Best, new: _Best) -> _Best:
 def _feasible(
     field: FactorGraph, update: ProductUpdate, best: _Best, seed: int, limits: tuple[float, int]
 ) -> tuple[_Best, bool]:
-    """Where no start was possible, begin at a feasible assignment; say whether there is none."""
-    if not bool((best.elbo == -math.inf).any()):
-        return best, False
+    """With hard zeros, begin at a feasible and likely assignment too; say whether there is none."""
     if not has_hard_zeros(field):
-        return best, True  # a variable by itself has no possible state
-    assignment, found = feasible_assignments(field, seed=seed)
+        return best, bool((best.elbo == -math.inf).any())  # then a variable by itself has no possible state
+    with torch.no_grad():
+        passing, outcome = propagate(field.detach(), damping=0.2, tolerance=1e-3, max_iterations=50)
+        likely = passing.beliefs(outcome.state)[0].nan_to_num(nan=0.0)
+    assignment, found = feasible_assignments(field, preference=likely, seed=seed)
     state = field.state_ptr[:-1] + assignment[0].to(field.device)
     start = torch.full_like(field.log_unary, -math.inf).scatter(0, state, 0.0)
-    best = _better(field, best, _ascend(update, start, *limits))  # type: ignore[arg-type]
+    best = _better(field, best, _ascend(update, start, *limits))
     return best, bool((found == IMPOSSIBLE).any())
 
 

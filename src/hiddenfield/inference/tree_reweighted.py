@@ -81,8 +81,8 @@ def tree_reweighted(
     samples, seed
         Random forests that are averaged, at least; of their order.
     schedule, damping, tolerance, max_iterations, messages, backend
-        As of `loopy_bp`. By default sequential and undamped on the CPU, which takes half the iterations, elsewhere
-        parallel with a damping of 0.1, as undamped parallel updates may oscillate.
+        As of `loopy_bp`. By default sequential on the CPU, which takes half the iterations, and parallel elsewhere,
+        with a damping of 0.1, as undamped updates may oscillate.
     temperature
         1 is sum-product, 0 max-product; see `map_state` for the latter.
 
@@ -212,10 +212,7 @@ def _schedule(field: FactorGraph, schedule: str, damping: float | None, backend:
     """Choose what converges soonest on the back end at hand."""
     if schedule == "auto":
         schedule = "sequential" if field.device.type == "cpu" and backend != "torch" else "parallel"
-    return {
-        "schedule": schedule,
-        "damping": (0.1 if schedule == "parallel" else 0.0) if damping is None else damping,
-    }
+    return {"schedule": schedule, "damping": 0.1 if damping is None else damping}
 
 
 def _reduced(joint: Tensor, axes: list[int], maximise: bool) -> Tensor:
