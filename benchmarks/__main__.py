@@ -15,7 +15,19 @@ from typing import Any
 
 from benchmarks.environment import environment, table
 
-QUESTIONS = ("loader", "ops", "reading", "huckel", "kernels", "training", "cep", "exact")
+QUESTIONS = (
+    "loader",
+    "ops",
+    "reading",
+    "huckel",
+    "kernels",
+    "training",
+    "cep",
+    "exact",
+    "propagation",
+    "regions",
+    "relational",
+)
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results.json"
 PAGE = ROOT / "docs" / "benchmarks.md"
