@@ -18,7 +18,7 @@ from tests.inference.oracle import enumerate_field
 BACKENDS = ("numba", "torch")
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(
     fields(scale=2.0, most_states=3),
     st.sampled_from(["bethe", "cycles"]),
@@ -33,7 +33,7 @@ def test_the_free_energy_never_rises(field: FactorGraph, regions: str, backend: 
     assert (np.diff(energies) <= 1e-6).all()
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(
     fields(scale=0.4, zeros=False, most_states=3),
     st.sampled_from(["double_loop", "damped"]),
@@ -50,7 +50,7 @@ def test_the_fixed_point_is_that_of_belief_propagation(field: FactorGraph, metho
     np.testing.assert_allclose(posterior.marginals, expected.marginals, atol=1e-5)
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(forests(most_states=3), st.sampled_from(["double_loop", "damped"]))
 def test_exact_on_forests(field: FactorGraph, method: str) -> None:
     truth = enumerate_field(field)

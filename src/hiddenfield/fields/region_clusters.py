@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from hiddenfield.data.build import from_edges
@@ -18,6 +16,12 @@ __all__ = ["REGIONS", "choose_regions", "regions_from_cycles", "regions_from_jun
 
 MOST_ENTRIES = 1 << 22
 """Entries of all tables up to which "auto" takes cycles."""
+
+MOST_CYCLES = 5000
+"""Cycles of a graph up to which "auto" takes them."""
+
+NEAR = 0.1
+"""How much closer to 1 than those of Bethe's regions the counting numbers of cycles must sum for "auto"."""
 
 
 def regions_from_cycles(field: FactorGraph, longest: int = 6, *, most: int = 100_000) -> RegionGraph:
@@ -58,9 +62,9 @@ def regions_from_junction_tree(field: FactorGraph, order: str = "best") -> Regio
 def choose_regions(field: FactorGraph, regions: str | RegionGraph) -> RegionGraph:
     """Return regions by name, made once for each field and shared by its evidence; or check those that are given.
 
-    "auto" takes the cycles of up to 6 variables where tables stay small and the counting numbers of each connected
-    part sum to 1, as they should for the approximation to be good in strongly coupled fields (Yedidia, Freeman and
-    Weiss 2005), and Bethe's regions otherwise.
+    The counting numbers of each connected part should sum to 1, for the approximation to be good in strongly coupled
+    fields (Yedidia, Freeman and Weiss 2005). "auto" takes the cycles of up to 3, 4, 5 or 6 variables that come
+    closest, where that is ten times as close as Bethe's regions come and tables stay small; otherwise Bethe's.
     """
     if isinstance(regions, RegionGraph):
         regions.check(field)
@@ -76,21 +80,30 @@ def _auto(field: FactorGraph) -> RegionGraph:
     bethe = regions_from_factors(field)
     if not field.is_ground or field.is_forest:
         return bethe
-    for longest in (6, 5, 4, 3):
+    parts = _connected_parts(field)
+    chosen, least = bethe, NEAR * abs(_total_count(bethe) - parts)
+    log_cards = np.log(field.cardinalities.cpu().numpy())
+    seen = 0
+    for longest in (3, 4, 5, 6):
         try:
-            cycles = _cycles(field, longest, 20_000)
+            cycles = _cycles(field, longest, MOST_CYCLES)
         except InputError:
-            continue
-        sizes = np.log(field.cardinalities.cpu().numpy())
-        entries = np.exp(np.bincount(cycles.rows, weights=sizes[cycles.members], minlength=len(cycles)))
+            break
+        entries = np.exp(np.bincount(cycles.rows, weights=log_cards[cycles.members], minlength=len(cycles)))
         if entries.sum() > MOST_ENTRIES:
+            break
+        if len(cycles) == seen:
             continue
-        if not len(cycles):
-            return bethe
+        seen = len(cycles)
         found = regions_from_clusters(field, cycles)
-        if math.isclose(len(found.outer) + found.counting.sum(), _connected_parts(field)):
-            return found
-    return bethe
+        excess = abs(_total_count(found) - parts)
+        if excess <= least:
+            chosen, least = found, excess
+    return chosen
+
+
+def _total_count(regions: RegionGraph) -> float:
+    return float(regions.outer_count.sum() + regions.counting @ regions.inner_count)
 
 
 def _cycles(field: FactorGraph, longest: int, most: int) -> Sets:

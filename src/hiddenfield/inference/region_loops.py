@@ -20,6 +20,9 @@ __all__ = ["Descent", "conclude", "descend", "lagging_loop", "single_loop"]
 ROUNDS = 8
 """Sweeps between two looks at the residual: a look costs about as much as a small sweep."""
 
+LEAST = -150.0
+"""Log probabilities below this are taken for this in the tangent of the double loop."""
+
 MEMORY = 8
 """Past beliefs that the double loop extrapolates from."""
 
@@ -144,7 +147,8 @@ def descend(
         past.insert(0, (beliefs.inner, beliefs.inner - anchor))
         del past[MEMORY:]
         ahead = normalise_segments(mix(past, passing.inner_graph, graphs), passing.inner_ptr)[0]
-        return Descent(messages, ahead, beliefs.inner, energy), torch.where(fixed, 0 * worst, worst)
+        new = Descent(messages, _bounded(ahead), _bounded(beliefs.inner), energy)
+        return new, torch.where(fixed, 0 * worst, worst)
 
     def verify(state: Descent) -> Tensor:
         residual = passing.residual(state.messages, counting)
@@ -154,6 +158,11 @@ def descend(
     first = Descent(messages, start.inner, start.inner, -passing.negative_free_energy(start))
     outcome = iterate(step, first, tolerance=tolerance, max_iterations=max_iterations, verify=verify)
     return outcome, energies
+
+
+def _bounded(anchor: Float[Tensor, " inner_states"]) -> Float[Tensor, " inner_states"]:
+    """Keep possible states above a probability that cannot matter, so that messages stay in range at the border."""
+    return torch.where(anchor == -math.inf, anchor, anchor.clamp(min=LEAST))
 
 
 def _convex_minimum(
