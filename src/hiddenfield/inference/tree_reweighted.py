@@ -149,8 +149,8 @@ def map_state(field: FactorGraph, **options: Any) -> MapState:
     """Decode tree-reweighted max-product: the best state of each variable, and an upper bound on the best value.
 
     Where value and bound agree the assignment is certified to be the best one ("exact"), which happens where no two
-    states of a variable tie; otherwise the value is a lower bound. Options as of `tree_reweighted`, without the
-    temperature.
+    states of a variable tie; otherwise the value is a lower bound. "Agree" is within 1e-8 of their size (1e-4 in single
+    precision). Options as of `tree_reweighted`, without the temperature, and with a smaller tolerance.
 
     Examples
     --------
@@ -161,13 +161,15 @@ def map_state(field: FactorGraph, **options: Any) -> MapState:
     >>> best.assignment.tolist(), best.guarantee
     ([1, 1, 1], 'exact')
     """
+    single = field.dtype != torch.float64
+    options.setdefault("tolerance", 1e-6 if single else 1e-11)
     posterior = tree_reweighted(field, temperature=0, **options)
     assignment = padded(field, posterior.log_marginals, -math.inf).argmax(1)
     value, bound = field.log_value(assignment), posterior.log_partition
     if posterior.guarantee != "upper bound":
         return MapState(assignment, value, "lower bound", None, posterior.status)
     gap = torch.where(bound == -math.inf, torch.zeros_like(bound), bound - value)
-    slack = 1e-9 if field.dtype == torch.float64 else 1e-4
+    slack = 1e-4 if single else 1e-8
     certified = bool((gap <= slack * bound.abs().clamp(min=1)).all())
     status = "certified: value and upper bound agree" if certified else posterior.status
     return MapState(assignment, value, "exact" if certified else "lower bound", bound, status)
