@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import torch
 
-from hiddenfield.fields.factor_graph import FactorGraph
+from hiddenfield.fields.factor_graph import FactorGraph, FactorGroup
+from hiddenfield.inference.belief_kernels import factor_terms, suits_kernels
 from hiddenfield.ops import segment_sum
 from hiddenfield.shapes import Float, Tensor
 
@@ -48,14 +49,21 @@ def negative_free_energy(
     each = segment_sum(energy, field.state_ptr) + own
     value = field.log_constant + segment_sum(field.counts * each, field.variable_ptr)
     for number, (group, log_belief) in enumerate(zip(field.groups, factor_log_marginals, strict=True)):
-        axes = list(range(1, group.arity + 1))
-        term = expectation(log_belief, group.expanded().expand_as(log_belief), axes)
-        information = entropy(log_belief, axes) - own[group.scopes].sum(1)
+        term, uncertainty = _terms(group, log_belief)
+        information = uncertainty - own[group.scopes].sum(1)
         term = term + (information if weights is None else weights[number] * information)
         owner = field.variable_graph[group.scopes[:, 0]]
         value = value.index_add(0, owner, group.count * term)
     impossible = _impossible(field, log_marginals)
     return torch.where(impossible, torch.full_like(value, -math.inf), value)
+
+
+def _terms(group: FactorGroup, log_belief: Tensor) -> tuple[Tensor, Tensor]:
+    """Return each factor's expected log potential and entropy."""
+    if suits_kernels(group.log_tables, log_belief):
+        return factor_terms(group, log_belief)
+    axes = list(range(1, group.arity + 1))
+    return expectation(log_belief, group.expanded().expand_as(log_belief), axes), entropy(log_belief, axes)
 
 
 def entropy_of_states(

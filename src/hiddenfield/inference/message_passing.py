@@ -24,6 +24,7 @@ from functools import cached_property
 import torch
 
 from hiddenfield.fields.factor_graph import FactorGraph
+from hiddenfield.inference.belief_kernels import pair_beliefs, suits_kernels
 from hiddenfield.ops import segment_logsumexp, segment_max, segment_repeat, segment_sum
 from hiddenfield.shapes import Float, Tensor
 
@@ -103,15 +104,58 @@ class MessagePassing:
         for number, group in enumerate(self.field.groups):
             blocks = self._blocks(number, cavities)
             for port in range(group.arity):
-                joint = self.log_tables[number]
-                for other, block in enumerate(blocks):
-                    if other != port:
-                        joint = joint + _along(block, other, group.arity)
-                axes = [axis + 1 for axis in range(group.arity) if axis != port]
-                new = joint.amax(axes) if self.maximise else torch.logsumexp(joint, axes)
+                new = self._products(number, port, blocks)
+                if new is None:
+                    joint = self.log_tables[number]
+                    for other, block in enumerate(blocks):
+                        if other != port:
+                            joint = joint + _along(block, other, group.arity)
+                    axes = [axis + 1 for axis in range(group.arity) if axis != port]
+                    new = joint.amax(axes) if self.maximise else torch.logsumexp(joint, axes)
                 top = new.amax(1, keepdim=True) if self.maximise else torch.logsumexp(new, 1, keepdim=True)
                 parts.append((new - torch.where(top == -math.inf, torch.zeros_like(top), top)).reshape(-1))
         return torch.cat(parts)
+
+    @cached_property
+    def _exponentials(self) -> tuple[Tensor, ...]:
+        """The exponentials of the tables of pairs, each divided by its largest entry."""
+        tables = self.log_tables if self.weights is not None else [g.log_tables for g in self.field.groups]
+        return tuple(
+            (table - table.amax((1, 2), keepdim=True).nan_to_num(neginf=0.0)).exp()
+            if table.ndim == 3
+            else table.new_zeros(0)
+            for table in tables
+        )
+
+    def _products(self, number: int, port: int, blocks: list[Tensor]) -> Tensor | None:
+        """Return the logarithms of products of exponentials, up to a constant a row, for a factor of two ports.
+
+        Three to five times as fast as sums of exponentials, but what underflows is lost: None where that may matter,
+        where gradients are wanted, or where it is not sums that are.
+        """
+        group, vectors = self.field.groups[number], blocks[1 - port]
+        if self.maximise or group.arity != 2 or vectors.device.type != "cpu" or not self._plain(vectors):
+            return None
+        tables = self._exponentials[number]
+        tables = tables.transpose(1, 2) if port == 0 else tables
+        top = vectors.amax(1, keepdim=True)
+        weights = (vectors - torch.where(top == -math.inf, torch.zeros_like(top), top)).exp()
+        if tables.shape[0] == 1:
+            sums = weights @ tables[0]
+        elif tables.shape[0] == group.num_factors and (group.table is None or self.weights is not None):
+            sums = torch.bmm(weights.unsqueeze(1), tables).squeeze(1)
+        elif 16 * tables.shape[0] <= group.num_factors and group.table is not None:
+            sums = weights.new_empty(group.num_factors, tables.shape[2])
+            for row, table in enumerate(tables):
+                members = (group.table == row).nonzero().squeeze(1)
+                sums[members] = weights[members] @ table
+        else:
+            return None
+        limits = torch.finfo(sums.dtype)
+        return sums.log() if bool((sums >= limits.tiny / limits.eps).all()) else None
+
+    def _plain(self, vectors: Tensor) -> bool:
+        return not torch.is_grad_enabled() or not (vectors.requires_grad or self.field.requires_grad)
 
     def normalise(self, messages: Float[Tensor, " messages"]) -> Float[Tensor, " messages"]:
         """Return messages whose probabilities sum to 1, or whose largest is 1 where maximising."""
@@ -136,8 +180,11 @@ class MessagePassing:
         marginals, normaliser = normalise_segments(totals, self.field.state_ptr, self.maximise)
         factors = []
         for number, group in enumerate(self.field.groups):
-            joint = self.log_tables[number]
-            for port, block in enumerate(self._blocks(number, cavities)):
+            joint, blocks = self.log_tables[number], self._blocks(number, cavities)
+            if group.arity == 2 and suits_kernels(joint, cavities):
+                factors.append(pair_beliefs(joint, blocks[0], blocks[1], self.maximise))
+                continue
+            for port, block in enumerate(blocks):
                 joint = joint + _along(block, port, group.arity)
             flat = joint.reshape(group.num_factors, -1)
             top = flat.amax(1, keepdim=True) if self.maximise else torch.logsumexp(flat, 1, keepdim=True)

@@ -43,10 +43,12 @@ def pairwise_totals(
     variables = state_ptr.size - 1
     old, out = unchecked(messages), unchecked(totals)
     for part in prange((variables + chunk - 1) // chunk):
+        sums = stack_numbers(messages, MOST_STATES)
         for variable in range(part * chunk, min((part + 1) * chunk, variables)):
             begin, end = variable_ptr[variable], variable_ptr[variable + 1]
             first = state_ptr[variable]
-            states = state_ptr[variable + 1] - first
+            # A variable without factors may have more states than there is room for.
+            states = state_ptr[variable + 1] - first if end > begin else 0
             # Inner variables of grids: loops of unknown length would cost more than the sums.
             if end - begin == 4:
                 i, j = variable_port[begin], variable_port[begin + 1]
@@ -66,12 +68,16 @@ def pairwise_totals(
                     l += LANES
                 continue
             for state in range(states):
-                total = log_unary[first + state]
-                for place in range(begin, end):
-                    port = variable_port[place]
-                    total += port_weight[port] * old[port_place[port] + state * LANES]
-                for place in range(begin, end):
-                    out[port_place[variable_port[place]] + state * LANES] = total
+                sums[state] = log_unary[first + state]
+            for place in range(begin, end):
+                port = variable_port[place]
+                weight, at = port_weight[port], port_place[port]
+                for state in range(states):
+                    sums[state] += weight * old[at + state * LANES]
+            for place in range(begin, end):
+                at = port_place[variable_port[place]]
+                for state in range(states):
+                    out[at + state * LANES] = sums[state]
 
 
 @subroutine(allocates=False, fast=True)
