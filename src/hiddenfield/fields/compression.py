@@ -97,9 +97,10 @@ def compress(
     alone. With :math:`N_f` factors in a class and :math:`N_v` variables in another, a port between them has
     multiplicity :math:`N_f / N_v`.
 
-    Guarantee: parallel message passing that starts from uniform messages (`loopy_bp`, `tree_reweighted` with uniform
-    weights, mean field) has the same messages, marginals and log partition on the result as on the field, after every
-    iteration. A ground field of a relational scheme without evidence gives back the template.
+    Guarantee: parallel message passing that starts from uniform messages (`loopy_bp`; `tree_reweighted` where the
+    weights of a class agree) has the same messages, marginals and log partition on the result as on the field, after
+    every iteration; other schedules and mean field have the same symmetric fixed points. A ground field of a relational
+    scheme without evidence gives back the template.
 
     A variable with a single possible state sends the same message whatever it hears, so that all such variables of
     equal log potentials in a graph stay one class; the multiplicities of *their* ports are means. Graphs of a batch
