@@ -91,7 +91,7 @@ def _patterns(feature: Feature) -> Iterator[_Pattern]:
                 (place[feature.atoms[pairs[i]].arguments[0]], place[feature.atoms[pairs[i]].arguments[1]])
                 for i in subset
             )
-            yield _Pattern(feature, edges, ordered, vertices, coefficients)
+            yield _Pattern(feature, edges, ordered, vertices, np.asarray(coefficients))
 
 
 def _plan(pattern: _Pattern, roots: tuple[int, ...], skip: int | None) -> tuple[Array, Array, list[int]]:
@@ -235,27 +235,29 @@ def _walk(
         total = 0.0
         for d in range(roots):
             chosen[d] = pairs[number, d]
+        # The edges between the roots, such as the one back: without them there is nothing to walk for.
+        good = True
+        for c in range(checks.shape[0]):
+            if checks[c, 0] >= roots:
+                continue
+            low, high = (
+                ptr[checks[c, 2], chosen[checks[c, 1]]],
+                ptr[checks[c, 2], chosen[checks[c, 1]] + 1],
+            )
+            spot = low + np.searchsorted(neighbour[low:high], chosen[checks[c, 0]])
+            if spot >= high or neighbour[spot] != chosen[checks[c, 0]]:
+                good = False
+        if not good:
+            continue
         depth = roots
         if depth < depths:
             place[depth] = 0
         if depths == roots:
-            # Nothing beyond the roots: one occurrence if the edges between them are there.
-            good = True
-            for c in range(checks.shape[0]):
-                low, high = (
-                    ptr[checks[c, 2], chosen[checks[c, 1]]],
-                    ptr[checks[c, 2], chosen[checks[c, 1]] + 1],
-                )
-                spot = low + np.searchsorted(neighbour[low:high], chosen[checks[c, 0]])
-                if spot >= high or neighbour[spot] != chosen[checks[c, 0]]:
-                    good = False
-            if good:
-                index = 0
-                for v in range(vertices):
-                    if stride[v] > 0:
-                        index += stride[v] * codes[v, chosen[vertex_depth[v]]]
-                total += coefficients[index]
-            out[number] += total
+            index = 0
+            for v in range(vertices):
+                if stride[v] > 0:
+                    index += stride[v] * codes[v, chosen[vertex_depth[v]]]
+            out[number] += coefficients[index]
             continue
         while depth >= roots:
             step, earlier, direction = rows[depth, 1], rows[depth, 2], rows[depth, 3]

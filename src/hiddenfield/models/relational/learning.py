@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,10 @@ from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Float
 
 __all__ = ["LIKELIHOODS", "RelationalFit", "fit_relational"]
+
+NEWTON_STEPS = 8
+FLAT = 1e-7
+"""Curvature, in units in which each weight alone has 1, below which a direction says nothing about the weights."""
 
 LIKELIHOODS: dict[str, Callable[..., Any]] = {
     "bethe": BetheLikelihood,
@@ -40,7 +45,10 @@ class RelationalFit:
     log_likelihood, gradient
         At `theta` (without the prior).
     converged, status
-        Whether `theta` is a stationary point, and how the search ended.
+        Whether `theta` is a maximum (the gradient is zero and the likelihood curves down), and how the search ended.
+    phases
+        How many phases belief propagation has at `theta`; more than one means that the model is near-degenerate. None
+        where the method does without.
     ascents
         One a start, with its trace.
     method, bindings, weights
@@ -54,6 +62,7 @@ class RelationalFit:
     gradient: Float[Array, " features"]
     converged: bool
     status: str
+    phases: int | None
     ascents: tuple[Ascent, ...]
     method: str
     bindings: str
@@ -83,6 +92,7 @@ def fit_relational(
     seed: int = 0,
     tolerance: float = 1e-5,
     max_iterations: int = 200,
+    advance: Callable[[int], None] | None = None,
 ) -> RelationalFit:
     r"""Maximise the log-likelihood of observed networks, minus a ridge :math:`\tfrac{\lambda}{2} \lVert\theta\rVert^2`.
 
@@ -111,6 +121,8 @@ def fit_relational(
         Of the random starts.
     tolerance, max_iterations
         Of each ascent.
+    advance
+        Called with 1 after each start, for a progress bar.
 
     Returns
     -------
@@ -146,14 +158,17 @@ def fit_relational(
     if not free:
         raise InputError("all weights are fixed; there is nothing to fit")
     objective = _Objective(likelihood, len(names), free, held, ridge)
-    options = {"optimiser": optimiser, "tolerance": tolerance, "max_iterations": max_iterations}
-    ascents = [
-        maximise(objective, start, **options)
-        for start in _starts(scheme, given, method, weights, free, starts, seed)
-    ]
+    options: dict[str, Any] = {"optimiser": optimiser, "tolerance": tolerance, "max_iterations": max_iterations}
+    free_names = [names[i] for i in free]
+    ascents = []
+    for begin in _starts(scheme, given, method, weights, free, starts, seed):
+        ascents.append(_confirm(objective, maximise(objective, begin, **options), free_names))
+        if advance is not None:
+            advance(1)
     best = max(ascents, key=lambda ascent: (ascent.converged, ascent.value))
     theta = objective.full(best.parameters[None])[0]
     value, gradient = likelihood(theta)
+    phases = likelihood.phases(theta) if hasattr(likelihood, "phases") else None
     errors = np.zeros(len(names))
     errors[free] = _standard_errors(objective, best.parameters) if best.converged else np.nan
     return RelationalFit(
@@ -163,7 +178,8 @@ def fit_relational(
         value,
         gradient,
         best.converged,
-        best.status,
+        best.status if phases in (None, 1) else f"{best.status}; {phases} phases coexist there",
+        phases,
         tuple(ascents),
         method,
         bindings,
@@ -218,18 +234,71 @@ def _starts(
     return rows[: max(count, 1)]
 
 
+def _confirm(objective: _Objective, ascent: Ascent, names: Sequence[str]) -> Ascent:
+    """Polish the end of an ascent by Newton's method, and call it converged only if that settles.
+
+    Where the likelihood runs away, its gradient becomes small as well: the tail is exponential, gradient and curvature
+    shrink together, and each Newton step is as long as the last. At a maximum the steps vanish.
+    """
+    if not ascent.converged:
+        return ascent
+    theta, trace = ascent.parameters, [ascent.trace]
+    for _ in range(NEWTON_STEPS):
+        value, gradient = objective(theta)
+        curvature = -_hessian(objective, theta)
+        # In units in which every weight has curvature 1: abundant features would hide the others.
+        unit = 1 / np.sqrt(np.maximum(np.abs(np.diag(curvature)), FLAT**2))
+        eigenvalues, vectors = np.linalg.eigh(curvature * unit[:, None] * unit)
+        if eigenvalues.min() <= FLAT:
+            direction = unit * vectors[:, int(np.argmin(eigenvalues))]
+            status = _no_maximum(direction, names, bool(eigenvalues.min() < -1e-3))
+            return dataclasses.replace(ascent, converged=False, status=status)
+        step = unit * (vectors @ ((vectors.T @ (gradient * unit)) / eigenvalues))
+        length = float(np.abs(step).max())
+        if length <= 1e-6 * max(1.0, float(np.abs(theta).max())):
+            end = np.concatenate([*trace, theta[None]])
+            return dataclasses.replace(ascent, parameters=theta, value=value, gradient=gradient, trace=end)
+        theta = theta + step * min(1.0, 0.5 / length)
+        trace.append(theta[None])
+    value, gradient = objective(theta)
+    if length <= 1e-3 * max(1.0, float(np.abs(theta).max())):
+        end = np.concatenate(trace)
+        return dataclasses.replace(ascent, parameters=theta, value=value, gradient=gradient, trace=end)
+    return dataclasses.replace(ascent, converged=False, status=_no_maximum(step, names, False))
+
+
+def _no_maximum(direction: Array, names: Sequence[str], rises: bool) -> str:
+    """Say along which weights there is no maximum."""
+    main = np.abs(direction) >= 0.3 * np.abs(direction).max()
+    along = ", ".join(name for name, there in zip(names, main, strict=True) if there)
+    if rises:
+        return f"no stationary point: the likelihood curves upwards there along {along} (a saddle, not a maximum)"
+    return (
+        f"no stationary point: the likelihood runs away or is flat along {along}; fix a weight or add a ridge"
+    )
+
+
 def _standard_errors(objective: _Objective, theta: Array) -> Array:
-    """Return the roots of the diagonal of the inverse of minus the Hessian, by central differences of the gradient."""
-    step = 1e-4 * np.maximum(1.0, np.abs(theta))
-    moves = np.diag(step)
-    _, gradients = objective.batch(np.concatenate([theta + moves, theta - moves]))
-    count = len(theta)
-    hessian = (gradients[:count] - gradients[count:]) / (2 * step[:, None])
-    hessian = (hessian + hessian.T) / 2
-    eigenvalues = np.linalg.eigvalsh(hessian)
-    if not eigenvalues.max() < 0:
-        return np.full(count, np.nan)
-    return np.asarray(np.sqrt(np.diag(np.linalg.inv(-hessian))))
+    """Return the roots of the diagonal of the inverse of minus the Hessian; of a maximum."""
+    return np.asarray(np.sqrt(np.diag(np.linalg.inv(-_hessian(objective, theta)))))
+
+
+def _hessian(objective: _Objective, theta: Array) -> Array:
+    """Return the Hessian by central differences of the gradient, over steps of a fiftieth of a standard error.
+
+    Weights of abundant features have standard errors that are smaller by orders of magnitude: a first Hessian over
+    equal steps tells how small.
+    """
+    step = 1e-5 * np.maximum(1.0, np.abs(theta))
+    for last in (False, True):
+        moves = np.diag(step)
+        _, gradients = objective.batch(np.concatenate([theta + moves, theta - moves]))
+        count = len(theta)
+        hessian = (gradients[:count] - gradients[count:]) / (2 * step[:, None])
+        if not last:
+            curvature = np.maximum(-np.diag(hessian), 1e-6)
+            step = np.clip(0.02 / np.sqrt(curvature), 1e-8, 1e-3)
+    return np.asarray((hessian + hessian.T) / 2)
 
 
 def _known(scheme: RelationalScheme, name: str) -> str:

@@ -70,6 +70,14 @@ class BetheLikelihood:
             gradient = gradient - repeats * result.expected.numpy()
         return value, gradient
 
+    def phases(self, theta: Float[Array, " features"]) -> int:
+        """Return how many phases the model has at a setting, the most over the networks' sizes."""
+        found = [
+            evaluate(self.scheme, dict(sizes), theta[None], bindings=self.bindings, weights=self.weights)
+            for sizes in self._sizes
+        ]
+        return max(int(result.phases[0]) for result in found)
+
     def _clamped(self, network: Network, theta: Array) -> tuple[Array, Array]:
         """Return log partition and expected counts given what is known of a network, setting by setting."""
         values, gradients = [], []
@@ -91,8 +99,8 @@ class PseudoLikelihood:
     r"""The product of each pair's probability given all others: a logistic regression on change statistics.
 
     :math:`\ell(\theta) = \sum_{ij} \log p(x_{ij} \mid x_{-ij})` (Besag 1975; Strauss and Ikeda 1990). Cheap and
-    concave; consistent, but its standard errors ignore the dependence between pairs and are too small. Attributes of single
-    entities are taken as given.
+    concave; consistent, but its standard errors ignore the dependence between pairs and are too small. Attributes of
+    single entities are taken as given.
     """
 
     scheme: RelationalScheme
