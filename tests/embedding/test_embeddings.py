@@ -437,3 +437,16 @@ def test_labels_that_the_model_was_not_built_for():
     bare = words.replace(node_labels=None, node_vocabularies=())
     with pytest.raises(InputError, match="built for 1 label columns, the structures have 0"):
         Network(FeatureSizes.of(words), 1)(bare)
+
+
+def test_a_kind_of_nodes_that_send_nothing(monkeypatch):
+    """A lone node has a label that no arc's sender has: its row of the table stands for nothing, and is no index."""
+    monkeypatch.setattr(inputs, "ARCS_OF_A_KIND", 1)
+    pack = from_edges([0, 1], [1, 2], node_ptr=[0, 4], node_labels=[0, 0, 0, 1])
+    sizes = FeatureSizes.of(pack)
+    real = torch.empty
+    monkeypatch.setattr(torch, "empty", lambda *shape, **kind: real(*shape, **kind).fill_(99))
+    kinds = ArcKinds.of(pack, sizes, torch.float32)
+    assert kinds is not None
+    assert kinds.kind.tolist() == [0, 0, 0, 0]
+    assert kinds.senders.rows == 2

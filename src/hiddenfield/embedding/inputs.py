@@ -188,7 +188,8 @@ class ArcKinds:
         code, count = _joined(code.index_select(0, source), count, arcs, sizes.arc_labels)
         if count == 0 or count * ARCS_OF_A_KIND >= len(code):
             return None
-        example = torch.empty(count, dtype=torch.int64).index_copy_(0, code, torch.arange(len(code)))
+        # A kind of nodes that send nothing keeps arc 0 for its example: nobody reads what is computed for it.
+        example = torch.zeros(count, dtype=torch.int64).index_copy_(0, code, torch.arange(len(code)))
         nodes = None if nodes is None else nodes.index_select(0, source.index_select(0, example))
         arcs = None if arcs is None else arcs.index_select(0, example)
         return cls(
