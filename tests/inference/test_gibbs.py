@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -62,6 +63,18 @@ def test_joint_distribution_is_the_fields(blocks: str) -> None:
     found = np.bincount(draws @ [4, 2, 1], minlength=8) / len(draws)
     expected = np.exp(truth.log_values - truth.log_partition)
     np.testing.assert_allclose(found, expected, atol=5 * np.sqrt(0.25 / 10_000))
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+def test_scaled_potentials_draw_what_logarithms_draw(zeros: bool) -> None:
+    walkers = Chains.start(loopy_field(zeros=zeros), 8, 4, "trees")
+    assert walkers.potentials is not None
+    plain = dataclasses.replace(
+        walkers, potentials=None, state=walkers.state.copy(), random=walkers.random.copy()
+    )
+    walkers.run(50)
+    plain.run(50)
+    assert (walkers.state == plain.state).all()
 
 
 def test_forests_give_independent_samples() -> None:

@@ -14,7 +14,6 @@ from hiddenfield.inference.chains import Chains
 from hiddenfield.inference.gibbs_kernels import energies
 from hiddenfield.inference.message_passing import normalise_segments
 from hiddenfield.inference.propagation import propagate
-from hiddenfield.ops import segment_sum
 from hiddenfield.ops.compile import as_array
 from hiddenfield.shapes import Array, Float, Tensor
 
@@ -100,13 +99,13 @@ def _energy(field: FactorGraph, chains: Chains, own: Array, tables: Array) -> Ar
     out = np.zeros((field.num_graphs, chains.number))
     owner = as_array(field.wiring.factor_graph)
     energies(
+        *(flat.variable_ptr, flat.state_ptr, own),
         *(flat.scope_ptr, flat.scope, flat.stride, flat.table_start, tables, flat.factor_count, owner),
         chains.state,
         out,
         work=len(flat.table_start) * chains.number,
     )
-    each = torch.from_numpy(own[flat.state_ptr[:-1, None] + chains.state])
-    return out + segment_sum(each, torch.from_numpy(flat.variable_ptr)).numpy()
+    return out
 
 
 def _log_mean(log_weight: Array) -> tuple[Array, Array]:

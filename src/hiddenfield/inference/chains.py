@@ -12,7 +12,7 @@ from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.inference.colouring import colour_variables
 from hiddenfield.inference.feasible import feasible_assignments, has_hard_zeros
 from hiddenfield.inference.flat_field import FlatField, flatten
-from hiddenfield.inference.gibbs_kernels import site_sweeps, tree_sweeps
+from hiddenfield.inference.gibbs_kernels import scaled_tree_sweeps, site_sweeps, tree_sweeps
 from hiddenfield.inference.tree_blocks import TreeBlocks, tree_blocks
 from hiddenfield.ops import segment_sum
 from hiddenfield.shapes import Array
@@ -22,6 +22,9 @@ __all__ = ["Chains", "Seen", "free_variables"]
 WIDTH, MOST_PARTS = 8, 16
 """Chains that are drawn side by side at least, and parts for different threads at most: fixed, so that sums do not
 depend on how many threads there are."""
+
+LARGEST_RANGE = 500.0
+"""Sum of the ranges of all log potentials of a variable up to which their product is safe from underflow."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +63,8 @@ class Chains:
         The variables that are sampled, colour after colour.
     blocks
         Forests that are sampled together; None samples one variable at a time.
+    potentials
+        What `scaled_potentials` made of the field, for the forests.
     hard
         Whether hard zeros are possible.
     state
@@ -73,6 +78,7 @@ class Chains:
     flat: FlatField
     order: Array
     blocks: TreeBlocks | None
+    potentials: tuple[Array, Array, Array] | None
     hard: bool
     state: Array
     random: Array
@@ -93,6 +99,7 @@ class Chains:
             flat,
             order[free[order]],
             tree_blocks(flat, free) if trees else None,
+            scaled_potentials(flat) if trees else None,
             hard,
             np.ascontiguousarray(assignments.numpy().T.astype(np.int16)),
             random,
@@ -145,12 +152,53 @@ class Chains:
             values,
         )
         if self.blocks is not None and beta == 1.0:
-            ports = (flat.factor_count, flat.port_ptr, flat.port_place, flat.place_factor)
-            tree_sweeps(sweeps, *self.blocks, *shape, *ports, *tail, work=work)
+            ports: tuple[Array, ...] = (flat.port_ptr, flat.port_place, flat.place_factor)
+            if self.potentials is not None:
+                shape = (*shape[:1], self.potentials[0], *shape[2:-2], *self.potentials[1:])
+                scaled_tree_sweeps(sweeps, *self.blocks, *shape, *ports, *tail, work=work)
+            else:
+                tree_sweeps(sweeps, *self.blocks, *shape, flat.factor_count, *ports, *tail, work=work)
         else:
             ports = (flat.port_ptr, flat.port_place, flat.port_weight, flat.place_factor)
             hard = self.hard and tables is None
             site_sweeps(sweeps, beta, hard, self.order, *shape, *ports, *tail, work=work)
+
+
+def scaled_potentials(flat: FlatField) -> tuple[Array, Array, Array] | None:
+    """Return exponentials of log potentials, scaled to a maximum of 1; None where their products could underflow.
+
+    Returns
+    -------
+    tuple
+        Of the packed states, where each factor's table begins, and all tables, to the power of the factors' counts.
+    """
+    alike = bool((flat.factor_count == 1).all())
+    start = flat.table_start
+    if not alike:  # a table for each factor, as counts differ
+        start = np.concatenate([[0], np.cumsum(flat.table_size)]).astype(np.int64)[:-1]
+        within = np.arange(int(flat.table_size.sum())) - np.repeat(start, flat.table_size)
+        values = flat.tables[np.repeat(flat.table_start, flat.table_size) + within]
+        values = values * np.repeat(flat.factor_count, flat.table_size)
+    else:
+        values = flat.tables
+    unary, unary_range = _scaled(flat.log_unary, flat.state_ptr)
+    bounds, inverse = np.unique(start, return_inverse=True)
+    tables, ranges = _scaled(values, np.append(bounds, len(values)))
+    each = ranges[inverse] if len(start) else np.zeros(0)
+    total = unary_range + np.bincount(flat.scope, each[flat.place_factor], len(flat.state_ptr) - 1)
+    return (unary, start, tables) if total.max(initial=0.0) < LARGEST_RANGE else None
+
+
+def _scaled(values: Array, ptr: Array) -> tuple[Array, Array]:
+    """Return exponentials with each segment's maximum 1, and the range of its finite logarithms."""
+    if not len(values):
+        return values, np.zeros(len(ptr) - 1)
+    finite = np.isfinite(values)
+    top = np.maximum.reduceat(np.where(finite, values, -np.inf), ptr[:-1])
+    low = np.minimum.reduceat(np.where(finite, values, np.inf), ptr[:-1])
+    top = np.where(np.isfinite(top), top, 0.0)
+    low = np.where(np.isfinite(low), low, 0.0)
+    return np.exp(values - np.repeat(top, np.diff(ptr))), top - low
 
 
 def free_variables(field: FactorGraph) -> Array:

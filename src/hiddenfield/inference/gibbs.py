@@ -32,7 +32,7 @@ def gibbs(
     blocks: str = "auto",
     seed: int = 0,
     log_partition: str = "ais",
-    temperatures: int = 500,
+    temperatures: int = 200,
     tolerance: float = 1e-2,
 ) -> Posterior:
     r"""Draw every variable from its distribution given the others, again and again, in many chains.

@@ -10,7 +10,7 @@ import numpy as np
 
 from hiddenfield.ops.compile import kernel, prange
 
-__all__ = ["energies", "site_sweeps", "tree_sweeps"]
+__all__ = ["energies", "scaled_tree_sweeps", "site_sweeps", "tree_sweeps"]
 
 
 @kernel
@@ -307,9 +307,160 @@ def tree_sweeps(  # type: ignore[no-untyped-def]
 
 
 @kernel
-def energies(scope_ptr, scope, stride, table_start, tables, factor_count, factor_graph, state, out):  # type: ignore[no-untyped-def]
-    """Add the log values of all factors to ``out[graph, chain]``."""
+def scaled_tree_sweeps(  # type: ignore[no-untyped-def]
+    sweeps,
+    tree_ptr,
+    order,
+    parent,
+    own_place,
+    parent_place,
+    internal,
+    state_ptr,
+    unary,
+    scope_ptr,
+    scope,
+    stride,
+    table_start,
+    tables,
+    port_ptr,
+    port_place,
+    place_factor,
+    chain_ptr,
+    state,
+    random,
+    collect,
+    batch_of,
+    mean,
+    visits,
+    joint_start,
+    joint,
+):
+    """Do as `tree_sweeps` with potentials in place of their logarithms, about twice as fast.
+
+    `unary` and `tables` are exponentials, scaled to a maximum of 1, tables to the power of their factor's count. The
+    caller makes sure that the product of all that touch a variable cannot underflow. Every message is scaled to a
+    maximum of 1.
+    """
+    most = 1
+    for v in order:
+        most = max(most, state_ptr[v + 1] - state_ptr[v])
+    for block in prange(chain_ptr.size - 1):
+        belief = np.empty(state_ptr[-1])
+        weight = np.empty(most)
+        for sweep in range(sweeps):
+            for tree in range(tree_ptr.size - 1):
+                for c in range(chain_ptr[block], chain_ptr[block + 1]):
+                    for i in range(tree_ptr[tree], tree_ptr[tree + 1]):
+                        v = order[i]
+                        begin, end = state_ptr[v], state_ptr[v + 1]
+                        for s in range(begin, end):
+                            belief[s] = unary[s]
+                        for p in range(port_ptr[v], port_ptr[v + 1]):
+                            if internal[p]:
+                                continue
+                            own = port_place[p]
+                            f = place_factor[own]
+                            e = table_start[f]
+                            for other in range(scope_ptr[f], scope_ptr[f + 1]):
+                                if other != own:
+                                    e += stride[other] * state[scope[other], c]
+                            for x in range(end - begin):
+                                belief[begin + x] *= tables[e + x * stride[own]]
+                    for i in range(tree_ptr[tree], tree_ptr[tree + 1]):
+                        v, u = order[i], parent[i]
+                        if u < 0:
+                            continue
+                        own, other = own_place[i], parent_place[i]
+                        f = place_factor[own]
+                        e = table_start[f]
+                        for place in range(scope_ptr[f], scope_ptr[f + 1]):
+                            if place != own and place != other:
+                                e += stride[place] * state[scope[place], c]
+                        begin, card = state_ptr[v], state_ptr[v + 1] - state_ptr[v]
+                        card_u = state_ptr[u + 1] - state_ptr[u]
+                        top = 0.0
+                        for y in range(card_u):
+                            entry = e + y * stride[other]
+                            total = 0.0
+                            for x in range(card):
+                                total += belief[begin + x] * tables[entry + x * stride[own]]
+                            weight[y] = total
+                            top = max(top, total)
+                        scale = 1.0 / top if top > 0.0 else 0.0
+                        for y in range(card_u):
+                            belief[state_ptr[u] + y] *= weight[y] * scale
+                    for i in range(tree_ptr[tree + 1] - 1, tree_ptr[tree] - 1, -1):
+                        v, u = order[i], parent[i]
+                        begin, card = state_ptr[v], state_ptr[v + 1] - state_ptr[v]
+                        if u >= 0:
+                            own, other = own_place[i], parent_place[i]
+                            f = place_factor[own]
+                            e = table_start[f]
+                            for place in range(scope_ptr[f], scope_ptr[f + 1]):
+                                if place != own:  # the parent's state has just been drawn
+                                    e += stride[place] * state[scope[place], c]
+                            for x in range(card):
+                                belief[begin + x] *= tables[e + x * stride[own]]
+                        total = 0.0
+                        for x in range(card):
+                            total += belief[begin + x]
+                        if total == 0.0:
+                            if collect:
+                                mean[block, begin + state[v, c]] += 1.0
+                            continue
+                        word = random[c]
+                        word ^= word >> np.uint64(12)
+                        word ^= word << np.uint64(25)
+                        word ^= word >> np.uint64(27)
+                        random[c] = word
+                        uniform = (
+                            (word * np.uint64(2685821657736338717)) >> np.uint64(11)
+                        ) * 1.1102230246251565e-16
+                        rest = uniform * total
+                        chosen = -1
+                        for x in range(card):
+                            if belief[begin + x] > 0.0:
+                                chosen = x
+                                rest -= belief[begin + x]
+                                if rest < 0.0:
+                                    break
+                        state[v, c] = chosen
+                        if collect:
+                            for x in range(card):
+                                mean[block, begin + x] += belief[begin + x] / total
+            if collect:
+                batch = batch_of[sweep]
+                for v in order:
+                    for c in range(chain_ptr[block], chain_ptr[block + 1]):
+                        visits[batch, state_ptr[v] + state[v, c], c] += 1
+                for f in range(joint_start.size):
+                    for c in range(chain_ptr[block], chain_ptr[block + 1]):
+                        e = joint_start[f]
+                        for place in range(scope_ptr[f], scope_ptr[f + 1]):
+                            e += stride[place] * state[scope[place], c]
+                        joint[block, e] += 1
+
+
+@kernel
+def energies(  # type: ignore[no-untyped-def]
+    variable_ptr,
+    state_ptr,
+    own,
+    scope_ptr,
+    scope,
+    stride,
+    table_start,
+    tables,
+    factor_count,
+    factor_graph,
+    state,
+    out,
+):
+    """Add the log values of all factors, and what `own` has for every state, to ``out[graph, chain]``."""
     for c in prange(state.shape[1]):
+        for graph in range(variable_ptr.size - 1):
+            for v in range(variable_ptr[graph], variable_ptr[graph + 1]):
+                out[graph, c] += own[state_ptr[v] + state[v, c]]
         for f in range(table_start.size):
             e = table_start[f]
             for place in range(scope_ptr[f], scope_ptr[f + 1]):
