@@ -222,6 +222,14 @@ def _middle(values: list[float | None]) -> float | None:
     return float(np.median(known)) if known else None
 
 
+def _revisions(rows: list[dict[str, Any]]) -> str:
+    """Say at which revision each method was measured."""
+    found: dict[str, dict[str, None]] = {}
+    for row in rows:
+        found.setdefault(str(row.get("revision")), {})[row["method"]] = None
+    return "; ".join(f"revision {revision}: {', '.join(methods)}" for revision, methods in found.items())
+
+
 def comparison(problem: Problem, limit: float) -> str:
     """Return what ``hiddenfield infer --compare`` prints."""
     words = ["infer", problem.path.name, "--evidence", f"{problem.path.name}.evid", "--compare"]
@@ -259,7 +267,7 @@ def page(results: dict[str, Any]) -> str:
         "",
         table(summary(results["rows"])),
         "",
-        f"Measured {machine['date']}, revision {machine.get('revision') or 'unknown'}, on {machine['processor']}.",
+        f"Measured {machine['date']} on {machine['processor']}; {_revisions(results['rows'])}.",
         "",
         "## Side by side on three problems",
         "",
@@ -286,14 +294,17 @@ def main() -> None:
         methods = arguments.methods or list(METHODS)
         before = json.loads(RESULTS.read_text())["rows"] if arguments.methods and RESULTS.exists() else []
         rows = [row for row in before if row["method"] not in methods]
+        machine = environment()
         for row in measure(listed, methods, arguments.limit):
-            rows.append(row)
+            rows.append({**row, "revision": machine["revision"]})
             seconds = row.get("seconds") or math.nan
             print(f"{row['problem']:24}{row['method']:18}{seconds:10.3f}  {row['status'][:70]}", flush=True)
         order = {name: number for number, name in enumerate(METHODS)}
-        place = {problem.name: number for number, problem in enumerate(listed)}
-        rows.sort(key=lambda row: (place.get(row["problem"], 0), order.get(row["method"], 0)))
-        results: dict[str, Any] = {"environment": environment(), "limit": arguments.limit, "rows": rows}
+        place = {(problem.family, problem.name): number for number, problem in enumerate(listed)}
+        rows.sort(
+            key=lambda row: (place.get((row["family"], row["problem"]), 0), order.get(row["method"], 0))
+        )
+        results: dict[str, Any] = {"environment": machine, "limit": arguments.limit, "rows": rows}
         results["comparisons"] = [comparison(problem, 10 * arguments.limit) for problem in shown]
     RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
     PAGE.write_text(page(results))
