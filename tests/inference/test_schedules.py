@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields import FactorGraph, concatenate_fields, from_factors
-from hiddenfield.inference import infer
+from hiddenfield.fields.pieces import cut_batch
+from hiddenfield.inference import in_pieces, infer
 from hiddenfield.inference.message_passing import MessagePassing
 from hiddenfield.inference.propagation import propagate
 from hiddenfield.inference.schedules import SCHEDULES, make_iteration
@@ -140,6 +141,32 @@ def test_a_batch_is_as_its_graphs(several: list[FactorGraph], schedule: str) -> 
     )
     np.testing.assert_allclose(batch.log_marginals, states, atol=1e-7)
     assert batch.converged.shape == batch.residual.shape == (len(several),)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_large_batch_is_worked_through_in_pieces(
+    temperature: float, shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generator = np.random.default_rng(0)
+    table = generator.normal(size=(3, 3))
+    several = []
+    for size in generator.integers(2, 7, size=12).tolist():
+        tables = [table if shared else generator.normal(size=(3, 3)) for _ in range(size)]
+        own = [generator.normal(size=3) for _ in range(size)]
+        scopes = [[v, (v + 1) % size] for v in range(size)] if size > 2 else [[0, 1], [0, 1]]
+        several.append(from_factors(scopes + [[v] for v in range(size)], tables + own))
+    batch = concatenate_fields(several)
+    options: dict[str, Any] = {"temperature": temperature, "tolerance": 1e-10, "damping": 0.2}
+    whole = infer(batch, "loopy_bp", **options)
+    monkeypatch.setattr(in_pieces, "PIECE", 30)
+    parts = infer(batch, "loopy_bp", **options)
+    assert len(cut_batch(batch, 30)) > 3
+    for name in ("log_marginals", "log_partition"):
+        np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), atol=1e-7)
+    np.testing.assert_allclose(parts.factor_log_marginals[0], whole.factor_log_marginals[0], atol=1e-7)
+    np.testing.assert_allclose(parts.extra["messages"], whole.extra["messages"], atol=1e-7)
+    assert parts.status == whole.status == "converged"
 
 
 def test_residuals_are_by_graph() -> None:

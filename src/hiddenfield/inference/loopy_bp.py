@@ -12,6 +12,7 @@ from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.inference.decoding import decode
 from hiddenfield.inference.free_energy import negative_free_energy
+from hiddenfield.inference.in_pieces import in_pieces
 from hiddenfield.inference.message_passing import MessagePassing
 from hiddenfield.inference.posterior import MapState, Posterior, padded
 from hiddenfield.inference.propagation import propagate
@@ -74,7 +75,8 @@ def loopy_bp(
 
     Notes
     -----
-    One iteration costs, for each factor, its arity times the size of its table.
+    One iteration costs, for each factor, its arity times the size of its table. A large batch on the CPU is worked
+    through in pieces that fit the cache, each to its own end.
 
     References
     ----------
@@ -108,6 +110,17 @@ def loopy_bp(
     if temperature < 0:
         raise InputError(f"the temperature must not be negative, got {temperature}")
     maximise = temperature == 0
+    if messages is None:
+        options: dict[str, Any] = {
+            "schedule": schedule,
+            "damping": damping,
+            "temperature": temperature,
+            "tolerance": tolerance,
+        }
+        options |= {"max_iterations": max_iterations, "backend": backend}
+        joined = in_pieces(field, lambda piece: loopy_bp(piece, **options))
+        if joined is not None:
+            return joined
     scaled = field if temperature in (0, 1) else _scaled(field, 1 / temperature)
     passing, outcome = propagate(
         scaled,

@@ -180,10 +180,11 @@ class MessagePassing:
         marginals, normaliser = normalise_segments(totals, self.field.state_ptr, self.maximise)
         factors = []
         for number, group in enumerate(self.field.groups):
-            joint, blocks = self.log_tables[number], self._blocks(number, cavities)
-            if group.arity == 2 and suits_kernels(joint, cavities):
-                factors.append(pair_beliefs(joint, blocks[0], blocks[1], self.maximise))
+            blocks = self._blocks(number, cavities)
+            if group.arity == 2 and suits_kernels(group.log_tables, cavities):
+                factors.append(pair_beliefs(*self._pair_tables(number), blocks[0], blocks[1], self.maximise))
                 continue
+            joint = self.log_tables[number]
             for port, block in enumerate(blocks):
                 joint = joint + _along(block, port, group.arity)
             flat = joint.reshape(group.num_factors, -1)
@@ -191,6 +192,14 @@ class MessagePassing:
             flat = flat - torch.where(top == -math.inf, torch.zeros_like(top), top)
             factors.append(flat.reshape(group.num_factors, *group.states))
         return marginals, tuple(factors), normaliser
+
+    def _pair_tables(self, number: int) -> tuple[Tensor, Tensor]:
+        """Return the tables of a group and which of them each factor reads."""
+        group = self.field.groups[number]
+        if self.weights is None and group.table is not None:
+            return group.log_tables, group.table
+        tables, each = self.log_tables[number], torch.arange(group.num_factors, device=self.field.device)
+        return tables, each.clamp(max=tables.shape[0] - 1)
 
     def _blocks(self, number: int, messages: Tensor) -> list[Tensor]:
         """Return the messages of each position of a group as (factors, states) matrices."""

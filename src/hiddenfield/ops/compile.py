@@ -77,13 +77,15 @@ class Kernel:
     on `torch.get_num_threads()` threads (at most Numba's own limit) where it is large.
     """
 
-    def __init__(self, function: Callable[..., None], *, fast: bool = False) -> None:
+    def __init__(self, function: Callable[..., None], *, fast: bool = False, reorder: bool = False) -> None:
         if not isinstance(function, FunctionType):
             raise TypeError(f"a kernel is made of a plain Python function, got {function!r}")
         self.function = function
         self.__name__ = function.__name__
         self.__doc__ = function.__doc__
         self._options = FAST if fast else {}
+        if reorder:
+            self._options = {**FAST, "fastmath": FAST["fastmath"] | {"reassoc"}}
         self._can_split = "prange" in function.__code__.co_names
         self._serial: Callable[..., None] | None = None
         self._parallel: Callable[..., None] | None = None
@@ -192,10 +194,10 @@ def kernel(function: Callable[..., None]) -> Kernel: ...
 
 
 @overload
-def kernel(*, fast: bool) -> Callable[[Callable[..., None]], Kernel]: ...
+def kernel(*, fast: bool, reorder: bool = ...) -> Callable[[Callable[..., None]], Kernel]: ...
 
 
-def kernel(function: Callable[..., None] | None = None, *, fast: bool = False) -> Any:
+def kernel(function: Callable[..., None] | None = None, *, fast: bool = False, reorder: bool = False) -> Any:
     """Make a lazily compiled kernel of a plain Python function.
 
     The body sees NumPy arrays and scalars, writes its results into arrays that it is given and returns
@@ -203,7 +205,8 @@ def kernel(function: Callable[..., None] | None = None, *, fast: bool = False) -
     Of the package's own functions it may call those made by `subroutine`.
 
     With ``fast=True`` products may be fused with sums, the sign of zero is not kept, and division by zero is not
-    looked for (it gives inf or NaN): what a loop needs to run on whole vectors.
+    looked for (it gives inf or NaN): what a loop needs to run on whole vectors. With `reorder` too, the terms of a sum
+    may be added in another order.
 
     Cost: the first call of each combination of element types compiles (about a second) or loads the result
     from Numba's cache on disk; later calls cost about a microsecond each plus the work.
@@ -222,5 +225,5 @@ def kernel(function: Callable[..., None] | None = None, *, fast: bool = False) -
     array([2., 4., 6.])
     """
     if function is None:
-        return functools.partial(Kernel, fast=fast)
-    return Kernel(function, fast=fast)
+        return functools.partial(Kernel, fast=fast, reorder=reorder)
+    return Kernel(function, fast=fast, reorder=reorder)
