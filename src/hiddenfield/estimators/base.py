@@ -23,7 +23,7 @@ from hiddenfield.estimators.constraints import COMMON
 from hiddenfield.estimators.defaults import auto_batch_size, auto_epochs
 from hiddenfield.estimators.features import Features
 from hiddenfield.estimators.representation import Reading
-from hiddenfield.estimators.splitting import keep_aside
+from hiddenfield.estimators.splitting import chosen_aside, keep_aside
 from hiddenfield.estimators.targets import Answers, attach
 from hiddenfield.learning.predicting import predict
 from hiddenfield.learning.settings import TrainSettings
@@ -138,7 +138,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
 
     # -- fitting -------------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any = None) -> StructureEstimator:
+    def fit(self, X: Any, y: Any = None, *, aside: Any = None) -> StructureEstimator:
         """Fit to structures and their targets.
 
         Parameters
@@ -147,12 +147,15 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
             Structures.
         y
             Targets; None for those that the structures have.
+        aside
+            Positions in X of the structures that are kept aside to choose the epoch; by default a share of
+            `validation_fraction` is drawn. Weights are learned from the others alone.
 
         Returns
         -------
         self
         """
-        self._check_parameters()
+        self._check_parameters(chosen=aside is not None)
         reading = Reading.of(X, self.representation, self.representation_options)
         structures = reading.convert(X)
         if not len(structures):
@@ -171,6 +174,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
             features,
             task,
             lambda position: given.name_of(int(answered[position])),
+            None if aside is None else chosen_aside(aside, len(given), answered),
         )
         self.networks_, self.histories_ = networks, histories
         self.task_, self.features_, self.reading_ = task, features, reading
@@ -179,13 +183,13 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         self.target_kinds_ = tuple(column.kind for column in columns)
         return self
 
-    def _check_parameters(self) -> None:
+    def _check_parameters(self, *, chosen: bool = False) -> None:
         try:
             self._validate_params()
         except InvalidParameterError as error:
             raise InputError(str(error)) from None
         name = type(self).__name__
-        if self.patience is not None and not self.validation_fraction:
+        if self.patience is not None and not self.validation_fraction and not chosen:
             raise InputError(
                 f"The 'patience' parameter of {name} must be None where 'validation_fraction' is 0, since nothing is "
                 f"validated. Got {self.patience!r} instead."
@@ -209,11 +213,16 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         )
 
     def _fit_members(
-        self, structures: Structures, features: Features, task: Task, name_of: Callable[[int], str]
+        self,
+        structures: Structures,
+        features: Features,
+        task: Task,
+        name_of: Callable[[int], str],
+        chosen: Int[Array, " aside"] | None = None,
     ) -> tuple[list[Network], list[History], Int[Array, " aside"]]:
         """Fit every network of the ensemble, each with a seed of its own, all with the same structures kept aside."""
         seeds = check_random_state(self.random_state).randint(2**31 - 1, size=self.ensemble + 1).tolist()
-        kept, aside = keep_aside(structures, float(self.validation_fraction), seeds[0])
+        kept, aside = keep_aside(structures, float(self.validation_fraction), seeds[0], chosen)
         training, validation = structures[kept], structures[aside] if len(aside) else None
         networks, histories = [], []
         for member, seed in enumerate(seeds[1:]):

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from hiddenfield.data.structures import Structures
+from hiddenfield.errors import InputError
 from hiddenfield.shapes import Array, Int
 
-__all__ = ["keep_aside"]
+__all__ = ["chosen_aside", "keep_aside"]
 
 
 def keep_aside(
-    structures: Structures, fraction: float, seed: int
+    structures: Structures, fraction: float, seed: int, chosen: Int[Array, " aside"] | None = None
 ) -> tuple[Int[Array, " kept"], Int[Array, " aside"]]:
     """Return the positions that are trained on and those that are kept aside, drawn with a seed, each sorted.
 
     A single target of classes is stratified, where every class has two members and there is a place for each. With
-    fewer than two structures, or a fraction of less than one structure, nothing is kept aside.
+    fewer than two structures, or a fraction of less than one structure, nothing is kept aside. Where positions were
+    `chosen`, nothing is drawn: it is these.
 
     Examples
     --------
@@ -27,6 +31,8 @@ def keep_aside(
     (8, [0.0, 1.0])
     """
     total = len(structures)
+    if chosen is not None:
+        return np.setdiff1d(np.arange(total), chosen), chosen
     size = min(int(total * fraction), total - 1)
     if size < 1:
         return np.arange(total), np.zeros(0, dtype=np.int64)
@@ -38,6 +44,28 @@ def keep_aside(
 
     kept, aside = train_test_split(np.arange(total), test_size=size, random_state=seed, stratify=classes)
     return np.sort(kept), np.sort(aside)
+
+
+def chosen_aside(aside: Any, total: int, answered: Int[Array, " answered"]) -> Int[Array, " aside"]:
+    """Check positions that a user keeps aside; return them among the structures that have a target, sorted.
+
+    Examples
+    --------
+    >>> chosen_aside([3, 0], 4, np.array([0, 1, 3]))
+    array([0, 2])
+    """
+    places = np.unique(np.asarray(aside, dtype=np.int64))
+    if len(places) and not 0 <= places[0] <= places[-1] < total:
+        raise InputError(
+            f"aside must hold positions from 0 to {total - 1}, got {places[0] if places[0] < 0 else places[-1]}"
+        )
+    found = np.flatnonzero(np.isin(answered, places))
+    if not len(found) or len(found) == len(answered):
+        raise InputError(
+            f"of the {len(answered)} structures with a target, {len(found)} would be kept aside; some must be, "
+            f"and some must be left to learn from"
+        )
+    return found
 
 
 def _strata(structures: Structures, size: int) -> Int[Array, " structures"] | None:

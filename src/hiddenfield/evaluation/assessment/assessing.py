@@ -1,0 +1,267 @@
+"""assess: outer folds, inner selection, final fits, simple models beside them."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hiddenfield.embedding.network import EMBEDDINGS
+from hiddenfield.errors import InputError
+from hiddenfield.estimators import StructureClassifier, StructureRegressor
+from hiddenfield.evaluation.assessment.cells import Cell, Context
+from hiddenfield.evaluation.assessment.dividing import inner_splits, outer_splits
+from hiddenfield.evaluation.assessment.measuring import better, choose_metric
+from hiddenfield.evaluation.assessment.outcome import Assessment
+from hiddenfield.evaluation.assessment.problem import Problem
+from hiddenfield.evaluation.assessment.running import Pool, automatic_jobs
+from hiddenfield.evaluation.assessment.settings import DEFAULT_SPACE, AssessmentSettings
+from hiddenfield.evaluation.assessment.simple import has_blind_twin
+from hiddenfield.evaluation.assessment.store import CellStore, write_json
+from hiddenfield.evaluation.assessment.tables import Finished, collect
+from hiddenfield.evaluation.run import _make
+from hiddenfield.evaluation.search import grid, sample
+from hiddenfield.evaluation.splits.base import digest
+from hiddenfield.progress import progress
+from hiddenfield.registry import choose
+
+__all__ = ["assess", "estimator_of"]
+
+# What an estimator is told that does not change its results.
+SILENT = ("device", "verbose", "checkpoint", "resume", "random_state")
+
+
+def assess(
+    estimator: Any,
+    X: Any,
+    y: Any = None,
+    settings: AssessmentSettings | None = None,
+    *,
+    parameters: Mapping[str, Any] | None = None,
+    folder: str | Path | None = None,
+    resume: bool = False,
+    show_progress: bool = False,
+) -> Assessment:
+    r"""Estimate how good a model is on structures that it has not seen.
+
+    The structures are split into outer folds. With ``nested`` the settings of every fold are selected within its
+    training part, on inner validation parts; the model is fitted again with what was selected, several times with
+    different seeds, and measured once on the test part, which had no part in any choice. The epoch whose weights are
+    kept is chosen on an inner validation part too. Beside it stand the majority or mean, the same network without arcs,
+    and linear models on counted labels and Weisfeiler-Lehman colours.
+
+    Parameters
+    ----------
+    estimator
+        An estimator of this project or any that is compatible with scikit-learn, on structures or on features; or the
+        name of an embedded algorithm, such as ``"loopy_bp"``.
+    X, y
+        `Structures`, whatever else the project's estimators take, or a table of features; the target, or None for that
+        of the structures. Entries without a target are left out.
+    settings
+        How; see `AssessmentSettings`.
+    parameters
+        Of the estimator, where `estimator` is a name.
+    folder
+        Where every finished piece is kept at once, and ``assessment.json`` at the end; None for nowhere.
+    resume
+        Whether to go on with what the folder holds. The result is the same as of a run that was not interrupted.
+    show_progress
+        Whether a bar shows how far it is; only on a terminal.
+
+    Returns
+    -------
+    Assessment
+
+    Notes
+    -----
+    Results depend on the seed alone, not on the number of workers.
+
+    References
+    ----------
+    F. Errica, M. Podda, D. Bacciu and A. Micheli, A fair comparison of graph neural networks for graph classification,
+    ICLR 2020; C. Nadeau and Y. Bengio, Inference for the generalization error, Machine Learning 52 (2003).
+
+    Examples
+    --------
+    >>> import hiddenfield as hf
+    >>> words = hf.data.from_sequences(["AB" * k for k in range(1, 13)], targets=["short", "long"] * 6)
+    >>> quick = {"dim": 4, "epochs": 2, "hidden": 4}
+    >>> found = assess("mean_field", words, settings=AssessmentSettings(folds=3), parameters=quick)
+    >>> found.metric, len(found.values), sorted(found.content["baselines"])
+    ('accuracy', 3, ['WL-3 + logistic', 'class frequencies', 'labels + logistic', 'no arcs, same head'])
+    """
+    started = time.perf_counter()
+    settings = settings or AssessmentSettings()
+    problem = Problem.of(X, y, task=settings.task)
+    estimator = estimator_of(estimator, problem.task, parameters or {})
+    splits = outer_splits(problem, settings)
+    context = Context(
+        problem,
+        estimator,
+        choose_metric(settings.metric, problem.task),
+        tuple(splits),
+        inner_splits(problem, splits, settings) if settings.nested else tuple(() for _ in splits),
+        settings.seed,
+        settings.device,
+    )
+    candidates = _candidates(settings, estimator)
+    seeds = settings.seeds if _has_seed(estimator) else 1
+    place = tempfile.TemporaryDirectory() if folder is None else nullcontext(str(folder))
+    with place as home:
+        store = CellStore(home, _plan(context, settings, candidates), resume=resume)
+        jobs = automatic_jobs(context) if settings.jobs is None else settings.jobs
+        total = _count(context, settings, len(candidates), seeds)
+        with (
+            progress(total, "assessing", shown=show_progress) as advance,
+            Pool(context, store, jobs, advance) as pool,
+        ):
+            finished = _run(pool, settings, candidates, seeds)
+        content = collect(context, settings, finished)
+        content["seconds"] = round(time.perf_counter() - started, 3)
+        if folder is not None:
+            write_json(Path(home) / "assessment.json", content)
+    return Assessment(json.loads(json.dumps(content, allow_nan=False)))
+
+
+def estimator_of(estimator: Any, task: str, parameters: Mapping[str, Any]) -> Any:
+    """Return the estimator of a name, or the estimator itself.
+
+    Examples
+    --------
+    >>> estimator_of("loopy_bp", "regression", {"dim": 8})
+    StructureRegressor(dim=8)
+    """
+    if isinstance(estimator, str):
+        choose("model", EMBEDDINGS, estimator)
+        kind = StructureRegressor if task == "regression" else StructureClassifier
+        return _make(kind, {"model": estimator, **parameters})
+    if parameters:
+        raise InputError("parameters are for a model that is named; set those of an estimator on itself")
+    if not all(hasattr(estimator, name) for name in ("fit", "predict", "get_params", "set_params")):
+        raise InputError(
+            f"expected an estimator with fit and predict, or a name, got {type(estimator).__name__}"
+        )
+    from sklearn.base import is_classifier, is_regressor
+
+    if (is_classifier(estimator) and task == "regression") or (
+        is_regressor(estimator) and task != "regression"
+    ):
+        raise InputError(
+            f"{type(estimator).__name__} does not fit the target, which makes this a {task}; say task="
+        )
+    return estimator
+
+
+# -- the plan ----------------------------------------------------------------------------------------------
+
+
+def _candidates(settings: AssessmentSettings, estimator: Any) -> list[dict[str, Any]]:
+    if not (settings.nested or settings.as_published):
+        return [{}]
+    space = settings.space or {k: v for k, v in DEFAULT_SPACE.items() if k in estimator.get_params()}
+    found = grid(space) if settings.draws is None else sample(space, settings.draws, settings.seed)
+    known = estimator.get_params()
+    for name in space:
+        if name not in known:
+            raise InputError(
+                f"{type(estimator).__name__} has no parameter {name!r}; its parameters are: {', '.join(sorted(known))}"
+            )
+    return found
+
+
+def _has_seed(estimator: Any) -> bool:
+    return any(name.split("__")[-1] == "random_state" for name in estimator.get_params())
+
+
+def _plan(context: Context, settings: AssessmentSettings, candidates: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return everything that results depend on."""
+    options = {
+        name: repr(value)
+        for name, value in sorted(context.estimator.get_params().items())
+        if name.split("__")[-1] not in SILENT
+    }
+    inner = [digest(part) for part in context.inner if part]
+    return {
+        "data": context.problem.fingerprint(),
+        "estimator": type(context.estimator).__name__,
+        "parameters": options,
+        "splits": digest(context.splits),
+        "inner": inner,
+        "candidates": [{k: repr(v) for k, v in candidate.items()} for candidate in candidates],
+        "metric": context.metric.name,
+        "seed": settings.seed,
+    }
+
+
+def _count(context: Context, settings: AssessmentSettings, candidates: int, seeds: int) -> int:
+    folds = len(context.splits)
+    select = sum(map(len, context.inner)) * candidates if candidates > 1 else 0
+    blind = folds * seeds if settings.baselines and has_blind_twin(context.estimator, context.problem) else 0
+    simple = folds * (1 + len(settings.learning_curve)) if settings.baselines else 0
+    published = folds * candidates if settings.as_published else 0
+    return select + folds * seeds + blind + simple + folds * len(settings.learning_curve) + published
+
+
+# -- the work ----------------------------------------------------------------------------------------------
+
+
+def _run(pool: Pool, settings: AssessmentSettings, candidates: list[dict[str, Any]], seeds: int) -> Finished:
+    """Do first what needs no selection, then what does."""
+    context = pool.context
+    folds = range(len(context.splits))
+    shares = (1.0, *settings.learning_curve)
+    first: list[Cell] = []
+    if settings.nested and len(candidates) > 1:
+        first += [
+            Cell("select", fold, candidate, part=part, inner=inner)
+            for fold in folds
+            for part, candidate in enumerate(candidates)
+            for inner in range(len(context.inner[fold]))
+        ]
+    if settings.as_published:
+        first += [
+            Cell("published", fold, candidate, part=part)
+            for fold in folds
+            for part, candidate in enumerate(candidates)
+        ]
+    if settings.baselines:
+        first += [Cell("simple", fold, fraction=share) for fold in folds for share in shares]
+    results = pool.run(first)
+    chosen = [_selected(context, fold, candidates, results) if settings.nested else {} for fold in folds]
+    second = [Cell("final", fold, chosen[fold], seed) for fold in folds for seed in range(seeds)]
+    if settings.baselines and has_blind_twin(context.estimator, context.problem):
+        second += [replace(cell, kind="blind") for cell in second]
+    second += [
+        Cell("curve", fold, chosen[fold], fraction=s) for fold in folds for s in settings.learning_curve
+    ]
+    results |= pool.run(second)
+    return Finished(results, candidates, chosen, seeds)
+
+
+def _selected(
+    context: Context, fold: int, candidates: list[dict[str, Any]], results: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the candidate with the best mean on the inner validation parts; of equals the first."""
+    if len(candidates) == 1:
+        return candidates[0]
+    best, chosen = np.nan, None
+    for part, candidate in enumerate(candidates):
+        cells = [Cell("select", fold, part=part, inner=k) for k in range(len(context.inner[fold]))]
+        values = [results[cell.key]["value"] for cell in cells]
+        mean = np.nan if None in values else float(np.mean(values))
+        if better(context.metric, mean, float(best)):
+            best, chosen = mean, candidate
+    if chosen is None:
+        cell = Cell("select", fold)
+        raise InputError(
+            f"no candidate could be fitted in {context.splits[fold].name}: {results[cell.key]['error']}"
+        )
+    return chosen

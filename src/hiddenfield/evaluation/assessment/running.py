@@ -1,0 +1,122 @@
+"""Cells in parallel: the same results whatever the number of workers, each on disk as soon as it is there."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from hiddenfield.data.structures import Structures
+from hiddenfield.errors import InputError
+from hiddenfield.evaluation.assessment.cells import Cell, Context, work
+from hiddenfield.evaluation.assessment.store import CellStore
+
+__all__ = ["Pool", "automatic_jobs"]
+
+# On a GPU a small network waits for its launches, and several can wait at once.
+SMALL, TOGETHER = 5_000_000, 8
+
+
+def automatic_jobs(context: Context) -> int:
+    """Return how many cells to do at a time: one a core; on a GPU up to eight small ones, or one large one."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if context.device is None or not context.device.startswith("cuda"):
+        return cores
+    X = context.problem.X
+    size = X.total_nodes + X.total_arcs if isinstance(X, Structures) else 0
+    return min(TOGETHER, cores) if size <= SMALL else 1
+
+
+class Pool:
+    """Does cells, in this process or in several, and keeps every result in a store.
+
+    Parameters
+    ----------
+    context
+        What the cells share; workers read it once, from a file.
+    store
+        Where results are kept; a cell that is there is not done again.
+    jobs
+        Processes; 1 for this one alone.
+    advance
+        Is called with 1 for every cell that is done.
+    """
+
+    def __init__(self, context: Context, store: CellStore, jobs: int, advance: Callable[..., None]) -> None:
+        if jobs < 1:
+            raise InputError(f"at least one job is needed, got {jobs}")
+        self.context, self.store, self.jobs, self.advance = context, store, jobs, advance
+        self.shared: Path | None = None
+
+    def __enter__(self) -> Pool:
+        if self.jobs > 1:
+            self.shared = Path(tempfile.mkdtemp(prefix="hiddenfield-"))
+            with open(self.shared / "context.pickle", "wb") as sink:
+                pickle.dump(self.context, sink, protocol=5)
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        if self.shared is not None:
+            shutil.rmtree(self.shared, ignore_errors=True)
+
+    def run(self, cells: Sequence[Cell]) -> dict[str, dict[str, Any]]:
+        """Do the cells that are not there yet; return the results of all, by key, as they are on disk."""
+        found = {cell.key: self.store.read(cell.key) for cell in cells}
+        left = [cell for cell in cells if found[cell.key] is None]
+        self.advance(len(cells) - len(left))
+        for key, result in self._results(left):
+            found[key] = result
+            self.advance(1)
+        return {key: result for key, result in found.items() if result is not None}
+
+    def _results(self, cells: Sequence[Cell]) -> Iterator[tuple[str, dict[str, Any]]]:
+        if self.shared is None or len(cells) < 2:
+            for cell in cells:
+                yield _do(self.context, self.store, cell)
+            return
+        from joblib import Parallel, delayed, parallel_config
+
+        # One thread each: sums then have one order, and workers do not fight for cores.
+        with parallel_config("loky", n_jobs=min(self.jobs, len(cells)), inner_max_num_threads=1):
+            parallel = Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")
+            tasks = (delayed(_do_apart)(self.shared / "context.pickle", self.store, cell) for cell in cells)
+            yield from parallel(tasks)
+
+
+def _do(context: Context, store: CellStore, cell: Cell) -> tuple[str, dict[str, Any]]:
+    with _one_thread():
+        store.write(cell.key, work(context, cell))
+    result = store.read(cell.key)
+    assert result is not None
+    return cell.key, result
+
+
+def _do_apart(shared: Path, store: CellStore, cell: Cell) -> tuple[str, dict[str, Any]]:
+    """Do a cell in a worker."""
+    return _do(_context(shared), store, cell)
+
+
+@lru_cache(maxsize=1)
+def _context(shared: Path) -> Context:
+    with open(shared, "rb") as source:
+        return pickle.load(source)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    import torch
+    from threadpoolctl import threadpool_limits
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with threadpool_limits(1):
+            yield
+    finally:
+        torch.set_num_threads(before)

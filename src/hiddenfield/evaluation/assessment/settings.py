@@ -1,0 +1,100 @@
+"""How a model is assessed: every choice in one place, and in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hiddenfield.errors import InputError
+from hiddenfield.registry import choose
+
+__all__ = ["DEFAULT_SPACE", "AssessmentSettings"]
+
+DEFAULT_SPACE: dict[str, list[Any]] = {"dim": [32, 64], "rounds": [2, 4]}
+INNER = ("hold_out", "k_fold")
+
+
+@dataclass(frozen=True)
+class AssessmentSettings:
+    """Settings of `assess`.
+
+    Parameters
+    ----------
+    split
+        A name of `hiddenfield.evaluation.SPLITTERS`, ``"auto"``, a list of `Split`, or a splitter of scikit-learn.
+    folds, repeats, test_fraction
+        Of the split; `test_fraction` where it is a hold-out.
+    split_file
+        Given indices.
+    groups
+        The column of the structures by which ``"leave_one_group_out"`` splits, or an array.
+    nested
+        Whether settings are selected, within every outer training part, on inner validation parts.
+    space
+        What is selected from: for every parameter a list of values or a range, `Between`.
+    draws
+        So many combinations are drawn at random; None: all are tried.
+    inner
+        ``"hold_out"`` (a share of `inner_fraction`, or the validation part that the file gives) or ``"k_fold"``
+        (`inner_folds`).
+    seeds
+        How often the final fit is repeated with another seed; a fold's value is their mean.
+    metric
+        What is reported and selected by; by default accuracy or the mean absolute error.
+    task
+        ``"regression"``, ``"classification"`` or ``"auto"``.
+    baselines
+        Whether simple models stand beside it.
+    learning_curve
+        Shares of the training structures on which the model is also fitted.
+    as_published
+        Whether the number is also computed that selection on the reported folds gives, which is too good.
+    seed
+        Of everything random.
+    device
+        Where estimators compute that can choose: ``"cpu"``, ``"cuda"``; None: as they are.
+    jobs
+        Cells at a time; None: by the machine.
+    """
+
+    split: Any = "auto"
+    folds: int = 10
+    repeats: int = 1
+    test_fraction: float = 0.1
+    split_file: str | Path | None = None
+    groups: Any = None
+    nested: bool = False
+    space: Mapping[str, Any] = field(default_factory=dict)
+    draws: int | None = None
+    inner: str = "hold_out"
+    inner_fraction: float = 0.1
+    inner_folds: int = 5
+    seeds: int = 1
+    metric: str | None = None
+    task: str = "auto"
+    baselines: bool = True
+    learning_curve: Sequence[float] = ()
+    as_published: bool = False
+    seed: int = 0
+    device: str | None = None
+    jobs: int | None = 1
+
+    def __post_init__(self) -> None:
+        choose("inner split", dict.fromkeys(INNER), self.inner)
+        if self.seeds < 1:
+            raise InputError(f"seeds must be at least 1, got {self.seeds}")
+        if self.space and not (self.nested or self.as_published):
+            raise InputError(
+                "values to select from need a nested assessment; without one, set the estimator's parameters themselves"
+            )
+        for share in self.learning_curve:
+            if not 0.0 < share < 1.0:
+                raise InputError(f"shares of a learning curve lie between 0 and 1, got {share}")
+
+    def inner_in_words(self) -> str:
+        """Describe the inner split."""
+        if self.inner == "k_fold":
+            return f"inner {self.inner_folds}-fold"
+        return f"inner hold-out of {self.inner_fraction:.0%}"

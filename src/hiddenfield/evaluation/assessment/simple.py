@@ -1,0 +1,61 @@
+"""The simple models that always stand beside the one that is assessed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hiddenfield.data.structures import Structures
+from hiddenfield.estimators.base import StructureEstimator
+from hiddenfield.evaluation.assessment.problem import Problem
+from hiddenfield.evaluation.baselines import _constant, fit_baselines
+from hiddenfield.evaluation.linear import fit_linear
+from hiddenfield.evaluation.score import Score, measure
+from hiddenfield.evaluation.splits.drawn import hold_out_positions
+from hiddenfield.shapes import Array, Int
+
+__all__ = ["BLIND", "BLIND_NAME", "ROUNDS", "has_blind_twin", "simple_models"]
+
+# The assessed network with nothing to pass along: what remains is the sum of the node labels and the same head.
+BLIND: dict[str, Any] = {"model": "mean_field", "rounds": 1, "model_options": None}
+BLIND_NAME = "no arcs, same head"
+ROUNDS = 3
+
+
+def has_blind_twin(estimator: Any, problem: Problem) -> bool:
+    """Say whether the estimator can be fitted to structures without arcs, all else equal."""
+    return isinstance(estimator, StructureEstimator) and isinstance(problem.X, Structures)
+
+
+def simple_models(
+    problem: Problem, train: Int[Array, " train"], test: Int[Array, " test"]
+) -> dict[str, dict[str, Any]]:
+    """Fit the simple models to the training positions; return their metrics on the test positions, by name.
+
+    Of structures these are those of `fit_baselines`. Of a table of features they are the mean, or the most frequent
+    class, and a linear model on the features.
+    """
+    if isinstance(problem.X, Structures):
+        scores = fit_baselines(problem.X[train], problem.X[test], rounds=(ROUNDS,))
+    else:
+        scores = _on_features(problem, train, test)
+    return {score.name: dict(score.as_dict()["metrics"]) for score in scores}
+
+
+def _on_features(problem: Problem, train: Int[Array, " train"], test: Int[Array, " test"]) -> list[Score]:
+    from scipy.sparse import csr_matrix
+
+    y, truth = problem.truth[train], problem.truth[test]
+    classes = None if problem.classes is None else len(problem.classes)
+    constant = _constant(y, truth, classes)
+    codes = problem.codes
+    kept, aside = hold_out_positions(
+        len(train), None if codes is None else codes[train], 0.1, np.random.default_rng(0)
+    )
+    table = csr_matrix(
+        np.asarray(problem.X.toarray() if hasattr(problem.X, "toarray") else problem.X, dtype=np.float64)
+    )
+    model = fit_linear(table[train], y, kept, aside, classes)
+    name = "features + " + ("ridge" if classes is None else "logistic")
+    return [constant, Score(name, measure(truth, model.predict(table[test])), model.parameters)]

@@ -1,0 +1,142 @@
+"""Split and Request: what every way to split gives, and what it is given."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hiddenfield.errors import InputError
+from hiddenfield.shapes import Array, Int, Shaped
+
+__all__ = ["Request", "Split", "check_splits", "digest"]
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Positions to train on and to test on, each sorted; no position is in both.
+
+    Parameters
+    ----------
+    name
+        What it is called in tables, for example ``"fold 3"``.
+    train, test
+        Positions.
+    validation
+        Those of the training positions on which settings are to be chosen, where that was decided beforehand.
+    """
+
+    name: str
+    train: Int[Array, " train"]
+    test: Int[Array, " test"]
+    validation: Int[Array, " validation"] | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        parts = {"train": self.train, "test": self.test, "validation": self.validation}
+        return {"name": self.name} | {k: v.tolist() for k, v in parts.items() if v is not None}
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """What a way to split may ask for; each takes what it needs.
+
+    Parameters
+    ----------
+    total
+        Number of structures.
+    classes
+        (total,) class codes; None where the target is a number.
+    groups
+        (total,) names of groups, for ``"leave_one_group_out"``.
+    smiles
+        (total,) SMILES, for the scaffold splits.
+    sizes
+        (total,) numbers of nodes, against which an archive of folds is checked that brings its own graphs.
+    file
+        Of given indices, for ``"files"``.
+    folds, repeats
+        How many parts, and how often anew.
+    test_fraction
+        Share to test on, where there is one part.
+    seed
+        Of everything random.
+    """
+
+    total: int
+    classes: Int[Array, " structures"] | None = None
+    groups: Shaped[Array, " structures"] | None = None
+    smiles: Sequence[str] | None = None
+    sizes: Int[Array, " structures"] | None = None
+    file: str | Path | None = None
+    folds: int = 10
+    repeats: int = 1
+    test_fraction: float = 0.1
+    seed: int = 0
+
+    def generator(self, *further: int) -> np.random.Generator:
+        """Return the generator of a part of the work; parts are independent of each other and of their order."""
+        return np.random.default_rng([self.seed, *further])
+
+
+def check_splits(splits: Iterable[Split], total: int, source: str = "the splits") -> list[Split]:
+    """Return the splits if they are sound: in range, train and test apart, nothing empty.
+
+    Examples
+    --------
+    >>> check_splits([Split("fold 1", np.array([0, 1]), np.array([1, 2]))], 3)
+    Traceback (most recent call last):
+    hiddenfield.errors.InputError: the splits, fold 1: structure 1 is in train and in test; ...
+    """
+    splits = list(splits)
+    if not splits:
+        raise InputError(f"{source}: there is no split at all")
+    for split in splits:
+        where = f"{source}, {split.name}"
+        parts = {"train": split.train, "test": split.test, "validation": split.validation}
+        for name, part in parts.items():
+            if part is not None:
+                _check_part(part, name, total, where)
+        both = np.intersect1d(split.train, split.test)
+        if len(both):
+            raise InputError(
+                f"{where}: structure {both[0]} is in train and in test; so are {len(both) - 1} others: a model "
+                f"would be measured on what it has learned"
+            )
+        if split.validation is not None and len(np.setdiff1d(split.validation, split.train)):
+            raise InputError(f"{where}: some validation structures are not among those to train on")
+    return splits
+
+
+def _check_part(part: Int[Array, " part"], name: str, total: int, where: str) -> None:
+    if not len(part):
+        raise InputError(f"{where}: {name} is empty; use fewer folds or more structures")
+    if part.min() < 0 or part.max() >= total:
+        wrong = int(part.min() if part.min() < 0 else part.max())
+        raise InputError(
+            f"{where}: {name} names structure {wrong}, but there are {total}, from 0 to {total - 1}; are the "
+            f"indices of another data set, or counted from 1?"
+        )
+    if len(np.unique(part)) < len(part):
+        values, counts = np.unique(part, return_counts=True)
+        raise InputError(f"{where}: {name} names structure {values[counts.argmax()]} more than once")
+
+
+def digest(splits: Iterable[Split]) -> str:
+    """Return a short text that is the same exactly where the splits are.
+
+    Examples
+    --------
+    >>> one = Split("fold 1", np.array([0]), np.array([1]))
+    >>> digest([one]) == digest([one, one])
+    False
+    """
+    checksum = hashlib.sha256()
+    for split in splits:
+        for part in (split.train, split.test, split.validation):
+            checksum.update(b"|" if part is None else part.astype("<i8").tobytes() + b"|")
+    return checksum.hexdigest()[:16]

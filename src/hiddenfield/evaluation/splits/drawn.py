@@ -1,0 +1,167 @@
+"""Splits that are drawn: k folds, stratified, repeated, hold-out, and by groups."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hiddenfield.errors import InputError
+from hiddenfield.evaluation.splits.base import Request, Split
+from hiddenfield.shapes import Array, Int
+
+__all__ = ["hold_out", "hold_out_positions", "k_fold", "leave_one_group_out", "repeated", "stratified"]
+
+
+def k_fold(request: Request) -> list[Split]:
+    """Cut the structures, in random order, into folds whose sizes differ by at most one; test on each in turn.
+
+    Examples
+    --------
+    >>> [split.test.tolist() for split in k_fold(Request(5, folds=2))]
+    [[1, 2, 3], [0, 4]]
+    """
+    _check_folds(request)
+    return _folds(request, request.generator().permutation(request.total))
+
+
+def stratified(request: Request) -> list[Split]:
+    """As `k_fold`, with every class spread evenly: its members in any two folds differ by at most one.
+
+    Examples
+    --------
+    >>> classes = np.array([0, 0, 0, 0, 1, 1])
+    >>> [classes[split.test].tolist() for split in stratified(Request(6, classes, folds=2))]
+    [[0, 0, 1], [0, 0, 1]]
+    """
+    _check_folds(request)
+    classes = _classes(request, "a stratified split")
+    counts = np.bincount(classes)
+    rarest = int(counts[counts > 0].min())
+    if rarest < request.folds:
+        raise InputError(
+            f"{request.folds} folds need at least {request.folds} members of every class, but the rarest has {rarest}; "
+            f"use at most {rarest} folds, or the split 'k_fold'"
+            if rarest > 1
+            else f"{request.folds} folds need at least {request.folds} members of every class, but the rarest has 1; "
+            f"leave it out, or use the split 'k_fold'"
+        )
+    # Class by class, and dealt out like cards: so both classes and folds are even.
+    order = request.generator().permutation(request.total)
+    return _folds(request, order[np.argsort(classes[order], kind="stable")])
+
+
+def repeated(request: Request) -> list[Split]:
+    """Draw folds anew, `repeats` times: stratified where the target is a class.
+
+    Examples
+    --------
+    >>> [split.name for split in repeated(Request(4, folds=2, repeats=2))]
+    ['repeat 1, fold 1', 'repeat 1, fold 2', 'repeat 2, fold 1', 'repeat 2, fold 2']
+    """
+    if request.repeats < 1:
+        raise InputError(f"repeats must be at least 1, got {request.repeats}")
+    once = k_fold if request.classes is None else stratified
+    result = []
+    for repeat in range(request.repeats):
+        seed = int(request.generator(repeat).integers(2**31))
+        drawn = once(Request(request.total, request.classes, folds=request.folds, seed=seed))
+        result += [Split(f"repeat {repeat + 1}, {s.name}", s.train, s.test) for s in drawn]
+    return result
+
+
+def hold_out(request: Request) -> list[Split]:
+    """Keep a share aside once, or `repeats` times: stratified where the target is a class.
+
+    Examples
+    --------
+    >>> (split,) = hold_out(Request(10, test_fraction=0.3))
+    >>> split.test.tolist()
+    [2, 4, 6]
+    """
+    result = []
+    for repeat in range(max(request.repeats, 1)):
+        train, test = hold_out_positions(
+            request.total, request.classes, request.test_fraction, request.generator(repeat)
+        )
+        result.append(Split("hold-out" if request.repeats <= 1 else f"hold-out {repeat + 1}", train, test))
+    return result
+
+
+def hold_out_positions(
+    total: int,
+    classes: Int[Array, " structures"] | None,
+    fraction: float,
+    generator: np.random.Generator,
+) -> tuple[Int[Array, " kept"], Int[Array, " aside"]]:
+    """Return the positions that are kept and those put aside; of every class the same share, to within one.
+
+    At least one is put aside. A class with a single member stays with those that are kept.
+
+    Examples
+    --------
+    >>> hold_out_positions(6, np.array([0, 0, 0, 0, 1, 1]), 0.5, np.random.default_rng(0))
+    (array([0, 1, 4]), array([2, 3, 5]))
+    """
+    if not 0.0 < fraction < 1.0:
+        raise InputError(f"the share to put aside must lie between 0 and 1, got {fraction}")
+    if total < 2:
+        raise InputError(f"{total} structures cannot be divided; at least two are needed")
+    size = min(max(round(total * fraction), 1), total - 1)
+    order = generator.permutation(total)
+    if classes is None:
+        return np.sort(order[size:]), np.sort(order[:size])
+    # Members of each class in random order, and for each of them how far through its class it stands: those that
+    # come first in all classes are put aside.
+    order = order[np.argsort(classes[order], kind="stable")]
+    _, first, count = np.unique(classes[order], return_index=True, return_counts=True)
+    place = np.arange(total) - np.repeat(first, count)
+    share = (place + 0.5) / np.repeat(count, count)
+    share[np.repeat(count, count) == 1] = 1.0
+    aside = np.argsort(share, kind="stable")[:size]
+    mask = np.zeros(total, dtype=bool)
+    mask[order[aside]] = True
+    return np.flatnonzero(~mask), np.flatnonzero(mask)
+
+
+def leave_one_group_out(request: Request) -> list[Split]:
+    """Test on every group in turn, and train on all others.
+
+    Examples
+    --------
+    >>> groups = np.array(["a", "b", "a", "c"])
+    >>> [(split.name, split.test.tolist()) for split in leave_one_group_out(Request(4, groups=groups))]
+    [('group a', [0, 2]), ('group b', [1]), ('group c', [3])]
+    """
+    if request.groups is None:
+        raise InputError("leave_one_group_out needs groups: name the column that holds them")
+    names, codes = np.unique(np.asarray(request.groups).astype(str), return_inverse=True)
+    if len(names) < 2:
+        raise InputError(f"all structures are of one group, {names[0]!r}; at least two are needed")
+    return [
+        Split(f"group {name}", np.flatnonzero(codes != code), np.flatnonzero(codes == code))
+        for code, name in enumerate(names.tolist())
+    ]
+
+
+def _folds(request: Request, order: Int[Array, " structures"]) -> list[Split]:
+    """Deal the structures out to the folds in turn."""
+    fold = np.empty(request.total, dtype=np.int64)
+    fold[order] = np.arange(request.total) % request.folds
+    return [
+        Split(f"fold {k + 1}", np.flatnonzero(fold != k), np.flatnonzero(fold == k))
+        for k in range(request.folds)
+    ]
+
+
+def _check_folds(request: Request) -> None:
+    if request.folds < 2:
+        raise InputError(
+            f"at least 2 folds are needed, got {request.folds}; for a single part use 'hold_out'"
+        )
+    if request.folds > request.total:
+        raise InputError(f"there cannot be more folds than structures: {request.folds} and {request.total}")
+
+
+def _classes(request: Request, what: str) -> Int[Array, " structures"]:
+    if request.classes is None:
+        raise InputError(f"{what} needs a target of classes, and this one is a number; use 'k_fold'")
+    return request.classes
