@@ -20,7 +20,18 @@ from hiddenfield.errors import HiddenfieldError, SkippedInputWarning
 
 __all__ = ["build", "main"]
 
-COMMANDS = ("convert", "describe", "generate", "fit", "predict", "embed", "infer", "formats", "version")
+COMMANDS = (
+    "convert",
+    "describe",
+    "generate",
+    "fit",
+    "predict",
+    "embed",
+    "evaluate",
+    "infer",
+    "formats",
+    "version",
+)
 
 
 def build(*, debug: bool = False) -> typer.Typer:

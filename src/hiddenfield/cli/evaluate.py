@@ -1,0 +1,216 @@
+"""``hiddenfield evaluate``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hiddenfield.cli.options import (
+    Format,
+    Json,
+    OnError,
+    Setting,
+    Source,
+    Structure,
+    emit,
+    named_values,
+    parse,
+    reader_options,
+)
+from hiddenfield.errors import InputError
+
+if TYPE_CHECKING:
+    from hiddenfield.evaluation.assessment.outcome import Assessment
+
+# Shares of the training structures whose learning curve a report shows, before the whole.
+CURVE = (0.25, 0.5)
+
+
+def command(
+    path: Source,
+    target: Annotated[
+        str | None, typer.Option(help="What to predict; needed where the data have several or none.")
+    ] = None,
+    model: Annotated[
+        str, typer.Option(help="Inference algorithm to embed: loopy_bp, mean_field, ...")
+    ] = "loopy_bp",
+    split: Annotated[
+        str,
+        typer.Option(
+            help="k_fold, stratified, repeated, hold_out, files, scaffold, scaffold_hold_out, leave_one_group_out."
+        ),
+    ] = "auto",
+    folds: Annotated[int, typer.Option(help="Parts of the split.")] = 10,
+    repeats: Annotated[int, typer.Option(help="How often the folds are drawn anew.")] = 1,
+    test_fraction: Annotated[float, typer.Option(help="Share to test on, of a hold-out.")] = 0.1,
+    split_file: Annotated[
+        Path | None, typer.Option(help="Given indices: .zip or folder of index files, or JSON.")
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option(help="Column of a table whose groups are left out in turn.")
+    ] = None,
+    nested: Annotated[
+        bool, typer.Option("--nested", help="Select settings within every training part.")
+    ] = False,
+    grid: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--grid", metavar="NAME=A,B,...", help="Values to select from, or a range LOW..HIGH with --draws."
+        ),
+    ] = None,
+    draws: Annotated[
+        int | None, typer.Option(min=1, help="Random combinations instead of the whole grid.")
+    ] = None,
+    inner: Annotated[
+        str, typer.Option(metavar="hold_out|k_fold", help="How the inner validation parts are made.")
+    ] = "hold_out",
+    inner_folds: Annotated[int, typer.Option(help="Parts of an inner k_fold.")] = 5,
+    inner_fraction: Annotated[float, typer.Option(help="Share of an inner hold-out.")] = 0.1,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Final fits a fold; by default 1, nested 3.", show_default=False)
+    ] = None,
+    metric: Annotated[
+        str | None, typer.Option(help="accuracy, balanced_accuracy, roc_auc; mae, rmse, r2.")
+    ] = None,
+    task: Annotated[str, typer.Option(metavar="auto|regression|classification")] = "auto",
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--parameter", "-p", metavar="NAME=VALUE", help="A parameter of the estimator, e.g. epochs=50."
+        ),
+    ] = None,
+    baselines: Annotated[
+        bool, typer.Option("--baselines/--no-baselines", help="Simple models beside it.")
+    ] = True,
+    as_published: Annotated[
+        bool,
+        typer.Option("--as-published", help="Also what selection on the reported folds gives: too good."),
+    ] = False,
+    learning_curve: Annotated[
+        str | None, typer.Option(metavar="SHARE,...", help="Also fit to shares of the training structures.")
+    ] = None,
+    against: Annotated[
+        Path | None, typer.Option(help="Folder or JSON of another model on the same splits: is this better?")
+    ] = None,
+    device: Annotated[str | None, typer.Option(metavar="auto|cpu|cuda", help="Where to compute.")] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Cells at a time; by default by the machine.", show_default=False),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of everything random.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder that keeps every finished piece.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with what the folder holds.")] = False,
+    report: Annotated[
+        Path | None, typer.Option(help="Also write a page (.html), with a learning curve.")
+    ] = None,
+    format: Format = None,
+    structure: Structure = None,
+    on_error: OnError = None,
+    setting: Setting = None,
+    json: Json = False,
+) -> None:
+    """Estimate how good a model is on structures that it has not seen.
+
+    Beside it stand simple models, the same network without arcs, and how many test structures have copies in training.
+    """
+    from hiddenfield.evaluation.assessment import Assessment, AssessmentSettings, assess
+
+    other = None if against is None else Assessment.read(against)
+    curve = _shares(learning_curve) if learning_curve is not None else CURVE if report is not None else ()
+    settings = AssessmentSettings(
+        split="leave_one_group_out" if split == "auto" and group is not None else split,
+        folds=folds,
+        repeats=repeats,
+        test_fraction=test_fraction,
+        split_file=split_file,
+        groups=group,
+        nested=nested,
+        space=_space(grid),
+        draws=draws,
+        inner=inner,
+        inner_folds=inner_folds,
+        inner_fraction=inner_fraction,
+        seeds=(3 if nested else 1) if seeds is None else seeds,
+        metric=metric,
+        task=task,
+        baselines=baselines,
+        learning_curve=curve,
+        as_published=as_published,
+        seed=seed,
+        device=device,
+        jobs=jobs,
+    )
+    if resume and out is None:
+        raise InputError("--resume goes on with what a folder holds; name it with --out")
+    structures = _read(
+        path, reader_options(format, structure, [target] if target else None, on_error, setting), group
+    )
+    found = assess(
+        model,
+        structures,
+        settings=settings,
+        parameters=named_values(parameter, "--parameter"),
+        folder=out,
+        resume=resume,
+        show_progress=not json,
+    )
+    _show(found, other, report, out, f"{path.stem}: {found.content['target']}", json)
+
+
+def _show(
+    found: Assessment, other: Assessment | None, report: Path | None, out: Path | None, title: str, json: bool
+) -> None:
+    from hiddenfield.evaluation.assessment.outcome import compare, comparison_as_dict
+    from hiddenfield.report.assessment_page import assessment_as_text, write_assessment
+
+    content = found.as_dict()
+    told = []
+    if other is not None:
+        content["against"] = {"model": other.content["model"], "mean": other.mean} | comparison_as_dict(
+            compare(found, other), found.metric
+        )
+        entry = content["against"]
+        told.append(
+            f"against {entry['model']} ({entry['mean']:.4g}): {entry['verdict']}, difference "
+            f"{entry['difference']:+.4g}, p = {entry['p_value']:.3g}"
+        )
+    if report is not None:
+        told.append(f"report: {write_assessment(report, found, title=title)}")
+        content["report"] = str(report)
+    if out is not None:
+        told.append(f"kept in {out}")
+    emit(content, "\n".join([assessment_as_text(found), *told]), json)
+
+
+def _read(path: Path, options: dict[str, Any], group: str | None) -> Any:
+    from hiddenfield.evaluation.run import read_for_learning
+
+    if group is not None and "keep" not in options:
+        try:
+            return read_for_learning(path, {**options, "keep": [group]})[0]
+        except InputError as error:
+            if "has no option 'keep'" not in str(error):
+                raise
+    return read_for_learning(path, options)[0]
+
+
+def _space(grid: list[str] | None) -> dict[str, Any]:
+    from hiddenfield.evaluation.search import Between
+
+    space = named_values(grid, "--grid")
+    return {
+        name: Between.parse(value) if isinstance(value, str) and ".." in value else value
+        for name, value in space.items()
+    }
+
+
+def _shares(text: str) -> tuple[float, ...]:
+    values = parse(text)
+    listed = values if isinstance(values, list) else [values]
+    if not all(isinstance(value, float) for value in listed):
+        raise InputError(f"--learning-curve expects shares between 0 and 1, such as 0.25,0.5; got {text!r}")
+    return tuple(listed)

@@ -1,0 +1,221 @@
+"""An assessment for a person: as text in a terminal, and as a page."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from hiddenfield.evaluation.assessment.outcome import Assessment
+from hiddenfield.report.assessment_figures import box_plots, curve_plot
+from hiddenfield.report.page import Section, escape, facts, page
+
+__all__ = ["assessment_as_text", "write_assessment"]
+
+NAMES = {
+    "accuracy": "accuracy",
+    "balanced_accuracy": "balanced accuracy",
+    "roc_auc": "ROC AUC",
+    "mae": "mean absolute error",
+    "rmse": "root mean square error",
+    "r2": "R²",
+}
+
+
+def assessment_as_text(found: Assessment) -> str:
+    """Return a table: the simple models, then the model, and below it what a reader must know."""
+    from rich.console import Console
+    from rich.table import Table
+
+    content = found.content
+    table = Table(title=f"{NAMES[found.metric]} of {content['target']}", title_justify="left")
+    for heading in ("model", "mean", "± std", "95 % interval", "the model is", "p"):
+        table.add_column(heading, justify="left" if heading in ("model", "the model is") else "right")
+    for name, entry in content["baselines"].items():
+        against = entry.get("model_against_it", {})
+        table.add_row(name, *_cells(entry), against.get("verdict", ""), _p_value(against))
+    table.add_row(f"[bold]{content['model']}[/bold]", *_cells(content), "", "", style="bold")
+    if "as_published" in content:
+        table.add_row("as published (too good)", *_cells(content["as_published"]), "", "", style="dim")
+    console = Console(file=io.StringIO(), width=max(100, shutil.get_terminal_size((100, 24)).columns))
+    console.print(table)
+    lines = [console.file.getvalue().rstrip()]  # type: ignore[attr-defined]
+    lines += [f"protocol: {content['protocol']['text']}"]
+    if content["leakage"] is not None:
+        lines.append(f"leakage: {leakage_in_words(content)}")
+    return "\n".join([*lines, f"{content['seconds']:.1f} s"])
+
+
+def leakage_in_words(content: Any) -> str:
+    """Say how many test structures were copies of training ones, and what that is worth."""
+    leakage = content["leakage"]
+    if not leakage["count"]:
+        return "no test structure has a copy among those it was trained on"
+    text = f"{leakage['count']} test structures ({leakage['share']:.1%}) have a copy among those trained on"
+    if leakage["contradicting"]:
+        text += f", {leakage['contradicting']} of them only with another target"
+    if leakage["mean_without"] is not None:
+        text += f"; without them the mean is {number(leakage['mean_without'])}"
+    return text
+
+
+def _cells(entry: Any) -> tuple[str, str, str]:
+    interval = entry.get("interval")
+    return (
+        number(entry["mean"]),
+        "" if entry["std"] is None else number(entry["std"]),
+        "" if not interval else f"{number(interval[0])} to {number(interval[1])}",
+    )
+
+
+def number(value: float) -> str:
+    """Return a value with four digits that matter."""
+    return f"{value:.4f}" if abs(value) < 10 else f"{value:.4g}"
+
+
+def _p_value(against: Any) -> str:
+    value = against.get("p_value")
+    return "" if value is None else "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+# -- the page ----------------------------------------------------------------------------------------------
+
+
+def write_assessment(path: str | Path, found: Assessment, *, title: str = "Assessment") -> Path:
+    """Write an assessment as one page of HTML that fetches nothing; it is there whole or not at all.
+
+    Parameters
+    ----------
+    path
+        Where to; folders are made.
+    found
+        What to show.
+    title
+        Of the page.
+
+    Examples
+    --------
+    >>> import tempfile, hiddenfield as hf
+    >>> from hiddenfield.evaluation import AssessmentSettings, assess
+    >>> words = hf.data.from_sequences(["AB" * k for k in range(1, 9)], targets=["short", "long"] * 4)
+    >>> quick = {"dim": 4, "epochs": 1, "hidden": 4}
+    >>> found = assess("mean_field", words, settings=AssessmentSettings(folds=2), parameters=quick)
+    >>> file = write_assessment(Path(tempfile.mkdtemp()) / "assessment.html", found)
+    >>> "no arcs, same head" in file.read_text()
+    True
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = found.content
+    low_high = content.get("interval")
+    interval = "" if not low_high else f" (95 % interval {number(low_high[0])} to {number(low_high[1])})"
+    lead = f"{content['model']}: {NAMES[found.metric]} {number(found.mean)}{interval}. {_sentence(content)}"
+    text = page(title, lead, _sections(content), "Made by hiddenfield. This file holds all it needs.")
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_text(text, encoding="utf-8")
+    os.replace(partial, path)
+    return path
+
+
+def _sentence(content: Any) -> str:
+    text = str(content["protocol"]["text"])
+    return text[:1].upper() + text[1:] + "."
+
+
+def _sections(content: Any) -> list[Section]:
+    sections: list[Section] = [("Comparison", _comparison(content))]
+    pictures = [box_plots(content, NAMES[content["metric"]])]
+    if "learning_curve" in content:
+        pictures.append(curve_plot(content, NAMES[content["metric"]]))
+    sections.append(("Folds", f'<div class="figures">{"".join(pictures)}</div>{_folds(content)}'))
+    if content["leakage"] is not None:
+        sections.append(("Leakage", _leakage(content)))
+    sections.append(("Protocol", facts(_facts(content))))
+    return sections
+
+
+def _comparison(content: Any) -> str:
+    heads = ("mean", "± std", "95 % interval", "p")
+    header = "<tr><th>model</th>" + "".join(f'<th class="number">{name}</th>' for name in heads)
+    rows = [
+        _row(name, entry, entry.get("model_against_it", {})) for name, entry in content["baselines"].items()
+    ]
+    rows.append(_row(content["model"], content, {}, "own"))
+    if "as_published" in content:
+        rows.append(_row("as published (too good)", content["as_published"], {}))
+    note = (
+        "<p>Means over the test parts, which had no part in any choice. Intervals and p are corrected for folds that "
+        "share their training structures (Nadeau and Bengio 2003); p is that of the model against the row.</p>"
+    )
+    return (
+        f'{note}<div class="scroll"><table class="scores"><thead>{header}<th>the model is</th></tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _row(name: str, entry: Any, against: Any, kind: str = "") -> str:
+    cells = "".join(f'<td class="number">{escape(text)}</td>' for text in (*_cells(entry), _p_value(against)))
+    opening = f'<tr class="{kind}">' if kind else "<tr>"
+    return f"{opening}<td>{escape(name)}</td>{cells}<td>{escape(against.get('verdict', ''))}</td></tr>"
+
+
+def _folds(content: Any) -> str:
+    """Return a table of the folds: sizes, value, epochs, what was selected."""
+    several = content["protocol"]["seeds"] > 1
+    selected = any(fold["selected"] for fold in content["folds"])
+    epochs = any("epochs" in fold for fold in content["folds"])
+    heads = ["train", "test", NAMES[content["metric"]]] + ["by seed"] * several + ["epochs kept"] * epochs
+    header = "<tr><th>split</th>" + "".join(f'<th class="number">{escape(name)}</th>' for name in heads)
+    rows = []
+    for fold in content["folds"]:
+        cells = [f"{fold['train']:,}", f"{fold['test']:,}", number(fold["value"])]
+        cells += [" ".join(map(number, fold["seeds"]))] * several
+        cells += [" ".join(map(str, fold.get("epochs", [])))] * epochs
+        chosen = ", ".join(f"{name} {value}" for name, value in fold["selected"].items())
+        numbers = "".join(f'<td class="number">{escape(cell)}</td>' for cell in cells)
+        rows.append(
+            f"<tr><td>{escape(fold['name'])}</td>{numbers}"
+            + f"<td>{escape(chosen)}</td>" * selected
+            + "</tr>"
+        )
+    return (
+        f'<div class="scroll"><table class="scores"><thead>{header}{"<th>selected</th>" * selected}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _leakage(content: Any) -> str:
+    text = f"<p>{escape(leakage_in_words(content).capitalize())}.</p>"
+    pairs = content["leakage"]["ids"]
+    if not pairs:
+        return text
+    shown = ", ".join(f"{first} = {second}" for first, second in pairs[:20])
+    more = f", and {content['leakage']['count'] - 20} more" if content["leakage"]["count"] > 20 else ""
+    return f"{text}<p>Test structure = training structure: {escape(shown + more)}.</p>"
+
+
+def _facts(content: Any) -> list[tuple[str, list[tuple[str, object]]]]:
+    protocol, structures = content["protocol"], content["structures"]
+    how = [
+        ("split", f"{protocol['split']}, {protocol['folds']} in all"),
+        ("selection", protocol["inner"] or "none: settings fixed beforehand"),
+        ("final fits", f"{protocol['seeds']} a split"),
+        ("interval", protocol["interval"]),
+    ]
+    data: list[tuple[str, object]] = [
+        ("structures", f"{structures['used']:,}"),
+        ("without target", structures["without target"]),
+        ("target", content["target"]),
+        ("task", content["task"]),
+    ]
+    again: list[tuple[str, object]] = [
+        ("seed", protocol["seed"]),
+        ("data", protocol["data"]),
+        ("splits", protocol["splits"]),
+        ("time", f"{content['seconds']:.1f} s"),
+    ]
+    if len(protocol["candidates"]) > 1:
+        how.insert(2, ("candidates", str(len(protocol["candidates"]))))
+    return [("How", list(how)), ("Data", data), ("To have it again", again)]
