@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import tarfile
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+import hiddenfield as hf
 from hiddenfield.errors import ConvergenceWarning
 from hiddenfield.fields import FactorGraph, from_factors, ising_grid
 from hiddenfield.inference import infer
@@ -101,3 +104,22 @@ def test_not_converging_is_said(method: str) -> None:
     with pytest.warns(ConvergenceWarning, match="not converged after"):
         posterior = infer(hard_grid(), method, max_iterations=2)
     assert not bool(posterior.converged.any())
+
+
+def test_divergence_does_not_pass_for_impossibility(data_path: Path, tmp_path: Path) -> None:
+    """On a pedigree with hard zeros Minka's dual runs away; its messages must not come to look like hard zeros."""
+    archive = data_path / "inference" / "uai2014_mar.tar.xz"
+    if not archive.is_file():
+        pytest.skip(f"no {archive}")
+    with tarfile.open(archive) as tar:
+        tar.extractall(tmp_path, filter="data")
+    found = sorted(tmp_path.rglob("Pedigree_13.uai"))
+    if not found:
+        pytest.skip("Pedigree_13 is not among the data")
+    field = hf.fields.read(found[0])
+    with pytest.warns(ConvergenceWarning, match="not converged"):
+        posterior = infer(
+            field, "damped", evidence=hf.fields.read_evidence(f"{found[0]}.evid"), max_iterations=1500
+        )
+    assert posterior.log_partition.isfinite().all()
+    assert not posterior.marginals.isnan().any()

@@ -148,7 +148,7 @@ def _numbers(
 ) -> Tensor:
     values = given(size) if callable(given) else given
     try:
-        tensor = torch.as_tensor(values).to(dtype)
+        tensor = values.to(dtype) if isinstance(values, Tensor) else torch.as_tensor(values, dtype=dtype)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"{name} must be numbers: {error}") from None
     if bool((tensor.detach().isnan() | (tensor.detach() == float("inf"))).any()):

@@ -70,6 +70,10 @@ def single_loop(
     return Outcome(outcome.state, outcome.converged, sweeps.iterations, outcome.residual, outcome.trace)
 
 
+RUNAWAY = 1e4
+"""Log messages beyond this have left every belief behind: the iteration diverges."""
+
+
 def lagging_loop(
     passing: RegionPassing,
     *,
@@ -83,14 +87,23 @@ def lagging_loop(
         passing, counting, damping=0.0, tolerance=tolerance, memory=0, begin=0, backend=backend
     )
     owner, graphs = passing.inner_graph, passing.field.num_graphs
+    receiver = owner[passing.message_state]
 
     def step(state: tuple[Tensor, Tensor]) -> tuple[tuple[Tensor, Tensor], Tensor]:
-        messages, anchor = state
+        old, anchor = state
         sweeps.doubt(torch.full((graphs,), math.inf, dtype=anchor.dtype, device=anchor.device))
-        messages, residual = sweeps(messages, anchor)
+        messages, residual = sweeps(old.clone(), anchor)
         belief = sweeps.belief
         change = (belief.exp() - anchor.exp()).abs()
-        return (messages, belief), residual.scatter_reduce(0, owner, change, "amax")
+        residual = residual.scatter_reduce(0, owner, change, "amax")
+        # Where messages grow without end they would come to look like hard zeros: such a graph is left as it was.
+        lost = torch.zeros(graphs, dtype=torch.bool, device=anchor.device)
+        lost[receiver[messages.isfinite() & (messages.abs() > RUNAWAY)]] = True
+        if bool(lost.any()):
+            messages = torch.where(lost[receiver], old, messages)
+            belief = torch.where(lost[owner], anchor, belief)
+            residual = torch.where(lost, residual.clamp(min=2 * tolerance), residual)
+        return (messages, belief), residual
 
     outcome = iterate(
         step,
