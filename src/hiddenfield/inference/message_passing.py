@@ -61,6 +61,10 @@ class MessagePassing:
         return torch.cat(parts)
 
     @cached_property
+    def _unweighted(self) -> bool:
+        return not self.port_weight.requires_grad and bool((self.port_weight == 1).all())
+
+    @cached_property
     def log_tables(self) -> tuple[Tensor, ...]:
         """The tables that messages pass through, divided by their factor's weight."""
         tables = []
@@ -82,7 +86,7 @@ class MessagePassing:
     def totals(self, messages: Float[Tensor, " messages"]) -> Float[Tensor, " states"]:
         """Return unnormalised log beliefs of all variables."""
         wiring = self.field.wiring
-        weighted = messages * self.port_weight[wiring.message_port]
+        weighted = messages if self._unweighted else messages * self.port_weight[wiring.message_port]
         order, ptr = wiring.by_state
         return self.field.log_unary + segment_sum(weighted[order], ptr)
 
@@ -92,6 +96,9 @@ class MessagePassing:
         """Return what each variable sends to each of its ports: the total without one copy of the port's message."""
         here = totals[self.field.wiring.message_state]
         dead = here == -math.inf
+        if self._plain(messages):
+            return torch.where(dead, here, here - messages)
+        # The gradient of what is not chosen must be a number too.
         return torch.where(dead, here, here - torch.where(dead, torch.zeros_like(messages), messages))
 
     def update(self, messages: Float[Tensor, " messages"]) -> Float[Tensor, " messages"]:
