@@ -152,7 +152,6 @@ class StackNumbers(Subroutine):
     @functools.cached_property
     def compiled(self) -> Callable[..., Any]:
         """An intrinsic: a pointer that can be indexed."""
-        from llvmlite import ir
         from numba import types
         from numba.core import cgutils
         from numba.extending import intrinsic
@@ -163,7 +162,7 @@ class StackNumbers(Subroutine):
 
             def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
                 number = context.get_value_type(like.dtype)
-                return cgutils.alloca_once(builder, number, size=ir.Constant(ir.IntType(64), size))
+                return cgutils.alloca_once(builder, number, size=context.get_constant(types.int64, size))
 
             return types.CPointer(like.dtype)(like, count), generate
 
