@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,9 +23,13 @@ LEANINGS = (0.0, -8.0, 8.0)
 """Log ratios of the last state of every variable to the others from which messages start: none, empty, full."""
 
 
-ROUNDS = ((0.2, 100), (0.7, 200), (0.9, 500), (0.97, 2000))
-"""Damping and iterations, tried in turn on the settings that have not settled: negative weights on abundant features
-make messages overshoot, and the more, the more damping they need."""
+ROUNDS = ((0.2, 12, False), (0.2, 100, True), (0.7, 200, False), (0.9, 500, False), (0.97, 2000, False))
+"""Damping, iterations, and whether to go on from the round before rather than from the start; tried in turn on what has
+not settled. Most settles at once. Negative weights on abundant features make messages overshoot, and the more, the more
+damping they need."""
+
+PIECE = 4096
+"""Fields in one batch: their messages fit the cache."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +45,7 @@ class Evaluation:
     marginals
         Marginal of each attribute in that phase.
     phases
-        How many different phases the starts led to.
+        How many different phases the starts led to; 0 where none of them settled, and the other numbers mean nothing.
     converged
         Whether the messages settled from every start.
     """
@@ -78,62 +82,91 @@ def evaluate(
     """
     matrix = theta if isinstance(theta, torch.Tensor) else torch.as_tensor(theta, dtype=torch.float64)
     matrix = matrix.detach().double().reshape(-1, len(scheme.features))
-    options: dict[str, Any] = {"bindings": bindings, "weights": weights}
-    found = _settle(scheme, sizes, matrix, options, *ROUNDS[0], tolerance)
-    for damping, iterations in ROUNDS[1:]:
-        left = torch.nonzero(~found.converged)[:, 0]
-        if not len(left):
-            break
-        again = _settle(scheme, sizes, matrix[left], options, damping, iterations, tolerance)
-        for part in dataclasses.fields(Evaluation):
-            getattr(found, part.name)[left] = getattr(again, part.name)
-    return found
-
-
-def _settle(
-    scheme: RelationalScheme,
-    sizes: Mapping[str, int] | int,
-    theta: Tensor,
-    options: dict[str, Any],
-    damping: float,
-    iterations: int,
-    tolerance: float,
-) -> Evaluation:
-    """Iterate all settings from all starts with one damping, and keep each setting's best phase that settled."""
-    settings = theta.shape[0]
-    with torch.enable_grad():
-        repeated = theta.repeat(len(LEANINGS), 1).requires_grad_()
-        field = template(scheme, sizes, repeated, **options)
-    with torch.no_grad():
-        plain = field.detach()
-        start = _start(plain, settings)
-        posterior = loopy_bp(
-            plain, damping=damping, tolerance=tolerance, max_iterations=iterations, messages=start
-        )
-    values = posterior.log_partition.reshape(len(LEANINGS), settings)
-    settled = posterior.converged.reshape(len(LEANINGS), settings)
-    scored = torch.where(settled, values, -math.inf)
-    best = scored.argmax(0) * settings + torch.arange(settings)
-    with torch.enable_grad():
-        total = with_gradient(posterior, field)[best].sum()
-        (gradient,) = torch.autograd.grad(total, repeated)
-    marginals = posterior.marginals.reshape(len(LEANINGS) * settings, -1, posterior.marginals.shape[-1])
+    build = functools.partial(template, scheme, sizes, bindings=bindings, weights=weights)
+    settings, count = matrix.shape[0], len(LEANINGS)
+    runs = _Runs(build, matrix.repeat(count, 1), torch.tensor(LEANINGS).repeat_interleave(settings))
+    for damping, iterations, onwards in ROUNDS:
+        left = torch.nonzero(~runs.settled)[:, 0]
+        for piece in left.split(PIECE) if len(left) else ():
+            runs.advance(piece, damping, iterations, tolerance, onwards)
+    values = torch.where(runs.settled, runs.log_partition, -math.inf).reshape(count, settings)
+    best = values.argmax(0) * settings + torch.arange(settings)
+    log_partition, expected, marginals = _gradients(build, matrix, runs.messages[best])
+    phases = _count_phases(runs.marginals.reshape(count, settings, -1), runs.settled.reshape(count, settings))
     return Evaluation(
-        posterior.log_partition[best],
-        gradient[best],
-        marginals[best],
-        _count_phases(marginals.reshape(len(LEANINGS), settings, -1), settled),
-        settled.all(0),
+        log_partition, expected, marginals, phases, runs.settled.reshape(count, settings).all(0)
     )
 
 
-def _start(field: FactorGraph, settings: int) -> Tensor:
+class _Runs:
+    """Belief propagation on one template for many settings and starts, each a row, as far as it has come."""
+
+    def __init__(self, build: Callable[[Tensor], FactorGraph], theta: Tensor, leaning: Tensor) -> None:
+        self.build, self.theta, self.leaning = build, theta, leaning.to(theta.dtype)
+        one = build(theta[:1])
+        rows = theta.shape[0]
+        self.settled = torch.zeros(rows, dtype=torch.bool)
+        self.log_partition = theta.new_zeros(rows)
+        self.marginals = theta.new_zeros((rows, one.num_variables * int(one.cardinalities.max())))
+        self.messages = theta.new_zeros((rows, one.wiring.message_state.shape[0]))
+
+    def advance(self, rows: Tensor, damping: float, iterations: int, tolerance: float, onwards: bool) -> None:
+        """Iterate some rows, from where they are or from their start."""
+        with torch.no_grad():
+            field = self.build(self.theta[rows])
+            start = _laid(field, self.messages[rows]) if onwards else _start(field, self.leaning[rows])
+            posterior = loopy_bp(
+                field, damping=damping, tolerance=tolerance, max_iterations=iterations, messages=start
+            )
+        self.settled[rows] = posterior.converged
+        self.log_partition[rows] = posterior.log_partition
+        self.marginals[rows] = posterior.marginals.reshape(len(rows), -1)
+        self.messages[rows] = _separated(field, posterior.extra["messages"], len(rows))
+
+
+def _gradients(
+    build: Callable[[Tensor], FactorGraph], theta: Tensor, messages: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return log partition, its gradient and the marginals at fixed points."""
+    parts: list[tuple[Tensor, Tensor, Tensor]] = []
+    for rows in torch.arange(theta.shape[0]).split(PIECE):
+        with torch.enable_grad():
+            weights = theta[rows].requires_grad_()
+            field = build(weights)
+        with torch.no_grad():
+            plain = field.detach()
+            # One step that hardly moves: the messages are at their fixed point.
+            here = loopy_bp(plain, damping=0.99, max_iterations=1, messages=_laid(plain, messages[rows]))
+        with torch.enable_grad():
+            (gradient,) = torch.autograd.grad(with_gradient(here, field).sum(), weights)
+        marginals = here.marginals.reshape(len(rows), -1, here.marginals.shape[-1])
+        parts.append((here.log_partition, gradient, marginals))
+    values, gradients, marginals = (torch.cat(part) for part in zip(*parts, strict=True))
+    return values, gradients, marginals
+
+
+def _laid(batch: FactorGraph, rows: Tensor) -> Tensor:
+    """Lay the messages of each field, a row each, where the batch has them: port by port, field by field."""
+    parts, begin = [rows.new_zeros(0)], 0
+    for first, last in (place for places in batch.wiring.blocks for place in places):
+        width = (last - first) // rows.shape[0]
+        parts.append(rows[:, begin : begin + width].reshape(-1))
+        begin += width
+    return torch.cat(parts)
+
+
+def _separated(batch: FactorGraph, flat: Tensor, count: int) -> Tensor:
+    """Return the messages of each field of a batch, a row each."""
+    parts = [flat[first:last].reshape(count, -1) for places in batch.wiring.blocks for first, last in places]
+    return torch.cat(parts, 1) if parts else flat.new_zeros((count, 0))
+
+
+def _start(field: FactorGraph, leaning: Float[Tensor, " graphs"]) -> Tensor:
     """Return what factors send when every variable leans to its last state or away from it."""
     wiring = field.wiring
     owner = wiring.port_variable[wiring.message_port]
     last = wiring.message_state == field.state_ptr[owner + 1] - 1
-    strength = torch.tensor(LEANINGS, dtype=field.dtype).repeat_interleave(settings)
-    lean = torch.where(last, strength[field.variable_graph[owner]], 0.0)
+    lean = torch.where(last, leaning[field.variable_graph[owner]], 0.0)
     return MessagePassing(field).through_factors(lean)
 
 

@@ -158,7 +158,11 @@ def fit_relational(
     if not free:
         raise InputError("all weights are fixed; there is nothing to fit")
     objective = _Objective(likelihood, len(names), free, held, ridge)
-    options: dict[str, Any] = {"optimiser": optimiser, "tolerance": tolerance, "max_iterations": max_iterations}
+    options: dict[str, Any] = {
+        "optimiser": optimiser,
+        "tolerance": tolerance,
+        "max_iterations": max_iterations,
+    }
     free_names = [names[i] for i in free]
     ascents = []
     for begin in _starts(scheme, given, method, weights, free, starts, seed):
