@@ -33,7 +33,7 @@ class Leakage:
         (test id, training id) of the first of them.
     """
 
-    leaked: tuple[Bool[Array, " test"], ...]
+    leaked: tuple[Bool[Array, " _"], ...]
     contradicting: int
     pairs: tuple[tuple[str, str], ...]
 

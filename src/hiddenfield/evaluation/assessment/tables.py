@@ -164,7 +164,7 @@ def _leakage(context: Context, finished: Finished) -> dict[str, Any] | None:
 
 
 def _mean_without(
-    context: Context, finished: Finished, leaked: Sequence[Bool[Array, " test"]]
+    context: Context, finished: Finished, leaked: Sequence[Bool[Array, " _"]]
 ) -> float | None:
     """Return what the mean would be on the test structures that have no copy in training."""
     values = []

@@ -1,0 +1,335 @@
+"""Assessments: what may be seen when, what stands beside the model, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.svm import LinearSVC
+
+import hiddenfield as hf
+from hiddenfield.errors import HiddenfieldError, InputError, ReadError
+from hiddenfield.evaluation import Assessment, AssessmentSettings, Between, Split, assess, compare
+from hiddenfield.evaluation.assessment.dividing import inner_splits, outer_splits
+from hiddenfield.evaluation.assessment.problem import Problem
+
+QUICK = {"dim": 4, "epochs": 2, "hidden": 4, "rounds": 1}
+
+
+def words(count=36, seed=0):
+    """Make words, half of them with an AA in them."""
+    generator = np.random.default_rng(seed)
+    texts = []
+    while len(texts) < count:
+        text = "".join(generator.choice(list("ABC"), size=generator.integers(3, 9)))
+        if ("AA" in text) == (len(texts) % 2 == 0):
+            texts.append(text)
+    return hf.data.from_sequences(texts, targets=["yes" if "AA" in text else "no" for text in texts])
+
+
+def table(count=60, seed=0):
+    generator = np.random.default_rng(seed)
+    X = generator.normal(size=(count, 4))
+    return X, np.where(X[:, 0] + 0.5 * generator.normal(size=count) > 0, "up", "down")
+
+
+def settled(found):
+    """Return everything but the time."""
+    return {name: value for name, value in found.content.items() if name != "seconds"}
+
+
+# -- what comes out ----------------------------------------------------------------------------------------
+
+
+def test_classes_from_structures(tmp_path):
+    settings = AssessmentSettings(folds=3, learning_curve=(0.5,), seeds=2)
+    found = assess("mean_field", words(), settings=settings, parameters=QUICK, folder=tmp_path / "a")
+    content = found.as_dict()
+    assert {"metric", "mean", "std", "folds", "protocol", "baselines", "leakage", "seconds"} <= set(content)
+    assert found.metric == "accuracy"
+    assert found.mean == pytest.approx(np.mean(found.values))
+    assert content["std"] == pytest.approx(np.std(found.values, ddof=1))
+    assert content["interval"][0] < found.mean < content["interval"][1]
+    assert [fold["value"] for fold in content["folds"]] == [
+        np.mean(fold["seeds"]) for fold in content["folds"]
+    ]
+    assert set(content["baselines"]) == {
+        "class frequencies",
+        "labels + logistic",
+        "WL-3 + logistic",
+        "no arcs, same head",
+    }
+    assert all(len(entry["folds"]) == 3 for entry in content["baselines"].values())
+    assert "p_value" in content["baselines"]["WL-3 + logistic"]["model_against_it"]
+    assert [row["share"] for row in content["learning_curve"]] == [0.5, 1.0]
+    assert content["learning_curve"][0]["train"] == 12
+    assert json.loads((tmp_path / "a" / "assessment.json").read_text()) == content
+    assert repr(Assessment.read(tmp_path / "a")).startswith("Assessment(accuracy 0.")
+    # What a cell kept is what was reported.
+    cell = json.loads((tmp_path / "a" / "cells" / "final-001-000-00-01.json").read_text())["content"]
+    assert cell["metrics"]["accuracy"] == content["folds"][1]["seeds"][1]
+
+
+def test_numbers_from_structures():
+    pack = hf.data.huckel(30, seed=0)
+    settings = AssessmentSettings(folds=2, metric="rmse")
+    found = assess("loopy_bp", pack, pack.targets[:, 0].numpy(), settings, parameters=QUICK)
+    assert found.content["task"] == "regression"
+    assert set(found.content["baselines"]) == {
+        "mean predictor",
+        "labels + ridge",
+        "WL-3 + ridge",
+        "no arcs, same head",
+    }
+
+
+def test_the_test_part_has_no_part_in_any_choice(tmp_path):
+    """Other targets of the test structures change the value, and nothing that was selected or predicted."""
+    pack = words()
+    y = np.array(["yes", "no"] * 18)
+    test = np.arange(0, 36, 3)
+    split = [Split("one", np.setdiff1d(np.arange(36), test), test)]
+    settings = AssessmentSettings(
+        split=split, nested=True, space={"dim": [2, 4], "rounds": [1, 2]}, seeds=2, baselines=False
+    )
+    changed = y.copy()
+    changed[test] = np.where(y[test] == "yes", "no", "yes")
+    results = []
+    for name, answers in (("a", y), ("b", changed)):
+        quick = {"epochs": 3, "hidden": 4}
+        found = assess("mean_field", pack, answers, settings, parameters=quick, folder=tmp_path / name)
+        cells = sorted((tmp_path / name / "cells").glob("*.json"))
+        results.append((found, [json.loads(cell.read_text())["content"] for cell in cells]))
+    (first, cells), (second, others) = results
+    assert first.content["folds"][0]["selected"] == second.content["folds"][0]["selected"]
+    assert first.content["folds"][0]["epochs"] == second.content["folds"][0]["epochs"]
+    assert [cell.get("predictions") for cell in cells] == [cell.get("predictions") for cell in others]
+    assert first.mean == pytest.approx(1 - second.mean)
+
+
+def test_selection_agrees_with_scikit_learn():
+    """Nested selection of a scikit-learn estimator on features, beside GridSearchCV on the same splits."""
+    from sklearn.model_selection import GridSearchCV
+
+    X, y = table()
+    space = {"n_neighbors": [1, 3, 9, 15]}
+    settings = AssessmentSettings(folds=4, nested=True, space=space, inner="k_fold", inner_folds=3)
+    found = assess(KNeighborsClassifier(), X, y, settings)
+    problem = Problem.of(X, y)
+    outer = outer_splits(problem, settings)
+    for fold, split, inner in zip(
+        found.content["folds"], outer, inner_splits(problem, outer, settings), strict=True
+    ):
+        local = [(np.searchsorted(split.train, s.train), np.searchsorted(split.train, s.test)) for s in inner]
+        search = GridSearchCV(KNeighborsClassifier(), space, cv=local).fit(X[split.train], y[split.train])
+        assert fold["selected"] == search.best_params_
+        assert fold["value"] == search.score(X[split.test], y[split.test])
+    assert found.content["protocol"]["seeds"] == 1
+    assert set(found.content["baselines"]) == {"class frequencies", "features + logistic"}
+    assert found.content["leakage"] is None
+
+
+def test_random_search_and_ridge():
+    X, _ = table()
+    settings = AssessmentSettings(folds=3, nested=True, space={"alpha": Between(1e-3, 1e3)}, draws=4)
+    found = assess(Ridge(), X, X[:, 0] * 2.0 + 0.1, settings)
+    assert len(found.content["protocol"]["candidates"]) == 4
+    assert found.mean < 0.1 < found.content["baselines"]["mean predictor"]["mean"]
+
+
+class LengthClassifier(ClassifierMixin, BaseEstimator):
+    """A stranger's estimator on structures: the majority among those of the same length."""
+
+    def fit(self, X, y):
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        self.votes_ = {n: np.bincount(codes[X.num_nodes.numpy() == n]) for n in X.num_nodes.unique().tolist()}
+        return self
+
+    def predict(self, X):
+        return self.classes_[[self.votes_.get(n, np.zeros(1)).argmax() for n in X.num_nodes.tolist()]]
+
+
+def test_a_strangers_estimator_on_structures():
+    found = assess(LengthClassifier(), words(), settings=AssessmentSettings(folds=3))
+    assert found.content["model"] == "LengthClassifier"
+    assert "no arcs, same head" not in found.content["baselines"]
+    assert found.content["leakage"]["count"] >= 0
+
+
+def test_scores_instead_of_probabilities():
+    X, y = table()
+    found = assess(LinearSVC(), X, y, AssessmentSettings(folds=3, metric="roc_auc"))
+    assert 0.7 < found.mean <= 1
+
+
+def test_a_single_split_has_an_interval_too():
+    X, y = table()
+    found = assess(LogisticRegression(), X, y, AssessmentSettings(split="hold_out", test_fraction=0.3))
+    assert found.content["std"] is None
+    assert found.content["interval"][0] <= found.mean <= found.content["interval"][1]
+    assert found.content["protocol"]["interval"].startswith("bootstrap")
+
+
+def test_selection_on_the_reported_folds_is_shown_apart():
+    settings = AssessmentSettings(folds=2, as_published=True, space={"dim": [2, 4]}, baselines=False)
+    found = assess("mean_field", words(), settings=settings, parameters={"epochs": 4, "hidden": 4})
+    published = found.content["as_published"]
+    assert published["selected"]["dim"] in (2, 4)
+    assert 1 <= published["epoch"] <= 4
+    assert published["mean"] == pytest.approx(np.mean(published["folds"]))
+    assert "too good" in published["text"]
+
+
+def test_leakage_is_reported_and_what_it_is_worth():
+    pack = words(20)
+    pack = hf.concatenate([pack, pack[:4]])
+    split = [Split("one", np.arange(12), np.arange(12, 24))]
+    settings = AssessmentSettings(split=split)
+    found = assess("mean_field", pack, settings=settings, parameters=QUICK)
+    leakage = found.content["leakage"]
+    assert leakage["folds"][0] == leakage["count"] >= 4
+    assert leakage["mean_without"] is not None
+    assert found.content["folds"][0]["test"] == 12
+
+
+def test_missing_targets_are_left_out_and_given_positions_kept(tmp_path):
+    X, y = table(20)
+    y = y.astype(object)
+    y[[3, 7]] = None
+    file = tmp_path / "splits.json"
+    file.write_text(json.dumps([{"train": list(range(10)), "test": list(range(10, 20))}]))
+    found = assess(KNeighborsClassifier(), X, y, AssessmentSettings(split_file=file))
+    assert found.content["structures"] == {"used": 18, "without target": 2}
+    assert (found.content["folds"][0]["train"], found.content["folds"][0]["test"]) == (8, 10)
+    model = KNeighborsClassifier().fit(np.delete(X[:10], [3, 7], axis=0), list(np.delete(y[:10], [3, 7])))
+    assert found.mean == np.mean(model.predict(X[10:]) == y[10:])
+
+
+def test_comparison_of_two_models():
+    X, y = table()
+    settings = AssessmentSettings(folds=5)
+    good = assess(LogisticRegression(), X, y, settings)
+    poor = assess(KNeighborsClassifier(n_neighbors=40), X[:, ::-1] * 0.0 + X, y, settings)
+    found = compare(good, poor)
+    assert found.difference == pytest.approx(good.mean - poor.mean)
+    other = assess(LogisticRegression(), X, y, AssessmentSettings(folds=4))
+    with pytest.raises(InputError, match="cannot be compared: splits"):
+        compare(good, other)
+
+
+# -- parallel and on disk ----------------------------------------------------------------------------------
+
+
+def test_the_number_of_workers_does_not_matter():
+    results = [
+        settled(
+            assess(
+                "mean_field",
+                words(16),
+                settings=AssessmentSettings(folds=2, jobs=jobs),
+                parameters=QUICK | {"dropout": 0.3},
+            )
+        )
+        for jobs in (1, 2)
+    ]
+    assert results[0] == results[1]
+
+
+def test_a_damaged_cell_is_computed_again(tmp_path):
+    X, y = table()
+    settings = AssessmentSettings(folds=3)
+    first = settled(assess(LogisticRegression(), X, y, settings, folder=tmp_path / "run"))
+    for number, text in enumerate(['{"checksum": "0", "content": {"metrics": {}}}', "{ half"]):
+        (tmp_path / "run" / "cells" / f"final-00{number}-000-00-00.json").write_text(text)
+    with pytest.warns(UserWarning, match="is damaged"):
+        again = settled(assess(LogisticRegression(), X, y, settings, folder=tmp_path / "run", resume=True))
+    assert again == first
+
+
+def test_a_folder_belongs_to_one_plan(tmp_path):
+    X, y = table()
+    run = tmp_path / "run"
+    settings = AssessmentSettings(folds=3)
+    assess(LogisticRegression(), X, y, settings, folder=run)
+    with pytest.raises(InputError, match="is not empty"):
+        assess(LogisticRegression(), X, y, settings, folder=run)
+    for change, message in [
+        (
+            lambda: assess(LogisticRegression(C=7.0), X, y, settings, folder=run, resume=True),
+            "with parameters",
+        ),
+        (lambda: assess(LogisticRegression(), -X, y, settings, folder=run, resume=True), "with data"),
+        (
+            lambda: assess(LogisticRegression(), X, y, AssessmentSettings(folds=4), folder=run, resume=True),
+            "with splits",
+        ),
+    ]:
+        with pytest.raises(InputError, match=message):
+            change()
+    (run / "plan.json").write_text("{")
+    with pytest.raises(ReadError, match="is not the plan of an assessment"):
+        assess(LogisticRegression(), X, y, settings, folder=run, resume=True)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="is a file"):
+        assess(LogisticRegression(), X, y, settings, folder=tmp_path / "file")
+
+
+# -- what is refused ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "settings", "message"),
+    [
+        ({"y": ["up"] * 60}, {}, "all 60 structures are of one class of 'target', 'up'"),
+        ({"y": None}, {}, "there is nothing to predict"),
+        ({"y": [None] * 60}, {}, "is missing for every structure"),
+        ({"y": ["up"] * 59}, {}, "X has 60 entries and y has 59"),
+        ({"y": np.zeros((60, 2))}, {}, "of one target, but there are 2"),
+        ({}, {"metric": "f1"}, "unknown metric of a classification 'f1'; choose from: accuracy"),
+        ({}, {"metric": "mae"}, "unknown metric of a classification 'mae'"),
+        ({}, {"folds": 31}, "the rarest has"),
+        ({}, {"task": "ranking"}, "unknown task 'ranking'"),
+        ({}, {"inner": "loo"}, "unknown inner split 'loo'"),
+        ({}, {"seeds": 0}, "seeds must be at least 1"),
+        ({}, {"jobs": 0}, "at least one job"),
+        ({}, {"space": {"C": [1]}}, "need a nested assessment"),
+        ({}, {"nested": True, "space": {"D": [1]}}, "has no parameter 'D'"),
+        (
+            {},
+            {"nested": True, "space": {"C": [1, 2]}, "inner": "k_fold", "inner_folds": 40},
+            "inner selection of fold 1",
+        ),
+        ({}, {"learning_curve": (1.5,)}, "between 0 and 1, got 1.5"),
+        ({}, {"groups": "family"}, "no column 'family'"),
+        ({}, {"split": "leave_one_group_out", "groups": [1, 2]}, "60 structures, but 2 groups"),
+        ({}, {"as_published": True, "space": {"C": [1]}}, "needs accuracy after every epoch"),
+        ({"estimator": Ridge()}, {}, "does not fit the target"),
+        ({"estimator": "loopy_pb"}, {}, "did you mean 'loopy_bp'"),
+        ({"estimator": 3}, {}, "expected an estimator"),
+        ({"parameters": {"C": 3}}, {}, "parameters are for a model that is named"),
+    ],
+)
+def test_refused(change, settings, message):
+    X, y = table()
+    given = {"estimator": LogisticRegression(), "X": X, "y": y} | change
+    with pytest.raises(HiddenfieldError, match=re.escape(message)):
+        assess(**given, settings=AssessmentSettings(**{"folds": 3} | settings))
+
+
+def test_a_metric_that_the_test_part_cannot_tell():
+    X, y = table(20)
+    train, test = np.flatnonzero(np.arange(20) % 5), np.flatnonzero(y == "up")[:2]
+    split = [Split("one", np.setdiff1d(train, test), test)]
+    with pytest.raises(InputError, match="roc_auc cannot be told on 2 test structures"):
+        assess(LogisticRegression(), X, y, AssessmentSettings(split=split, metric="roc_auc", baselines=False))
+
+
+def test_what_is_not_an_assessment(tmp_path):
+    (tmp_path / "x.json").write_text('{"mean": 1}')
+    with pytest.raises(ReadError, match="is not a finished assessment"):
+        Assessment.read(tmp_path / "x.json")
