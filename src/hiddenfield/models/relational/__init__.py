@@ -1,22 +1,30 @@
 """Relational models: evaluate, fit and explore them on observed networks."""
 
+from hiddenfield.models.relational.comparison import GridComparison, MethodGrid, compare_on_grid
 from hiddenfield.models.relational.counts import change_statistics, count_features
 from hiddenfield.models.relational.evaluation import Evaluation, evaluate
+from hiddenfield.models.relational.landscape import Landscape, landscape
 from hiddenfield.models.relational.learning import LIKELIHOODS, RelationalFit, fit_relational
-from hiddenfield.models.relational.likelihood import BetheLikelihood, PseudoLikelihood
+from hiddenfield.models.relational.likelihood import BetheLikelihood, ExactLikelihood, PseudoLikelihood
 from hiddenfield.models.relational.observations import Network, network_from_edges, networks_from_structures
 
 __all__ = [
     "LIKELIHOODS",
     "BetheLikelihood",
     "Evaluation",
+    "ExactLikelihood",
+    "GridComparison",
+    "Landscape",
+    "MethodGrid",
     "Network",
     "PseudoLikelihood",
     "RelationalFit",
     "change_statistics",
+    "compare_on_grid",
     "count_features",
     "evaluate",
     "fit_relational",
+    "landscape",
     "network_from_edges",
     "networks_from_structures",
 ]

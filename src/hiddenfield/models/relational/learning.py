@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,8 @@ import numpy as np
 from hiddenfield.errors import InputError
 from hiddenfield.fields.relational import RelationalScheme
 from hiddenfield.learning.maximum_likelihood import Ascent, maximise
-from hiddenfield.models.relational.likelihood import BetheLikelihood, PseudoLikelihood
+from hiddenfield.models.relational.likelihood import BetheLikelihood, ExactLikelihood, PseudoLikelihood
+from hiddenfield.models.relational.mcmc_likelihood import ContrastiveDivergence, MonteCarloLikelihood
 from hiddenfield.models.relational.observations import Network
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Float
@@ -25,7 +27,14 @@ FLAT = 1e-7
 
 LIKELIHOODS: dict[str, Callable[..., Any]] = {
     "bethe": BetheLikelihood,
+    "exact": lambda scheme, networks, bindings, weights: ExactLikelihood(scheme, networks, weights),
     "pseudo_likelihood": lambda scheme, networks, bindings, weights: PseudoLikelihood(
+        scheme, networks, weights
+    ),
+    "monte_carlo": lambda scheme, networks, bindings, weights: MonteCarloLikelihood(
+        scheme, networks, weights
+    ),
+    "contrastive_divergence": lambda scheme, networks, bindings, weights: ContrastiveDivergence(
         scheme, networks, weights
     ),
 }
@@ -43,7 +52,7 @@ class RelationalFit:
     standard_errors
         From the curvature of the log-likelihood at the optimum; NaN where there is none, 0 for fixed weights.
     log_likelihood, gradient
-        At `theta` (without the prior).
+        At `theta` (without the prior); methods that sample do not know the log-likelihood (NaN).
     converged, status
         Whether `theta` is a maximum (the gradient is zero and the likelihood curves down), and how the search ended.
     phases
@@ -84,6 +93,7 @@ def fit_relational(
     method: str = "bethe",
     optimiser: str = "lbfgs",
     starts: int = 4,
+    start: Mapping[str, float] | None = None,
     ridge: float = 0.0,
     fixed: Mapping[str, float] | None = None,
     share: bool = False,
@@ -103,11 +113,15 @@ def fit_relational(
     networks
         One or several, complete or partly unknown.
     method
-        "bethe": template-level belief propagation. "pseudo_likelihood": each pair given all others.
+        "bethe": template-level belief propagation. "exact": enumeration, up to eight vertices.
+        "pseudo_likelihood": each pair given all others. "monte_carlo": Markov chain Monte Carlo maximum likelihood (Geyer and Thompson).
+        "contrastive_divergence": a few steps of the chain from the observed network.
     optimiser
         "lbfgs" or "conjugate_gradient".
     starts
         How many starts: the zero vector, the pseudo-likelihood's optimum where it exists, and random ones.
+    start
+        A first start of one's own; weights that are left out begin at zero.
     ridge
         Precision of a normal prior on the weights.
     fixed
@@ -157,24 +171,35 @@ def fit_relational(
     free = [i for i in range(len(names)) if i not in held]
     if not free:
         raise InputError("all weights are fixed; there is nothing to fit")
-    objective = _Objective(likelihood, len(names), free, held, ridge)
+    objective = Objective(likelihood, len(names), free, held, ridge)
     options: dict[str, Any] = {
         "optimiser": optimiser,
         "tolerance": tolerance,
         "max_iterations": max_iterations,
     }
     free_names = [names[i] for i in free]
+    climb = getattr(likelihood, "climb", None)
+    # A method that samples climbs by itself, once, from the best start there is: the pseudo-likelihood's.
+    begins = _starts(scheme, given, method, weights, free, starts if climb is None else 2, seed)
+    if start is not None:
+        own = {_known(scheme, name): value for name, value in start.items()}
+        begins = [np.array([float(own.get(name, 0.0)) for name in free_names]), *begins][: max(starts, 1)]
     ascents = []
-    for begin in _starts(scheme, given, method, weights, free, starts, seed):
-        ascents.append(_confirm(objective, maximise(objective, begin, **options), free_names))
+    for begin in begins if climb is None else begins[:1] if start is not None else begins[-1:]:
+        if climb is None:
+            ascents.append(confirm(objective, maximise(objective, begin, **options), free_names))
+        else:
+            ascents.append(climb(objective, begin, max_iterations, seed))
         if advance is not None:
             advance(1)
     best = max(ascents, key=lambda ascent: (ascent.converged, ascent.value))
     theta = objective.full(best.parameters[None])[0]
-    value, gradient = likelihood(theta)
-    phases = likelihood.phases(theta) if hasattr(likelihood, "phases") else None
+    value, gradient = likelihood(theta) if climb is None else (math.nan, likelihood.gradient)
+    phases = int(likelihood.examine(theta[None])[2][0]) if hasattr(likelihood, "examine") else None
     errors = np.zeros(len(names))
-    errors[free] = _standard_errors(objective, best.parameters) if best.converged else np.nan
+    errors[free] = np.nan
+    if best.converged:
+        errors[free] = likelihood.errors if climb else _standard_errors(objective, best.parameters)
     return RelationalFit(
         names,
         theta,
@@ -192,7 +217,7 @@ def fit_relational(
 
 
 @dataclass
-class _Objective:
+class Objective:
     """The penalised log-likelihood as a function of the free weights."""
 
     likelihood: Any
@@ -238,7 +263,7 @@ def _starts(
     return rows[: max(count, 1)]
 
 
-def _confirm(objective: _Objective, ascent: Ascent, names: Sequence[str]) -> Ascent:
+def confirm(objective: Objective, ascent: Ascent, names: Sequence[str]) -> Ascent:
     """Polish the end of an ascent by Newton's method, and call it converged only if that settles.
 
     Where the likelihood runs away, its gradient becomes small as well: the tail is exponential, gradient and curvature
@@ -282,12 +307,12 @@ def _no_maximum(direction: Array, names: Sequence[str], rises: bool) -> str:
     )
 
 
-def _standard_errors(objective: _Objective, theta: Array) -> Array:
+def _standard_errors(objective: Objective, theta: Array) -> Array:
     """Return the roots of the diagonal of the inverse of minus the Hessian; of a maximum."""
     return np.asarray(np.sqrt(np.diag(np.linalg.inv(-_hessian(objective, theta)))))
 
 
-def _hessian(objective: _Objective, theta: Array) -> Array:
+def _hessian(objective: Objective, theta: Array) -> Array:
     """Return the Hessian by central differences of the gradient, over steps of a fiftieth of a standard error.
 
     Weights of abundant features have standard errors that are smaller by orders of magnitude: a first Hessian over

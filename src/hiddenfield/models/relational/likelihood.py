@@ -16,14 +16,16 @@ import numpy as np
 import torch
 
 from hiddenfield.errors import InputError
+from hiddenfield.fields.pair_features import weight_scale
 from hiddenfield.fields.relational import RelationalScheme, ground, ground_variables
 from hiddenfield.inference.infer import infer
+from hiddenfield.inference.network_enumeration import enumerate_networks
 from hiddenfield.models.relational.counts import change_statistics, count_features
 from hiddenfield.models.relational.evaluation import evaluate
 from hiddenfield.models.relational.observations import Network
 from hiddenfield.shapes import Array, Float
 
-__all__ = ["BetheLikelihood", "PseudoLikelihood", "evidence_of"]
+__all__ = ["BetheLikelihood", "ExactLikelihood", "PseudoLikelihood", "evidence_of"]
 
 
 @dataclass(eq=False)
@@ -59,8 +61,14 @@ class BetheLikelihood:
 
     def batch(self, theta: Float[Array, "settings features"]) -> tuple[Array, Array]:
         """Return log-likelihoods and gradients at many settings at once."""
+        value, gradient, _ = self.examine(theta)
+        return value, gradient
+
+    def examine(self, theta: Float[Array, "settings features"]) -> tuple[Array, Array, Array]:
+        """Return log-likelihoods, gradients and numbers of phases; no phase is where no messages settled."""
         value = theta @ self._observed
         gradient = np.tile(self._observed, (len(theta), 1))
+        phases = np.ones(len(theta), dtype=np.int64)
         for network in self._partial:
             first, second = self._clamped(network, theta)
             value, gradient = value + first, gradient + second
@@ -68,15 +76,10 @@ class BetheLikelihood:
             result = evaluate(self.scheme, dict(sizes), theta, bindings=self.bindings, weights=self.weights)
             value = value - repeats * result.log_partition.numpy()
             gradient = gradient - repeats * result.expected.numpy()
-        return value, gradient
-
-    def phases(self, theta: Float[Array, " features"]) -> int:
-        """Return how many phases the model has at a setting, the most over the networks' sizes."""
-        found = [
-            evaluate(self.scheme, dict(sizes), theta[None], bindings=self.bindings, weights=self.weights)
-            for sizes in self._sizes
-        ]
-        return max(int(result.phases[0]) for result in found)
+            here = result.phases.numpy()
+            # The most over the networks' sizes; one that did not settle spoils all.
+            phases = np.where((phases == 0) | (here == 0), 0, np.maximum(phases, here))
+        return value, gradient, phases
 
     def _clamped(self, network: Network, theta: Array) -> tuple[Array, Array]:
         """Return log partition and expected counts given what is known of a network, setting by setting."""
@@ -92,6 +95,41 @@ class BetheLikelihood:
             values.append(total.item())
             gradients.append(slope.numpy())
         return np.array(values), np.array(gradients)
+
+
+@dataclass(eq=False)
+class ExactLikelihood:
+    """The likelihood itself, by enumeration: for complete undirected networks of up to eight vertices."""
+
+    scheme: RelationalScheme
+    networks: Sequence[Network]
+    weights: str = "ground"
+
+    def __post_init__(self) -> None:
+        """Count the features, and all networks of each size."""
+        if not all(network.complete for network in self.networks):
+            raise InputError("the exact likelihood needs complete networks; use method='bethe'")
+        counts = [count_features(self.scheme, network) for network in self.networks]
+        self._scale = weight_scale(self.scheme, self.weights)
+        self._observed = np.sum(counts, axis=0) * self._scale
+        sizes = [next(iter(network.sizes.values())) for network in self.networks]
+        self._tables = [
+            (sizes.count(size), enumerate_networks(self.scheme, size, weights=self.weights))
+            for size in sorted(set(sizes))
+        ]
+
+    def __call__(self, theta: Float[Array, " features"]) -> tuple[float, Float[Array, " features"]]:
+        """Return the log-likelihood and its gradient."""
+        value, gradient = self.batch(theta[None])
+        return float(value[0]), gradient[0]
+
+    def batch(self, theta: Float[Array, "settings features"]) -> tuple[Array, Array]:
+        """Return log-likelihoods and gradients at many settings."""
+        value, gradient = theta @ self._observed, np.tile(self._observed, (len(theta), 1))
+        for repeats, table in self._tables:
+            value = value - repeats * table.log_partition(theta)
+            gradient = gradient - repeats * table.expectations(theta) * self._scale
+        return value, gradient
 
 
 @dataclass(eq=False)

@@ -1,0 +1,237 @@
+"""Exact inference, sampling, belief propagation on the ground field and on the template, side by side over a grid."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from hiddenfield.errors import InputError
+from hiddenfield.fields.relational import RelationalScheme, ground
+from hiddenfield.inference.loopy_bp import loopy_bp
+from hiddenfield.inference.network_enumeration import enumerate_networks
+from hiddenfield.inference.network_gibbs import sample_networks
+from hiddenfield.models.relational.evaluation import evaluate
+from hiddenfield.registry import choose
+from hiddenfield.shapes import Array, Bool, Float
+
+__all__ = ["COMPARED", "GridComparison", "MethodGrid", "compare_on_grid"]
+
+
+@dataclass(frozen=True, eq=False)
+class MethodGrid:
+    """What one method found over the grid.
+
+    Parameters
+    ----------
+    method, size
+        Its name and the number of vertices.
+    edge_probability
+        A row a weight of the y axis.
+    log_partition
+        Likewise; None for sampling, which does not know it.
+    settled
+        Where it converged.
+    seconds
+        For one setting, on average.
+    """
+
+    method: str
+    size: int
+    edge_probability: Float[Array, "rows columns"]
+    log_partition: Float[Array, "rows columns"] | None
+    settled: Bool[Array, "rows columns"]
+    seconds: float
+
+    def deviation(self, truth: MethodGrid) -> tuple[float, float, float]:
+        """Return mean, standard deviation and largest of the relative deviation of the edge's probability."""
+        both = self.settled & truth.settled
+        relative = np.abs(self.edge_probability / truth.edge_probability - 1)[both]
+        return float(relative.mean()), float(relative.std()), float(relative.max())
+
+    def log_partition_error(self, truth: MethodGrid) -> float | None:
+        """Return the mean relative deviation of the log partition, None where one of them has none."""
+        if self.log_partition is None or truth.log_partition is None:
+            return None
+        both = self.settled & truth.settled
+        return float(np.abs(self.log_partition / truth.log_partition - 1)[both].mean())
+
+
+@dataclass(frozen=True, eq=False)
+class GridComparison:
+    """Several methods on several sizes over one grid of two weights."""
+
+    names: tuple[str, str]
+    x: Float[Array, " columns"]
+    y: Float[Array, " rows"]
+    grids: tuple[MethodGrid, ...]
+    bindings: str
+    weights: str
+
+    def of(self, method: str, size: int) -> MethodGrid | None:
+        """Return one method's grid, None where it was not run."""
+        found = [g for g in self.grids if (g.method, g.size) == (method, size)]
+        return found[0] if found else None
+
+    def rows(self, truth: str = "exact") -> list[dict[str, Any]]:
+        """Return a row for each method and size: time, deviation from the method `truth`."""
+        result = []
+        for grid in self.grids:
+            base = self.of(truth, grid.size)
+            row: dict[str, Any] = {
+                "vertices": grid.size,
+                "method": grid.method,
+                "seconds a setting": grid.seconds,
+                "settled": float(grid.settled.mean()),
+            }
+            if base is not None and base is not grid:
+                mean, deviation, largest = grid.deviation(base)
+                row |= {
+                    "mean relative deviation": mean,
+                    "its standard deviation": deviation,
+                    "largest": largest,
+                }
+                row["mean relative deviation of log Z"] = grid.log_partition_error(base)
+            result.append(row)
+        return result
+
+
+def compare_on_grid(
+    scheme: RelationalScheme,
+    sizes: Sequence[int],
+    x: tuple[str, float, float],
+    y: tuple[str, float, float],
+    *,
+    points: int = 21,
+    methods: Sequence[str] = ("exact", "mcmc", "asynchronous_bp", "template_bp"),
+    bindings: str = "merged",
+    weights: str = "ground",
+    samples: int = 2000,
+    burn_in: int = 200,
+    seed: int = 0,
+    advance: Callable[[int], None] | None = None,
+) -> GridComparison:
+    """Compute the probability of an edge and the log partition over a grid of two weights by several methods.
+
+    Parameters
+    ----------
+    scheme
+        An undirected network with two features.
+    sizes
+        Numbers of vertices.
+    x, y
+        A feature's name with the least and the largest weight, for each axis.
+    points
+        On each axis.
+    methods
+        Of `COMPARED`.
+    bindings, weights
+        See `hiddenfield.fields.relational.factor_kinds`.
+    samples, burn_in
+        Of the chain at each setting; a sweep each. Chains start from the empty network.
+    seed
+        Of the chains.
+    advance
+        Called with 1 after each method and size.
+
+    Examples
+    --------
+    >>> from hiddenfield.fields.relational import graph_scheme
+    >>> found = compare_on_grid(
+    ...     graph_scheme("edge", "triangle"),
+    ...     [5],
+    ...     ("triangle", -1, 1),
+    ...     ("edge", -2, 2),
+    ...     points=5,
+    ...     methods=("exact", "template_bp"),
+    ... )
+    >>> mean, deviation, largest = found.of("template_bp", 5).deviation(found.of("exact", 5))
+    >>> round(mean, 3)
+    0.003
+    """
+    names = list(scheme.features)
+    if sorted(names) != sorted({x[0], y[0]}):
+        raise InputError(f"the axes must be the scheme's two features {names}, got {x[0]!r} and {y[0]!r}")
+    across, up = np.linspace(x[1], x[2], points), np.linspace(y[1], y[2], points)
+    grid = np.stack(np.meshgrid(across, up), -1).reshape(-1, 2)
+    theta = grid if names[0] == x[0] else grid[:, ::-1].copy()
+    options = {"bindings": bindings, "weights": weights, "samples": samples, "burn_in": burn_in, "seed": seed}
+    found = []
+    for size in sizes:
+        for method in methods:
+            run = choose("method", COMPARED, method)
+            run(scheme, size, theta[:1], options)  # compile first
+            began = time.perf_counter()
+            probability, log_partition, settled = run(scheme, size, theta, options)
+            seconds = (time.perf_counter() - began) / len(theta)
+            shape = (points, points)
+            value = None if log_partition is None else log_partition.reshape(shape)
+            found.append(
+                MethodGrid(method, size, probability.reshape(shape), value, settled.reshape(shape), seconds)
+            )
+            if advance is not None:
+                advance(1)
+    return GridComparison((x[0], y[0]), across, up, tuple(found), bindings, weights)
+
+
+Found = tuple[Array, Array | None, Array]
+
+
+def _exact(scheme: RelationalScheme, size: int, theta: Array, options: dict[str, Any]) -> Found:
+    table = enumerate_networks(scheme, size, weights=options["weights"])
+    return table.edge_probability(theta), table.log_partition(theta), np.ones(len(theta), dtype=bool)
+
+
+def _mcmc(scheme: RelationalScheme, size: int, theta: Array, options: dict[str, Any]) -> Found:
+    drawn = sample_networks(
+        scheme,
+        size,
+        theta,
+        chains=len(theta),
+        samples=options["samples"],
+        burn_in=options["burn_in"],
+        weights=options["weights"],
+        seed=options["seed"],
+    )
+    # A chain that never saw an edge knows no more than that there are few.
+    least = 0.5 / (options["samples"] * math.comb(size, 2))
+    return np.maximum(drawn.edge_probability, least), None, np.ones(len(theta), dtype=bool)
+
+
+def _asynchronous(scheme: RelationalScheme, size: int, theta: Array, options: dict[str, Any]) -> Found:
+    rows = []
+    for row in theta:
+        field = ground(scheme, size, row, bindings=options["bindings"], weights=options["weights"])
+        with torch.no_grad():
+            posterior = loopy_bp(
+                field, schedule="sequential", tolerance=1e-8, max_iterations=500, damping=0.1
+            )
+        rows.append(
+            (
+                float(posterior.marginals[:, 1].mean()),
+                float(posterior.log_partition[0]),
+                bool(posterior.converged[0]),
+            )
+        )
+    probability, value, settled = (np.array(column) for column in zip(*rows, strict=True))
+    return probability, value, settled
+
+
+def _template(scheme: RelationalScheme, size: int, theta: Array, options: dict[str, Any]) -> Found:
+    result = evaluate(scheme, size, theta, bindings=options["bindings"], weights=options["weights"])
+    return result.marginals[:, 0, 1].numpy(), result.log_partition.numpy(), result.phases.numpy() > 0
+
+
+COMPARED: dict[str, Callable[..., Found]] = {
+    "exact": _exact,
+    "mcmc": _mcmc,
+    "asynchronous_bp": _asynchronous,
+    "template_bp": _template,
+}
+"""The methods that are compared: enumeration; Gibbs sampling; belief propagation on the ground field, one message after
+another; template-level belief propagation from three starts."""

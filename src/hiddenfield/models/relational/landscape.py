@@ -1,0 +1,184 @@
+"""The log-likelihood over a grid of two weights, with the paths of several ascents over it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hiddenfield.errors import InputError
+from hiddenfield.fields.relational import RelationalScheme
+from hiddenfield.learning.maximum_likelihood import Ascent, maximise
+from hiddenfield.models.relational.learning import LIKELIHOODS, Objective, confirm
+from hiddenfield.models.relational.observations import Network
+from hiddenfield.registry import choose
+from hiddenfield.shapes import Array, Float, Int
+
+__all__ = ["Landscape", "landscape"]
+
+ROWS = 2000
+"""Settings in one batch: between them a progress bar moves."""
+
+
+@dataclass(frozen=True, eq=False)
+class Landscape:
+    """A log-likelihood over two weights.
+
+    Parameters
+    ----------
+    names
+        The features on the x and the y axis.
+    x, y
+        Their weights.
+    log_likelihood
+        At each point, a row a weight of `y`; NaN where belief propagation did not settle.
+    phases
+        How many phases there are at each point: 1 where the methods that have none.
+    ascents
+        Several climbs, with traces of (x, y).
+    best
+        The highest point that an ascent settled on, None where none did: then there is no maximum in sight.
+    fixed
+        The other weights.
+    method, bindings, weights
+        What was computed, in which conventions.
+    """
+
+    names: tuple[str, str]
+    x: Float[Array, " columns"]
+    y: Float[Array, " rows"]
+    log_likelihood: Float[Array, "rows columns"]
+    phases: Int[Array, "rows columns"]
+    ascents: tuple[Ascent, ...]
+    best: Ascent | None
+    fixed: dict[str, float]
+    method: str
+    bindings: str
+    weights: str
+
+
+def landscape(
+    scheme: RelationalScheme,
+    networks: Network | Sequence[Network],
+    x: tuple[str, float, float],
+    y: tuple[str, float, float],
+    *,
+    fixed: Mapping[str, float] | None = None,
+    points: int = 100,
+    runs: int = 8,
+    optimiser: str = "conjugate_gradient",
+    method: str = "bethe",
+    bindings: str = "merged",
+    weights: str = "ground",
+    starts: Any = None,
+    seed: int = 0,
+    max_iterations: int = 100,
+    advance: Callable[[int], None] | None = None,
+) -> Landscape:
+    """Compute the log-likelihood over a grid of two weights and climb it from several starts.
+
+    Parameters
+    ----------
+    scheme, networks
+        The model and what was observed.
+    x, y
+        A feature's name with the least and the largest weight, for each axis.
+    fixed
+        The weights of all other features.
+    points
+        On each axis.
+    runs
+        How many ascents, from starts spread over the grid at random.
+    optimiser
+        Of the ascents.
+    method, bindings, weights
+        As in `fit_relational`; methods that sample have no landscape.
+    starts
+        Starts of one's own, rows of (x, y), instead of random ones.
+    seed
+        Of the random starts.
+    max_iterations
+        Of each ascent.
+    advance
+        Called with the number of points done, for a progress bar.
+
+    Examples
+    --------
+    >>> import networkx
+    >>> from hiddenfield.fields.relational import graph_scheme
+    >>> from hiddenfield.models.relational import landscape, network_from_edges
+    >>> scheme = graph_scheme("edge", "triangle")
+    >>> network = network_from_edges(scheme, list(networkx.florentine_families_graph().edges))
+    >>> found = landscape(scheme, network, ("edge", -3, 0), ("triangle", -2, 1), points=20, runs=2)
+    >>> found.log_likelihood.shape, found.best.parameters.round(2)
+    ((20, 20), array([-1.48,  0.04]))
+    """
+    given = [networks] if isinstance(networks, Network) else list(networks)
+    names = tuple(scheme.features)
+    held = {names.index(choose_feature(scheme, name)): float(v) for name, v in (fixed or {}).items()}
+    axes = [names.index(choose_feature(scheme, axis[0])) for axis in (x, y)]
+    if axes[0] == axes[1] or set(axes) & set(held):
+        raise InputError("the two axes are different features, and neither of them is fixed")
+    loose = [name for i, name in enumerate(names) if i not in axes and i not in held]
+    if loose:
+        raise InputError(f"say at which weight to hold {', '.join(loose)}: they are neither axes nor fixed")
+    if points < 2 or not all(low < high for _, low, high in (x, y)):
+        raise InputError("a landscape needs at least 2 points on each axis, and ranges from low to high")
+    likelihood = choose("method of learning", LIKELIHOODS, method)(scheme, given, bindings, weights)
+    if hasattr(likelihood, "climb"):
+        raise InputError(f"method {method!r} samples, and has no landscape; use 'bethe'")
+    across, up = np.linspace(x[1], x[2], points), np.linspace(y[1], y[2], points)
+    grid = np.stack(np.meshgrid(across, up), -1).reshape(-1, 2)
+    objective = Objective(likelihood, len(names), axes, held, 0.0)
+    values, phases = _values(likelihood, objective, grid, advance)
+    generator = np.random.default_rng(seed)
+    low, high = grid.min(0), grid.max(0)
+    begins = generator.uniform(low, high, (runs, 2)) if starts is None else np.asarray(starts, dtype=float)
+    ascents = tuple(
+        confirm(
+            objective,
+            maximise(objective, start, optimiser=optimiser, max_iterations=max_iterations),
+            [x[0], y[0]],
+        )
+        for start in begins
+    )
+    settled = [ascent for ascent in ascents if ascent.converged]
+    return Landscape(
+        (x[0], y[0]),
+        across,
+        up,
+        values.reshape(points, points),
+        phases.reshape(points, points),
+        ascents,
+        max(settled, key=lambda ascent: ascent.value) if settled else None,
+        {names[i]: value for i, value in held.items()},
+        method,
+        bindings,
+        weights,
+    )
+
+
+def choose_feature(scheme: RelationalScheme, name: str) -> str:
+    """Return the name if the scheme has such a feature; otherwise an error lists what it has."""
+    choose("feature", scheme.features, name)
+    return name
+
+
+def _values(
+    likelihood: Any, objective: Objective, grid: Array, advance: Callable[[int], None] | None
+) -> tuple[Array, Array]:
+    values, phases = [], []
+    for begin in range(0, len(grid), ROWS):
+        rows = objective.full(grid[begin : begin + ROWS])
+        if hasattr(likelihood, "examine"):
+            value, _, count = likelihood.examine(rows)
+        else:
+            value, _ = likelihood.batch(rows)
+            count = np.ones(len(rows), dtype=np.int64)
+        values.append(np.where(count > 0, value, np.nan))
+        phases.append(count)
+        if advance is not None:
+            advance(len(rows))
+    return np.concatenate(values), np.concatenate(phases)
