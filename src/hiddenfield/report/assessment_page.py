@@ -129,7 +129,8 @@ def _sections(content: Any) -> list[Section]:
     pictures = [box_plots(content, NAMES[content["metric"]])]
     if "learning_curve" in content:
         pictures.append(curve_plot(content, NAMES[content["metric"]]))
-    sections.append(("Folds", f'<div class="figures">{"".join(pictures)}</div>{_folds(content)}'))
+    sections.append(("Folds", f'<div class="figures">{"".join(pictures)}</div>'))
+    sections.append(("Every split", _folds(content)))
     if content["leakage"] is not None:
         sections.append(("Leakage", _leakage(content)))
     sections.append(("Protocol", facts(_facts(content))))
@@ -137,28 +138,35 @@ def _sections(content: Any) -> list[Section]:
 
 
 def _comparison(content: Any) -> str:
-    heads = ("mean", "± std", "95 % interval", "p")
-    header = "<tr><th>model</th>" + "".join(f'<th class="number">{name}</th>' for name in heads)
+    header = "<tr><th>model</th>" + "".join(
+        f'<th class="number">{name}</th>' for name in ("mean", "± std", "95 % interval")
+    )
     rows = [
-        _row(name, entry, entry.get("model_against_it", {})) for name, entry in content["baselines"].items()
+        _row(name, entry, _verdict(entry.get("model_against_it", {})))
+        for name, entry in content["baselines"].items()
     ]
-    rows.append(_row(content["model"], content, {}, "own"))
+    rows.append(_row(content["model"], content, "", "own"))
     if "as_published" in content:
-        rows.append(_row("as published (too good)", content["as_published"], {}))
+        published = content["as_published"]
+        rows.append(_row("as published", published, f"too good: {published['text'].split(':')[0]}"))
     note = (
         "<p>Means over the test parts, which had no part in any choice. Intervals and p are corrected for folds that "
-        "share their training structures (Nadeau and Bengio 2003); p is that of the model against the row.</p>"
+        "share their training structures (Nadeau and Bengio 2003).</p>"
     )
     return (
-        f'{note}<div class="scroll"><table class="scores"><thead>{header}<th>the model is</th></tr></thead>'
+        f'{note}<div class="scroll"><table class="scores"><thead>{header}<th>the model, beside it, is</th></tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
     )
 
 
-def _row(name: str, entry: Any, against: Any, kind: str = "") -> str:
-    cells = "".join(f'<td class="number">{escape(text)}</td>' for text in (*_cells(entry), _p_value(against)))
+def _verdict(against: Any) -> str:
+    return f"{against['verdict']}, p {_p_value(against)}" if _p_value(against) else against.get("verdict", "")
+
+
+def _row(name: str, entry: Any, remark: str, kind: str = "") -> str:
+    cells = "".join(f'<td class="number">{escape(text)}</td>' for text in _cells(entry))
     opening = f'<tr class="{kind}">' if kind else "<tr>"
-    return f"{opening}<td>{escape(name)}</td>{cells}<td>{escape(against.get('verdict', ''))}</td></tr>"
+    return f"{opening}<td>{escape(name)}</td>{cells}<td>{escape(remark)}</td></tr>"
 
 
 def _folds(content: Any) -> str:

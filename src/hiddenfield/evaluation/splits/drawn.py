@@ -133,7 +133,7 @@ def leave_one_group_out(request: Request) -> list[Split]:
     """
     if request.groups is None:
         raise InputError("leave_one_group_out needs groups: name the column that holds them")
-    names, codes = np.unique(np.asarray(request.groups).astype(str), return_inverse=True)
+    names, codes = np.unique([str(group) for group in request.groups], return_inverse=True)
     if len(names) < 2:
         raise InputError(f"all structures are of one group, {names[0]!r}; at least two are needed")
     return [

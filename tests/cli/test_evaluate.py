@@ -1,0 +1,160 @@
+"""evaluate as a user meets it: JSON, table, page, mistakes, kill and resume."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from hiddenfield.cli import main
+
+QUICK = [
+    "-p",
+    "epochs=2",
+    "-p",
+    "dim=4",
+    "-p",
+    "hidden=4",
+    "-p",
+    "rounds=1",
+    "--device",
+    "cpu",
+    "--jobs",
+    "1",
+]
+
+
+def call(capsys, *given):
+    """Run the command line in this process; return its exit code, output and errors."""
+    with pytest.raises(SystemExit) as stop:
+        main([str(word) for word in given])
+    out, err = capsys.readouterr()
+    return stop.value.code or 0, out, err
+
+
+def done(capsys, *given):
+    code, out, err = call(capsys, *given, "--json")
+    assert code == 0, err
+    return json.loads(out)
+
+
+@pytest.fixture
+def molecules(tmp_path):
+    """Write molecules with a size, a class and a family."""
+    texts = ["CCO", "CCN", "c1ccccc1", "CC(=O)O", "Cc1ccccc1", "C1CC1", "CCCl", "c1ccncc1", "CCCC", "CO"] * 2
+    lines = [
+        f"m{k},{text},{text.lower().count('c')}.5,{'ring' if '1' in text else 'chain'},f{k % 3}"
+        for k, text in enumerate(texts)
+    ]
+    path = tmp_path / "molecules.csv"
+    path.write_text("name,smiles,size,kind,family\n" + "\n".join(lines) + "\n")
+    return path
+
+
+def test_nested_json_and_page(capsys, tmp_path, molecules):
+    page = tmp_path / "page.html"
+    result = done(
+        capsys, "evaluate", molecules, "--target", "kind", "--model", "mean_field", "--folds", "2", "--nested",
+        "--grid", "dim=2,4", "--seeds", "2", "--report", page, "--out", tmp_path / "run", "--set", "id=name",
+        "--as-published", *QUICK,
+    )  # fmt: skip
+    assert {"metric", "mean", "std", "folds", "protocol", "baselines", "leakage", "seconds"} <= set(result)
+    assert "2 candidates, selected by accuracy on inner hold-out of 10%" in result["protocol"]["text"]
+    assert {fold["selected"]["dim"] for fold in result["folds"]} <= {2, 4}
+    assert result["leakage"]["count"] > 0  # every molecule is there twice
+    assert re.fullmatch(r"m\d+", result["leakage"]["ids"][0][0])
+    text = page.read_text()
+    for part in (
+        "no arcs, same head",
+        "Every split",
+        "dim ",
+        "Leakage",
+        "as published",
+        "training structures",
+    ):
+        assert part in text
+    assert "http" not in re.sub(r'http-equiv="[^"]*"', "", text)
+
+
+def test_table_and_comparison(capsys, tmp_path, molecules):
+    words = ["evaluate", molecules, "--target", "size", "--folds", "3", "--model", "mean_field"]
+    done(capsys, *words, "--out", tmp_path / "first", *QUICK)
+    code, out, err = call(
+        capsys, *words, "--against", tmp_path / "first", "--seed", "0", *QUICK, "-p", "bias=false"
+    )
+    assert code == 0, err
+    for part in (
+        "mean absolute error of size",
+        "WL-3 + ridge",
+        "95 % interval",
+        "protocol: 3 splits (k_fold)",
+        "against mean_field",
+    ):
+        assert part in out
+    assert re.search(r"leakage: \d+ test structures", out)
+
+
+@pytest.mark.parametrize(
+    ("more", "count"),
+    [
+        (["--split", "scaffold", "--folds", "2"], 2),
+        (["--split", "scaffold_hold_out", "--test-fraction", "0.3"], 1),
+        (["--group", "family"], 3),
+        (["--repeats", "2", "--folds", "2"], 4),
+        (["--split", "hold_out"], 1),
+    ],
+)
+def test_splits(capsys, molecules, more, count):
+    result = done(
+        capsys,
+        "evaluate",
+        molecules,
+        "--target",
+        "size",
+        "--model",
+        "mean_field",
+        "--no-baselines",
+        *more,
+        *QUICK,
+    )
+    assert len(result["folds"]) == count
+    assert result["baselines"] == {}
+
+
+def test_published_splits(capsys, data_path):
+    """Graphs of a published study with its own outer and inner splits."""
+    folder = data_path / "graphs" / "ENZYMES"
+    result = done(
+        capsys, "evaluate", folder / "ENZYMES.zip", "--split-file", folder / "ENZYMES_model_assessment_splits.json.gz",
+        "--nested", "--grid", "dim=2", "--seeds", "1", "--no-baselines", *QUICK, "-p", "epochs=1",
+    )  # fmt: skip
+    assert [fold["test"] for fold in result["folds"]] == [60] * 10
+    assert "inner hold-out as given" in result["protocol"]["text"]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--target", "kinds"], "kinds"),
+        ([], "nothing to learn"),
+        (["--target", "kind", "--folds", "12"], "use at most"),
+        (["--target", "kind", "--folds", "3", "--metric", "auc"], "unknown metric of a classification 'auc'"),
+        (["--target", "kind", "--model", "loopy"], "did you mean 'loopy_bp'"),
+        (["--target", "kind", "--split-file", "missing.json"], "no such file"),
+        (["--target", "kind", "--resume"], "name it with --out"),
+        (["--target", "kind", "--grid", "dim=2"], "need a nested assessment"),
+        (["--target", "kind", "--grid", "dim"], "expects NAME=VALUE"),
+        (["--target", "kind", "--folds", "3", "--nested", "--grid", "dim=2..9"], "use a random search"),
+        (["--target", "kind", "--learning-curve", "much"], "expects shares"),
+        (["--target", "kind", "--group", "tribe"], "tribe"),
+        (["--target", "kind", "-p", "dims=3"], "no parameter 'dims'"),
+        (["--target", "kind", "--against", "nowhere"], "is not a finished assessment"),
+    ],
+)
+def test_mistakes_are_one_line(capsys, molecules, more, message):
+    code, out, err = call(capsys, "evaluate", molecules, *more)
+    assert code == 1
+    assert out == ""
+    assert message in err
+    assert err.count("\n") == 1
