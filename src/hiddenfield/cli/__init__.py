@@ -29,6 +29,7 @@ COMMANDS = (
     "embed",
     "evaluate",
     "infer",
+    "relational",
     "formats",
     "version",
 )
@@ -53,8 +54,14 @@ def build(*, debug: bool = False) -> typer.Typer:
         """Latent-variable models of sequences, trees, graphs and relations."""
 
     for name in COMMANDS:
-        command = importlib.import_module(f"hiddenfield.cli.{name}").command
-        app.command(name=name)(command if debug else guarded(command))
+        module = importlib.import_module(f"hiddenfield.cli.{name}")
+        if hasattr(module, "COMMANDS"):
+            group = typer.Typer(help=module.HELP, no_args_is_help=True)
+            for part, command in module.COMMANDS.items():
+                group.command(name=part)(command if debug else guarded(command))
+            app.add_typer(group, name=name)
+        else:
+            app.command(name=name)(module.command if debug else guarded(module.command))
     return app
 
 

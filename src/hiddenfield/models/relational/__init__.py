@@ -3,10 +3,12 @@
 from hiddenfield.models.relational.comparison import GridComparison, MethodGrid, compare_on_grid
 from hiddenfield.models.relational.counts import change_statistics, count_features
 from hiddenfield.models.relational.evaluation import Evaluation, evaluate
+from hiddenfield.models.relational.files import read_network
 from hiddenfield.models.relational.landscape import Landscape, landscape
 from hiddenfield.models.relational.learning import LIKELIHOODS, RelationalFit, fit_relational
 from hiddenfield.models.relational.likelihood import BetheLikelihood, ExactLikelihood, PseudoLikelihood
 from hiddenfield.models.relational.observations import Network, network_from_edges, networks_from_structures
+from hiddenfield.models.relational.prediction import PairPrediction, predict_pairs
 
 __all__ = [
     "LIKELIHOODS",
@@ -17,6 +19,7 @@ __all__ = [
     "Landscape",
     "MethodGrid",
     "Network",
+    "PairPrediction",
     "PseudoLikelihood",
     "RelationalFit",
     "change_statistics",
@@ -27,4 +30,6 @@ __all__ = [
     "landscape",
     "network_from_edges",
     "networks_from_structures",
+    "predict_pairs",
+    "read_network",
 ]

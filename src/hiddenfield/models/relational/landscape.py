@@ -113,7 +113,7 @@ def landscape(
     >>> network = network_from_edges(scheme, list(networkx.florentine_families_graph().edges))
     >>> found = landscape(scheme, network, ("edge", -3, 0), ("triangle", -2, 1), points=20, runs=2)
     >>> found.log_likelihood.shape, found.best.parameters.round(2)
-    ((20, 20), array([-1.48,  0.04]))
+    ((20, 20), array([-1.42, -0.05]))
     """
     given = [networks] if isinstance(networks, Network) else list(networks)
     names = tuple(scheme.features)

@@ -114,8 +114,8 @@ def fit_relational(
         One or several, complete or partly unknown.
     method
         "bethe": template-level belief propagation. "exact": enumeration, up to eight vertices.
-        "pseudo_likelihood": each pair given all others. "monte_carlo": Markov chain Monte Carlo maximum likelihood (Geyer and Thompson).
-        "contrastive_divergence": a few steps of the chain from the observed network.
+        "pseudo_likelihood": each pair given all others. "monte_carlo": Markov chain Monte Carlo maximum likelihood
+        (Geyer and Thompson). "contrastive_divergence": a few steps of the chain from the observed network.
     optimiser
         "lbfgs" or "conjugate_gradient".
     starts

@@ -104,14 +104,14 @@ class MonteCarloLikelihood(_Sampled):
 
     The log-likelihood relative to the weights :math:`\theta_0` that networks were sampled at is
     :math:`(\theta - \theta_0) \cdot s - \log \tfrac1K \sum_k e^{(\theta - \theta_0) \cdot s_k}`; its Newton step from
-    :math:`\theta_0`, no longer than one standard deviation of the samples, is taken and the chains start anew. What comes
-    back is the maximum-likelihood estimate up to the noise of the chains, as long as they mix: in a model with two phases
-    they do not. Standard errors are from the covariance of the features.
+    :math:`\theta_0`, no longer than one standard deviation of the samples, is taken and the chains start anew. What
+    comes back is the maximum-likelihood estimate up to the noise of the chains, as long as they mix: in a model with
+    two phases they do not. Standard errors are from the covariance of the features.
 
     References
     ----------
-    Geyer and Thompson (1992), Constrained Monte Carlo maximum likelihood for dependent data; Hummel, Hunter and Handcock
-    (2012), Improving simulation-based algorithms for fitting ERGMs.
+    Geyer and Thompson (1992), Constrained Monte Carlo maximum likelihood for dependent data; Hummel, Hunter and
+    Handcock (2012), Improving simulation-based algorithms for fitting ERGMs.
     """
 
     samples: int = 1000
@@ -149,8 +149,8 @@ class ContrastiveDivergence(_Sampled):
 
     References
     ----------
-    Hinton (2002), Training products of experts by minimizing contrastive divergence; Krivitsky (2017), Using contrastive
-    divergence to seed Monte Carlo MLE for exponential-family random graph models.
+    Hinton (2002), Training products of experts by minimizing contrastive divergence; Krivitsky (2017), Using
+    contrastive divergence to seed Monte Carlo MLE for exponential-family random graph models.
     """
 
     sweeps: float = 1.0

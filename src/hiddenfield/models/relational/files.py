@@ -1,0 +1,160 @@
+"""Networks for relational models from text files, with errors that name the line."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from hiddenfield.errors import InputError, ReadError
+from hiddenfield.fields.relational import RelationalScheme
+from hiddenfield.models.relational.observations import Network, network_from_edges, pair_attribute
+
+__all__ = ["read_network"]
+
+HEADERS = {"source", "target", "from", "to", "vertex", "vertex1", "vertex2", "node1", "node2", "tail", "head"}
+VALUES = {"1": "edge", "0": "none", "?": "unknown", "": "edge"}
+
+
+def read_network(
+    scheme: RelationalScheme,
+    edges: str | Path,
+    vertices: str | Path | None = None,
+    *,
+    size: int | None = None,
+) -> Network:
+    r"""Read a network from a list of pairs, and its vertices with their attributes from a table.
+
+    Parameters
+    ----------
+    scheme
+        With one binary attribute of pairs.
+    edges
+        A pair of names a line, separated by commas, tabs or spaces; ``#`` begins a comment, and a first line such as
+        ``source,target`` is a header. A third column says what is known of the pair: 1 an edge (the default), 0 none
+        (as for all pairs that are not listed), ? unknown.
+    vertices
+        A CSV table whose first column has all names; other columns are attributes of the scheme by name, empty where
+        unknown. By default the vertices are those that pairs name.
+    size
+        Number of vertices, where some have no edges and there is no table.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from hiddenfield.fields.relational import graph_scheme
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "edges.csv"
+    >>> _ = path.write_text("source,target,value\na,b,1\nb,c,?\n")
+    >>> read_network(graph_scheme("edge"), path, size=5)
+    Network(5 vertex; exist: 1 of 10, 1 unknown)
+    """
+    attribute = pair_attribute(scheme)
+    names, values = (None, {}) if vertices is None else _vertices(scheme, Path(vertices))
+    known = None if names is None else set(names)
+    found: dict[str, list[tuple[str, str]]] = {"edge": [], "none": [], "unknown": []}
+    seen: dict[tuple[str, str], int] = {}
+    for line, parts in _lines(Path(edges)):
+        if len(parts) not in (2, 3):
+            raise ReadError(f"expected two names and perhaps 1, 0 or ?, got {parts}", file=edges, line=line)
+        first, second, value = parts[0], parts[1], parts[2] if len(parts) == 3 else "1"
+        for name in (first, second):
+            if not name:
+                raise ReadError("expected two names, one is empty", file=edges, line=line)
+            if known is not None and name not in known:
+                raise ReadError(f"the vertex {name!r} is not in {vertices}", file=edges, line=line)
+        if first == second:
+            raise ReadError(f"a self-loop at {first!r}; remove it", file=edges, line=line)
+        key = (min(first, second), max(first, second)) if attribute.type.unordered else (first, second)
+        if key in seen:
+            raise ReadError(
+                f"the pair {first!r}, {second!r} is there already in line {seen[key]}; remove one",
+                file=edges,
+                line=line,
+            )
+        if value not in VALUES:
+            raise ReadError(f"the value of a pair is 1, 0 or ?, got {value!r}", file=edges, line=line)
+        seen[key] = line
+        found[VALUES[value]].append((first, second))
+    if names is None:
+        names = list(dict.fromkeys(name for pairs in found.values() for pair in pairs for name in pair))
+    if size is not None:
+        names = _padded(names, size, edges)
+    if not names:
+        raise ReadError("there are no vertices: no pairs, and no table of vertices", file=edges)
+    return network_from_edges(scheme, found["edge"], vertices=names, values=values, unknown=found["unknown"])
+
+
+def _padded(names: list[str], size: int, edges: str | Path) -> list[str]:
+    if size < len(names):
+        raise InputError(f"{edges} names {len(names):,} vertices, more than the given size {size:,}")
+    taken = set(names)
+    extra = (name for name in (f"isolated {i}" for i in range(1, 2 * size + 1)) if name not in taken)
+    return [*names, *(next(extra) for _ in range(size - len(names)))]
+
+
+def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise ReadError(f"cannot be read: {error.strerror}", file=path) from None
+    except UnicodeDecodeError:
+        raise ReadError("expected a text in UTF-8", file=path) from None
+    first = True
+    for number, line in enumerate(text.splitlines(), start=1):
+        content = line.split("#", 1)[0].strip()
+        if not content:
+            continue
+        if "," in content or "\t" in content:
+            parts = [part.strip().strip('"') for part in re.split("[,\t]", content)]
+        else:
+            parts = content.split()
+        if first and len(parts) >= 2 and {part.lower() for part in parts[:2]} <= HEADERS:
+            first = False
+            continue
+        first = False
+        yield number, parts
+
+
+def _vertices(scheme: RelationalScheme, path: Path) -> tuple[list[str], dict[str, dict[str, str]]]:
+    """Return the names and the values of attributes of the scheme."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as source:
+            rows = list(csv.reader(source))
+    except OSError as error:
+        raise ReadError(f"cannot be read: {error.strerror}", file=path) from None
+    except UnicodeDecodeError:
+        raise ReadError("expected a text in UTF-8", file=path) from None
+    if not rows or len(rows[0]) < 1:
+        raise ReadError("expected a header and a line for each vertex", file=path)
+    header = [name.strip() for name in rows[0]]
+    own = {a.name: a for a in scheme.attributes.values() if len(a.type.parts) == 1}
+    names: list[str] = []
+    values: dict[str, dict[str, str]] = {name: {} for name in header[1:] if name in own}
+    where: dict[str, int] = {}
+    for line, row in enumerate(rows[1:], start=2):
+        if not row or not "".join(row).strip():
+            continue
+        if len(row) != len(header):
+            raise ReadError(
+                f"expected {len(header)} columns as in the header, got {len(row)}", file=path, line=line
+            )
+        name = row[0].strip()
+        if name in where:
+            raise ReadError(
+                f"the vertex {name!r} is there already in line {where[name]}", file=path, line=line
+            )
+        where[name] = line
+        names.append(name)
+        for column, entry in zip(header[1:], row[1:], strict=True):
+            if column not in own or not entry.strip():
+                continue
+            if entry.strip() not in own[column].values:
+                known = ", ".join(own[column].values)
+                raise ReadError(
+                    f"attribute {column!r} has no value {entry.strip()!r}; it has {known}",
+                    file=path,
+                    line=line,
+                )
+            values[column][name] = entry.strip()
+    return names, values

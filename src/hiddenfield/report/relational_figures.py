@@ -1,0 +1,220 @@
+"""Pictures of relational models: landscapes with ascents, methods side by side over a grid, fits beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hiddenfield.models.relational.comparison import GridComparison
+from hiddenfield.models.relational.landscape import Landscape
+from hiddenfield.report.drawing import SETTINGS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["METHOD_TITLES", "paint_comparison", "paint_landscape", "save_figure"]
+
+METHOD_TITLES = {
+    "exact": "exact",
+    "mcmc": "MCMC (Gibbs)",
+    "asynchronous_bp": "asynchronous BP, ground",
+    "template_bp": "template BP",
+}
+CONVENTION = {"ground": "per ground feature", "binding": "per binding"}
+
+
+def save_figure(
+    path: str | Path, paint: Callable[[Figure], None], *, width: float = 5.6, height: float = 4.2
+) -> None:
+    """Write what `paint` draws into an image file, by its suffix."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with matplotlib.rc_context({**SETTINGS, "savefig.dpi": 130}):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        paint(figure)
+        figure.savefig(path, metadata={"Software": None} if path.suffix == ".png" else None)
+
+
+def label(name: str, weights: str) -> str:
+    """Return an axis label that states what a weight counts."""
+    return f"weight of {name.replace('_', ' ')} ({CONVENTION[weights]})"
+
+
+def paint_landscape(
+    figure: Figure,
+    found: Landscape,
+    *,
+    truth: Sequence[float] | None = None,
+    depth: float | None = None,
+    axes: Axes | None = None,
+    title: str = "",
+    legend: bool = True,
+) -> None:
+    """Draw a landscape: log-likelihood below its best as colour, ascents as lines, their ends as marks.
+
+    Parameters
+    ----------
+    figure
+        Where to draw.
+    found
+        The landscape.
+    truth
+        Weights that the data were drawn with, marked by a star.
+    depth
+        How far below the best the colours reach; by default so far that four fifths of the points are told apart.
+    axes
+        Part of the figure to draw on.
+    title
+        Above it.
+    legend
+        Whether to say below the figure what the marks are.
+    """
+    axes = figure.add_subplot() if axes is None else axes
+    axes.grid(False)
+    finite = found.log_likelihood[np.isfinite(found.log_likelihood)]
+    top = float(finite.max()) if len(finite) else 0.0
+    below = found.log_likelihood - top
+    # A logarithm of the distance to the best tells apart both the summit and the plains.
+    reach = depth if depth is not None else max(float(np.quantile(-below[np.isfinite(below)], 0.8)), 1.0)
+    extent = _extent(found.x, found.y)
+    shown = np.log10(1 + np.minimum(-below, reach))
+    image = axes.imshow(
+        shown, origin="lower", extent=extent, aspect="auto", cmap="viridis_r", interpolation="nearest"
+    )
+    _draw_phases(axes, found)
+    _draw_ascents(axes, found)
+    if truth is not None:
+        axes.plot(*truth, marker="*", color="white", markeredgecolor="black", markersize=14, linestyle="")
+    axes.set_xlim(extent[0], extent[1])
+    axes.set_ylim(extent[2], extent[3])
+    axes.set_xlabel(label(found.names[0], found.weights))
+    axes.set_ylabel(label(found.names[1], found.weights))
+    axes.set_title(title, fontsize=9)
+    bar = figure.colorbar(image, ax=axes, fraction=0.05)
+    ticks = [t for t in (0, 1, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7) if t <= reach]
+    bar.set_ticks([float(np.log10(1 + t)) for t in ticks], labels=[f"{-t:,.0f}" if t else "0" for t in ticks])
+    bar.set_label(f"log-likelihood below the best, {top:,.1f} (nats)")
+    if legend:
+        _explain(figure, found, truth is not None)
+
+
+def _explain(figure: Figure, found: Landscape, truth: bool) -> None:
+    """Say below the figure what its marks are, those that it has."""
+    from matplotlib.lines import Line2D
+
+    edge: dict[str, Any] = {"markeredgecolor": "black", "linestyle": "", "markersize": 8}
+    entries = []
+    if found.ascents:
+        entries.append(
+            Line2D([], [], color="#20262d", marker="o", markersize=3, label="ascent from its start")
+        )
+    if any(ascent.converged for ascent in found.ascents):
+        entries.append(Line2D([], [], marker="^", color="#ffd23f", label="maximum", **edge))
+    if not all(ascent.converged for ascent in found.ascents):
+        entries.append(Line2D([], [], marker="X", color="#e4572e", label="ended without a maximum", **edge))
+    if (found.phases > 1).any():
+        entries.append(Line2D([], [], color="#9aa4ae", linestyle="--", label="two phases inside"))
+    if truth:
+        entries.append(Line2D([], [], marker="*", color="white", label="weights of the samples", **edge))
+    if entries:
+        figure.legend(handles=entries, loc="outside lower center", ncols=3, fontsize=8)
+
+
+def _draw_phases(axes: Axes, found: Landscape) -> None:
+    """Hatch where there are two phases or more; leave grey where nothing settled."""
+    axes.set_facecolor("#c9ced4")
+    if (found.phases > 1).any() and not (found.phases > 1).all():
+        axes.contour(
+            found.x,
+            found.y,
+            (found.phases > 1).astype(float),
+            levels=[0.5],
+            colors="white",
+            linewidths=1,
+            linestyles="--",
+        )
+
+
+def _draw_ascents(axes: Axes, found: Landscape) -> None:
+    for ascent in found.ascents:
+        axes.plot(*ascent.trace[:, :2].T, color="#20262d", linewidth=0.9, alpha=0.8)
+        axes.plot(*ascent.trace[0, :2], marker="o", color="#20262d", markersize=3, linestyle="")
+        style: dict[str, Any] = {"markersize": 8, "linestyle": "", "markeredgecolor": "black"}
+        if ascent.converged:
+            axes.plot(*ascent.parameters[:2], marker="^", color="#ffd23f", **style)
+        else:
+            axes.plot(*ascent.parameters[:2], marker="X", color="#e4572e", **style)
+
+
+def _extent(x: Any, y: Any) -> tuple[float, float, float, float]:
+    half_x, half_y = (x[1] - x[0]) / 2, (y[1] - y[0]) / 2
+    return (float(x[0] - half_x), float(x[-1] + half_x), float(y[0] - half_y), float(y[-1] + half_y))
+
+
+def paint_comparison(
+    figure: Figure, found: GridComparison, quantity: str = "edge_probability", *, methods: Sequence[str] = ()
+) -> None:
+    """Draw a grid of panels, a row a method and a column a size, all in one scale of colour.
+
+    Parameters
+    ----------
+    figure
+        Where to draw.
+    found
+        The comparison.
+    quantity
+        "edge_probability", or "log_partition" (each column then has a scale of its own).
+    methods
+        Which, in order; all that have the quantity by default.
+    """
+    chosen = list(methods) or list(dict.fromkeys(grid.method for grid in found.grids))
+    chosen = [
+        m for m in chosen if any(g.method == m and getattr(g, quantity) is not None for g in found.grids)
+    ]
+    sizes = sorted({grid.size for grid in found.grids})
+    panels: Any = figure.subplots(len(chosen), len(sizes), squeeze=False, sharex=True, sharey=True)
+    for column, size in enumerate(sizes):
+        values = [getattr(g, quantity) for g in found.grids if g.size == size and g.method in chosen]
+        low, high = (0.0, 1.0)
+        if quantity == "log_partition":
+            low, high = min(float(np.nanmin(v)) for v in values), max(float(np.nanmax(v)) for v in values)
+        for row, method in enumerate(chosen):
+            axes = panels[row, column]
+            axes.grid(False)
+            axes.set_facecolor("#c9ced4")
+            grid = found.of(method, size)
+            if grid is None:
+                axes.set_axis_off()
+                continue
+            image = axes.imshow(
+                np.where(grid.settled, getattr(grid, quantity), np.nan),
+                origin="lower",
+                extent=_extent(found.x, found.y),
+                aspect="auto",
+                cmap="RdYlBu_r",
+                vmin=low,
+                vmax=high,
+                interpolation="nearest",
+            )
+            if row == 0:
+                axes.set_title(f"{size:,} vertices", fontsize=9)
+            if column == 0:
+                axes.set_ylabel(
+                    f"{METHOD_TITLES.get(method, method)}\nweight of {found.names[1]}", fontsize=8
+                )
+            if row == len(chosen) - 1:
+                axes.set_xlabel(f"weight of {found.names[0]}", fontsize=8)
+        if quantity == "log_partition":
+            figure.colorbar(
+                image, ax=panels[:, column], location="bottom", label="log Z (nats)", fraction=0.06, pad=0.02
+            )
+    if quantity != "log_partition":
+        figure.colorbar(image, ax=panels, label="probability of an edge", fraction=0.04)
+    figure.suptitle(f"weights {CONVENTION[found.weights]}, bindings {found.bindings}", fontsize=8)
