@@ -24,7 +24,7 @@ def evaluate(capsys, *given):
 
 
 def test_a_killed_assessment_resumes_to_the_same_json(capsys, tmp_path):
-    """Kill real processes, with one worker and with two, as soon as some cells are there; the last may finish."""
+    """Kill a real process, and with it its two workers, as soon as some cells are there; then go on with one."""
     hf.write(hf.data.huckel(24, seed=0), tmp_path / "m.parquet")
     words = [
         "evaluate", tmp_path / "m.parquet", "--target", "gap", "--folds", "3", "--nested", "--grid", "dim=2,4,6",
@@ -32,22 +32,11 @@ def test_a_killed_assessment_resumes_to_the_same_json(capsys, tmp_path):
     ]  # fmt: skip
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
     run = tmp_path / "run"
-    for jobs, count in (("1", 3), ("2", 13)):
-        command = [
-            sys.executable,
-            "-m",
-            "hiddenfield.cli",
-            *map(str, words),
-            "--jobs",
-            jobs,
-            "--out",
-            run,
-            "--resume",
-        ]
-        process = subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=subprocess.DEVNULL)
-        cells = kill_after(process, run / "cells", count)
-        assert process.returncode == -signal.SIGKILL
-        assert not (run / "assessment.json").exists()
+    command = [sys.executable, "-m", "hiddenfield.cli", *map(str, words), "--jobs", "2", "--out", run]
+    process = subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=subprocess.DEVNULL)
+    cells = kill_after(process, run / "cells", 4)
+    assert process.returncode == -signal.SIGKILL
+    assert not (run / "assessment.json").exists()
     kept = {cell: cell.stat().st_mtime_ns for cell in cells}
     resumed = evaluate(capsys, *words, "--jobs", "1", "--out", run, "--resume")
     assert {cell: cell.stat().st_mtime_ns for cell in cells} == kept  # what was done was not done again

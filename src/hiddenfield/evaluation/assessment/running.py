@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import pickle
-import shutil
 import tempfile
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -19,8 +20,12 @@ from hiddenfield.evaluation.assessment.store import CellStore
 
 __all__ = ["Pool", "automatic_jobs"]
 
-# On a GPU a small network waits for its launches, and several can wait at once.
+# On a GPU a small network waits for its launches, and several can wait at once; more nodes and arcs than this keep it
+# busy alone.
 SMALL, TOGETHER = 5_000_000, 8
+
+# Seconds after which a worker notices that the process it works for was killed.
+NOTICE = 1.0
 
 
 def automatic_jobs(context: Context) -> int:
@@ -55,15 +60,18 @@ class Pool:
         self.shared: Path | None = None
 
     def __enter__(self) -> Pool:
+        for stale in self.store.folder.glob(".context-*.pickle"):
+            stale.unlink(missing_ok=True)  # of a process that was killed
         if self.jobs > 1:
-            self.shared = Path(tempfile.mkdtemp(prefix="hiddenfield-"))
-            with open(self.shared / "context.pickle", "wb") as sink:
+            handle, name = tempfile.mkstemp(".pickle", ".context-", self.store.folder)
+            self.shared = Path(name)
+            with open(handle, "wb") as sink:
                 pickle.dump(self.context, sink, protocol=5)
         return self
 
     def __exit__(self, *failure: object) -> None:
         if self.shared is not None:
-            shutil.rmtree(self.shared, ignore_errors=True)
+            self.shared.unlink(missing_ok=True)
 
     def run(self, cells: Sequence[Cell]) -> dict[str, dict[str, Any]]:
         """Do the cells that are not there yet; return the results of all, by key, as they are on disk."""
@@ -85,7 +93,7 @@ class Pool:
         # One thread each: sums then have one order, and workers do not fight for cores.
         with parallel_config("loky", n_jobs=min(self.jobs, len(cells)), inner_max_num_threads=1):
             parallel = Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")
-            tasks = (delayed(_do_apart)(self.shared / "context.pickle", self.store, cell) for cell in cells)
+            tasks = (delayed(_do_apart)(self.shared, self.store, cell, os.getpid()) for cell in cells)
             yield from parallel(tasks)
 
 
@@ -97,9 +105,23 @@ def _do(context: Context, store: CellStore, cell: Cell) -> tuple[str, dict[str, 
     return cell.key, result
 
 
-def _do_apart(shared: Path, store: CellStore, cell: Cell) -> tuple[str, dict[str, Any]]:
+def _do_apart(shared: Path, store: CellStore, cell: Cell, owner: int) -> tuple[str, dict[str, Any]]:
     """Do a cell in a worker."""
+    _end_with(owner)
     return _do(_context(shared), store, cell)
+
+
+@lru_cache(maxsize=1)
+def _end_with(owner: int) -> None:
+    """Let this worker end when the process that owns it does, even if that is killed: nobody waits for its cells."""
+
+    def watch() -> None:
+        while os.getppid() == owner:
+            time.sleep(NOTICE)
+        os._exit(1)
+
+    if os.getppid() == owner:
+        threading.Thread(target=watch, daemon=True).start()
 
 
 @lru_cache(maxsize=1)
