@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tarfile
 import warnings
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from hiddenfield.fields import (
     from_factors,
     ising_grid,
     read,
+    read_result,
     regions_from_clusters,
 )
 from hiddenfield.inference import Posterior, generalized_bp, infer
@@ -238,6 +240,42 @@ def test_stored_values_of_another_implementation(data_path: Path, tmp_path: Path
     np.testing.assert_allclose(np.abs(posterior.marginals.numpy() - exact)[:, 0].mean(), 4.029e-6, rtol=2e-3)
     bethe = infer(field, "generalized_bp", regions="bethe", tolerance=1e-10)
     np.testing.assert_allclose(bethe.log_partition, [14.32895201], atol=1e-7)
+
+
+def sharp_grid(seed: int) -> FactorGraph:
+    """Draw a grid most of whose states are all but impossible, as where an image is cut into its objects."""
+    draw = np.random.default_rng(seed)
+    return ising_grid(
+        8, 8, lambda size: draw.uniform(0, 1.5, size), lambda size: draw.choice([-20.0, 0.5, 20.0], size)
+    )
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_tiny_probabilities_do_not_slow_it_down(backend: str) -> None:
+    """Their logarithms move a lot and mean nothing: mixing of past states must not be led by them."""
+    for seed in range(3):
+        posterior = infer(sharp_grid(seed), "generalized_bp", outer_iterations=0, backend=backend)
+        assert int(posterior.iterations) < (100 if backend == "numba" else 400)
+
+
+def test_image_segmentation_settles_in_the_single_loop(data_path: Path, tmp_path: Path) -> None:
+    archive = data_path / "inference" / "uai2014_mar.tar.xz"
+    if not archive.is_file():
+        pytest.skip(f"no {archive}")
+    name = "Segmentation_11.uai"
+    with tarfile.open(archive) as tar:
+        for member in tar:
+            if Path(member.name).name in (name, f"{name}.MAR"):
+                member.name = Path(member.name).name
+                tar.extract(member, tmp_path, filter="data")
+    field = read(tmp_path / name)
+    posterior = infer(field, "generalized_bp")
+    assert (posterior.status, int(posterior.iterations) < 300) == ("converged", True)
+    reference = np.array(read_result(tmp_path / f"{name}.MAR").marginals)
+    error, bethe = (
+        np.abs(found.marginals.numpy() - reference).mean() for found in (posterior, infer(field, "loopy_bp"))
+    )
+    assert error < 0.5 * bethe
 
 
 def test_options_are_checked() -> None:

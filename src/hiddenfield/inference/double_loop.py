@@ -37,9 +37,9 @@ def double_loop(
     update of `generalized_bp` with the anchor held fixed, starting from the last messages. Since the bound touches
     F at :math:`b^t`, the free energy never rises: ``trace["free_energy"]`` records it (the sum over graphs), monotone
     up to the tolerance of the inner loop. To need fewer iterations, the tangent is taken at beliefs extrapolated from
-    the last eight (Anderson 1965); where that would let the free energy rise, it is taken at the last ones after all.
-    Fixed points are those of belief propagation (on Bethe's regions) or generalized belief propagation; only minima
-    attract.
+    the last eight (Anderson 1965; changes count by their probability); where that would let the free energy rise, it
+    is taken at the last ones after all. Fixed points are those of belief propagation (on Bethe's regions) or
+    generalized belief propagation; only minima attract.
 
     Parameters
     ----------

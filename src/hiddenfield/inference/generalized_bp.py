@@ -27,7 +27,7 @@ def generalized_bp(
     memory: int = 10,
     tolerance: float = 1e-6,
     max_iterations: int = 1000,
-    outer_iterations: int = 2000,
+    outer_iterations: int = 500,
     messages: Float[Tensor, " messages"] | None = None,
     backend: str = "auto",
 ) -> Posterior:
@@ -47,8 +47,9 @@ def generalized_bp(
     :math:`\bar m_\beta` the mean of the :math:`m_{\alpha\beta}`. This is the two-way form of Heskes, Albers and Kappen
     with the concave part of the free energy taken at the present beliefs. Its fixed points are those of the
     parent-to-child messages of Yedidia, Freeman and Weiss, which on the 4-loops of a grid seldom settle; here past
-    states are mixed besides (Anderson 1965), and a few tens of sweeps suffice. Where that does not converge, the double
-    loop of `double_loop` takes over, from the start, for the graphs concerned, and `status` says so.
+    states are mixed besides (Anderson 1965; the norm weights the change of a logarithm by its probability), and a few
+    tens of sweeps suffice. Where that does not converge, the double loop of `double_loop` takes over, from the start,
+    for the graphs concerned, and `status` says so.
 
     On Bethe's regions the fixed points are those of `loopy_bp`; on the cliques of a junction tree the result is exact;
     elsewhere it is an estimate, not a bound.

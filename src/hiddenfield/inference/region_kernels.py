@@ -123,6 +123,14 @@ def relax_regions(  # type: ignore[no-untyped-def]
             remember(
                 messages[low:high], past[number % memory, low:high], past_change[number % memory, low:high]
             )
+            for inner in range(graph_ptr[graph], graph_ptr[graph + 1]):
+                origin = inner_ptr[inner]
+                states = inner_ptr[inner + 1] - origin
+                for x in range(states):
+                    # Logarithms of tiny probabilities would drown the others in the norm of the change.
+                    root = math.sqrt(chance[origin + x])
+                    for pair in range(pair_ptr[inner], pair_ptr[inner + 1]):
+                        past_change[number % memory, message_ptr[pair] + x] *= root
             for back in range(filled):
                 one = number % memory
                 other = (number - back) % memory

@@ -23,6 +23,9 @@ ROUNDS = 8
 LEAST = -150.0
 """Log probabilities below this are taken for this in the tangent of the double loop."""
 
+SLACK = 10.0
+"""Rise of the free energy, in inner tolerances times its size, that is still taken for rounding."""
+
 MEMORY = 8
 """Past beliefs that the double loop extrapolates from."""
 
@@ -145,7 +148,9 @@ def descend(
         messages = _convex_minimum(sweeps, state.messages, state.anchor, inner_iterations, fixed)
         beliefs = passing.beliefs(messages)
         energy, anchor = -passing.negative_free_energy(beliefs), state.anchor
-        worse = ~(energy <= state.free_energy) & ~fixed
+        # Rises that the inner loop's own error explains are none: taken for such, they would end the extrapolation.
+        slack = SLACK * inner_tolerance * (1 + state.free_energy.abs())
+        worse = ~(energy <= state.free_energy + slack) & ~fixed
         if bool(worse.any()) and energies:
             # The extrapolated anchor led upwards: the last beliefs cannot.
             past.clear()
@@ -159,8 +164,12 @@ def descend(
         worst = torch.zeros_like(energy).scatter_reduce(0, passing.inner_graph, change, "amax")
         past.insert(0, (beliefs.inner, beliefs.inner - anchor))
         del past[MEMORY:]
-        ahead = normalise_segments(mix(past, passing.inner_graph, graphs), passing.inner_ptr)[0]
-        new = Descent(messages, _bounded(ahead), _bounded(beliefs.inner), energy)
+        ahead = normalise_segments(
+            mix(past, passing.inner_graph, graphs, beliefs.inner.exp()), passing.inner_ptr
+        )[0]
+        # The lowest so far, so that small rises cannot add up.
+        lowest = torch.fmin(energy, state.free_energy) if len(energies) > 1 else energy
+        new = Descent(messages, _bounded(ahead), _bounded(beliefs.inner), lowest)
         return new, torch.where(fixed, 0 * worst, worst)
 
     def verify(state: Descent) -> Tensor:

@@ -14,7 +14,10 @@ __all__ = ["mix"]
 
 
 def mix(
-    past: Sequence[tuple[Tensor, Tensor]], owner: Int[Tensor, " numbers"], graphs: int
+    past: Sequence[tuple[Tensor, Tensor]],
+    owner: Int[Tensor, " numbers"],
+    graphs: int,
+    weight: Float[Tensor, " numbers"] | None = None,
 ) -> Float[Tensor, " numbers"]:
     r"""Return the affine combination of past states whose combined change is smallest, for each graph by itself.
 
@@ -29,6 +32,8 @@ def mix(
         The graph of each number.
     graphs
         Number of graphs.
+    weight
+        What each number counts for in the norm; 1 by default. Logarithms of tiny probabilities would drown the others.
 
     References
     ----------
@@ -41,6 +46,8 @@ def mix(
     zero = torch.zeros_like(latest)
     changes = torch.stack([torch.where(dead | ~change.isfinite(), zero, change) for _, change in past], dim=1)
     states = torch.stack([torch.where(dead | ~state.isfinite(), zero, state) for state, _ in past], dim=1)
+    if weight is not None:
+        changes = changes * weight.sqrt()[:, None]
     gram = changes.new_zeros(graphs, len(past), len(past))
     gram = gram.index_add(0, owner, changes[:, :, None] * changes[:, None, :])
     mixed = (states * _shares(gram)[owner]).sum(1)

@@ -225,18 +225,18 @@ class TorchSweeps:
             zero = torch.zeros_like(pair)
             change = torch.where(dead, zero, self.step * (here - torch.where(dead, zero, pair)))
             new = torch.where(dead, here, messages + change)
-            mixed = self._mix(new, change, float(gap.max())) if self.memory else new
+            mixed = self._mix(new, change, here.exp(), float(gap.max())) if self.memory else new
             moving = active[self.owner] & (gap > self.tolerance)[self.owner]
             messages = torch.where(moving, mixed, torch.where(active[self.owner], new, messages))
             self.residual = torch.where(active, gap, self.residual)
             self.iterations = self.iterations + active
         return messages, self.residual.clone()
 
-    def _mix(self, new: Tensor, change: Tensor, worst: float) -> Tensor:
+    def _mix(self, new: Tensor, change: Tensor, weight: Tensor, worst: float) -> Tensor:
         if worst > 3 * self.best:
             self.past, self.best = [], math.inf
         self.best = min(self.best, worst)
         self.past = [(new, change), *self.past][: self.memory]
         if int(self.iterations.max()) < self.begin:
             return new
-        return mix(self.past, self.owner, len(self.residual))
+        return mix(self.past, self.owner, len(self.residual), weight)
