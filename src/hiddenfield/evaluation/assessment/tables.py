@@ -163,9 +163,7 @@ def _leakage(context: Context, finished: Finished) -> dict[str, Any] | None:
     return found.as_dict() | {"mean_without": _mean_without(context, finished, found.leaked)}
 
 
-def _mean_without(
-    context: Context, finished: Finished, leaked: Sequence[Bool[Array, " _"]]
-) -> float | None:
+def _mean_without(context: Context, finished: Finished, leaked: Sequence[Bool[Array, " _"]]) -> float | None:
     """Return what the mean would be on the test structures that have no copy in training."""
     values = []
     for fold, split in enumerate(context.splits):
