@@ -48,6 +48,7 @@ def maximise(
     tolerance: float = 1e-5,
     max_iterations: int = 200,
     bound: float = 50.0,
+    scale: Float[Array, " parameters"] | None = None,
 ) -> Ascent:
     """Climb from a start to a stationary point of a function that returns its value and gradient.
 
@@ -65,6 +66,9 @@ def maximise(
         After these it ends.
     bound
         A parameter beyond this has run away: there is no maximum in sight.
+    scale
+        Units of the parameters, 1 by default: the first step is about one unit long, and the tolerance is that of the
+        gradient in these units.
 
     Examples
     --------
@@ -79,18 +83,19 @@ def maximise(
     begin = np.asarray(start, dtype=np.float64)
     if not np.isfinite(begin).all():
         raise InputError(f"the start must be finite, got {begin}")
+    unit = np.ones_like(begin) if scale is None else np.asarray(scale, dtype=np.float64)
     trace = [begin.copy()]
 
     def descend(x: Array) -> tuple[float, Array]:
-        value, gradient = function(x)
-        return -value, -np.asarray(gradient)
+        value, gradient = function(x * unit)
+        return -value, -np.asarray(gradient) * unit
 
     class _Runaway(Exception):
         pass
 
     def look(x: Array) -> None:
-        trace.append(np.array(x))
-        if np.abs(x).max() > bound:
+        trace.append(np.array(x) * unit)
+        if np.abs(trace[-1]).max() > bound:
             raise _Runaway
 
     ran_away = False
@@ -98,12 +103,13 @@ def maximise(
     goal = tolerance * max(1.0, abs(first))
     options = {"maxiter": max_iterations, "gtol": goal}
     try:
-        minimize(descend, begin, jac=True, method=method, callback=look, options=options)
+        minimize(descend, begin / unit, jac=True, method=method, callback=look, options=options)
+        _backtrack(descend, trace[-1] / unit, goal, look)
     except _Runaway:
         ran_away = True
     end = trace[-1]
     value, gradient = function(end)
-    steepest = float(np.abs(gradient).max(initial=0.0))
+    steepest = float(np.abs(gradient * unit).max(initial=0.0))
     converged = not ran_away and steepest <= 10 * tolerance * max(1.0, abs(value))
     if ran_away:
         status = (
@@ -112,5 +118,27 @@ def maximise(
     elif converged:
         status = "converged"
     else:
-        status = f"no stationary point was reached from this start: it stopped where the gradient is {steepest:.3g}"
+        slope = float(np.abs(gradient).max())
+        status = (
+            f"no stationary point was reached from this start: it stopped where the gradient is {slope:.3g}"
+        )
     return Ascent(end, float(value), np.asarray(gradient), converged, status, np.array(trace))
+
+
+def _backtrack(
+    descend: Callable[[Array], tuple[float, Array]], x: Array, goal: float, look: Callable[[Array], None]
+) -> None:
+    """Go on by steepest descent with halved steps where a line search gave up, as it does before a crease."""
+    step = 1.0
+    for _ in range(30):
+        value, gradient = descend(x)
+        slope = float(np.sqrt((gradient**2).sum()))
+        if slope <= goal or not np.isfinite(slope):
+            return
+        while step > 1e-5 and not descend(x - step * gradient / slope)[0] <= value - 1e-4 * step * slope:
+            step /= 2
+        if step <= 1e-5:
+            return
+        x = x - step * gradient / slope
+        look(x)
+        step *= 2

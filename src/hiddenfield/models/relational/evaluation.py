@@ -39,7 +39,7 @@ class Evaluation:
     Parameters
     ----------
     log_partition
-        Bethe log partition of the best phase.
+        Bethe log partition of the best phase, or of the one asked for.
     expected
         Expected number of each feature in that phase, in the convention of the weights.
     marginals
@@ -64,6 +64,7 @@ def evaluate(
     *,
     bindings: str = "merged",
     weights: str = "ground",
+    near: Float[Tensor, "classes most_states"] | None = None,
     tolerance: float = 1e-9,
 ) -> Evaluation:
     r"""Run template-level belief propagation at every setting, from several starts, and keep the best phase of each.
@@ -72,6 +73,17 @@ def evaluate(
     to Z is the larger one's up to a constant); the expected counts are its gradient,
     :math:`\partial \log Z / \partial \theta_f = N_f E_b[f]`. An estimate. Cost: independent of the sizes; ten thousand
     settings are one batch.
+
+    Parameters
+    ----------
+    scheme, sizes, bindings, weights
+        See `hiddenfield.fields.relational.template`.
+    theta
+        A row of weights for each setting.
+    near
+        Marginals of the attributes: keep the phase nearest to these instead of the one of the highest log partition.
+    tolerance
+        Of the messages.
 
     Examples
     --------
@@ -89,7 +101,8 @@ def evaluate(
         left = torch.nonzero(~runs.settled)[:, 0]
         for piece in left.split(PIECE) if len(left) else ():
             runs.advance(piece, damping, iterations, tolerance, onwards)
-    values = torch.where(runs.settled, runs.log_partition, -math.inf).reshape(count, settings)
+    rank = runs.log_partition if near is None else -(runs.marginals - near.reshape(-1)).abs().sum(1)
+    values = torch.where(runs.settled, rank, -math.inf).reshape(count, settings)
     best = values.argmax(0) * settings + torch.arange(settings)
     log_partition, expected, marginals = _gradients(build, matrix, runs.messages[best])
     phases = _count_phases(runs.marginals.reshape(count, settings, -1), runs.settled.reshape(count, settings))

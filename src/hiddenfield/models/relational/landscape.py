@@ -139,7 +139,9 @@ def landscape(
     ascents = tuple(
         confirm(
             objective,
-            maximise(objective, start, optimiser=optimiser, max_iterations=max_iterations),
+            maximise(
+                objective, start, optimiser=optimiser, max_iterations=max_iterations, scale=objective.units()
+            ),
             [x[0], y[0]],
         )
         for start in begins

@@ -22,11 +22,16 @@ from hiddenfield.shapes import Array, Float
 __all__ = ["LIKELIHOODS", "RelationalFit", "fit_relational"]
 
 NEWTON_STEPS = 8
+MOST_ON_RIDGE = 4
+"""Weights for which a simplex is tried where gradients fail."""
 FLAT = 1e-7
 """Curvature, in units in which each weight alone has 1, below which a direction says nothing about the weights."""
 
 LIKELIHOODS: dict[str, Callable[..., Any]] = {
     "bethe": BetheLikelihood,
+    "bethe_observed": lambda scheme, networks, bindings, weights: BetheLikelihood(
+        scheme, networks, bindings, weights, "observed"
+    ),
     "exact": lambda scheme, networks, bindings, weights: ExactLikelihood(scheme, networks, weights),
     "pseudo_likelihood": lambda scheme, networks, bindings, weights: PseudoLikelihood(
         scheme, networks, weights
@@ -39,6 +44,12 @@ LIKELIHOODS: dict[str, Callable[..., Any]] = {
     ),
 }
 """What can be climbed, by name: each takes (scheme, networks, bindings, weights) and returns value and gradient."""
+
+
+IMPOSSIBLE = (
+    "no estimate: the approximate log-likelihood is above zero, which no network can have; the phase that was asked "
+    "for does not hold networks like the data"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +124,8 @@ def fit_relational(
     networks
         One or several, complete or partly unknown.
     method
-        "bethe": template-level belief propagation. "exact": enumeration, up to eight vertices.
+        "bethe": template-level belief propagation, its best phase. "bethe_observed": the phase nearest to the data.
+        "exact": enumeration, up to eight vertices.
         "pseudo_likelihood": each pair given all others. "monte_carlo": Markov chain Monte Carlo maximum likelihood
         (Geyer and Thompson). "contrastive_divergence": a few steps of the chain from the observed network.
     optimiser
@@ -187,7 +199,8 @@ def fit_relational(
     ascents = []
     for begin in begins if climb is None else begins[:1] if start is not None else begins[-1:]:
         if climb is None:
-            ascents.append(confirm(objective, maximise(objective, begin, **options), free_names))
+            found = maximise(objective, begin, scale=objective.units(), **options)
+            ascents.append(confirm(objective, climb_ridge(objective, found), free_names))
         else:
             ascents.append(climb(objective, begin, max_iterations, seed))
         if advance is not None:
@@ -198,6 +211,9 @@ def fit_relational(
     phases = int(likelihood.examine(theta[None])[2][0]) if hasattr(likelihood, "examine") else None
     errors = np.zeros(len(names))
     errors[free] = np.nan
+    if method.startswith("bethe") and value > 0 and all(network.complete for network in given):
+        # No network can be more likely than certain.
+        best = dataclasses.replace(best, converged=False, status=IMPOSSIBLE)
     if best.converged:
         errors[free] = likelihood.errors if climb else _standard_errors(objective, best.parameters)
     return RelationalFit(
@@ -233,6 +249,15 @@ class Objective:
             theta[:, place] = value
         return theta
 
+    def units(self) -> Array:
+        """Return about a standard error of each free weight: one over the root of the feature's count."""
+        counts = getattr(self.likelihood, "observed", None)
+        return (
+            np.ones(len(self.free))
+            if counts is None
+            else 1 / np.sqrt(np.maximum(np.abs(counts[self.free]), 1.0))
+        )
+
     def batch(self, rows: Array) -> tuple[Array, Array]:
         value, gradient = self.likelihood.batch(self.full(rows))
         return value - self.ridge / 2 * (rows**2).sum(1), gradient[:, self.free] - self.ridge * rows
@@ -261,6 +286,38 @@ def _starts(
     while len(rows) < count:
         rows.append(rows[-1] + generator.normal(scale=0.5, size=len(free)))
     return rows[: max(count, 1)]
+
+
+def climb_ridge(objective: Objective, ascent: Ascent) -> Ascent:
+    """Go on from where gradients failed: along the ridge where two phases meet, on which there is no gradient.
+
+    The log-likelihood is that of the better phase, so that it has a crease where phases change place. Nelder and Mead's
+    simplex climbs creases; what it finds is the best there is, and still not a stationary point.
+    """
+    from scipy.optimize import minimize
+
+    count = len(ascent.parameters)
+    if ascent.converged or "run away" in ascent.status or count > MOST_ON_RIDGE:
+        return ascent
+    scale = 0.1 / np.sqrt(np.maximum(np.abs(np.diag(_hessian(objective, ascent.parameters))), 1.0))
+    scale = np.maximum(scale, 1e-3)
+    simplex = ascent.parameters + np.concatenate([np.zeros((1, count)), np.diag(scale)])
+    options = {"initial_simplex": simplex, "maxfev": 60 * count, "xatol": 1e-5, "fatol": 1e-3}
+    found = minimize(lambda row: -objective(row)[0], ascent.parameters, method="Nelder-Mead", options=options)
+    value, gradient = objective(found.x)
+    if value <= ascent.value:
+        return ascent
+    steepest = float(np.abs(gradient).max(initial=0.0))
+    if steepest <= 1e-4 * max(1.0, abs(value)):
+        status, good = "converged", True
+    else:
+        status = (
+            f"no stationary point: the best lies on a ridge, where one phase takes over from another and the gradient "
+            f"({steepest:.3g}) does not vanish"
+        )
+        good = False
+    trace = np.concatenate([ascent.trace, found.x[None]])
+    return Ascent(np.asarray(found.x), value, gradient, good, status, trace)
 
 
 def confirm(objective: Objective, ascent: Ascent, names: Sequence[str]) -> Ascent:

@@ -23,9 +23,13 @@ from hiddenfield.inference.network_enumeration import enumerate_networks
 from hiddenfield.models.relational.counts import change_statistics, count_features
 from hiddenfield.models.relational.evaluation import evaluate
 from hiddenfield.models.relational.observations import Network
+from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Float
 
 __all__ = ["BetheLikelihood", "ExactLikelihood", "PseudoLikelihood", "evidence_of"]
+
+UNSETTLED = -1e15
+"""Log-likelihood where belief propagation did not settle: below all others, and finite for a line search."""
 
 
 @dataclass(eq=False)
@@ -34,13 +38,18 @@ class BetheLikelihood:
 
     Networks of one size share one template. Where a network is partly unknown, the known part is evidence on the ground
     field, whose belief propagation costs as much as it has factors.
+
+    With ``phase="best"`` the log partition is that of the phase with the highest one, as in the model itself. With
+    "observed" it is that of the phase whose marginals are nearest to the observed frequencies, as if all other networks
+    were impossible: what a chain that starts from the data sees. Complete networks only.
     """
 
     scheme: RelationalScheme
     networks: Sequence[Network]
     bindings: str = "merged"
     weights: str = "ground"
-    _observed: Array = field(init=False)
+    phase: str = "best"
+    observed: Array = field(init=False)
 
     def __post_init__(self) -> None:
         """Count the features of the complete networks once."""
@@ -48,11 +57,31 @@ class BetheLikelihood:
         self._partial = [network for network in self.networks if not network.complete]
         zero = np.zeros(len(self.scheme.features))
         counts = [count_features(self.scheme, network, weights=self.weights) for network in complete]
-        self._observed = np.sum(counts, axis=0) if counts else zero
+        self.observed = np.sum(counts, axis=0) if counts else zero
         self._sizes: dict[tuple[tuple[str, int], ...], int] = {}
         for network in self.networks:
             key = tuple(sorted(network.sizes.items()))
             self._sizes[key] = self._sizes.get(key, 0) + 1
+        choose("phase", {"best": 0, "observed": 0}, self.phase)
+        if self.phase == "observed" and self._partial:
+            raise InputError("the observed phase needs complete networks; use phase='best'")
+
+    def _near(self, sizes: tuple[tuple[str, int], ...]) -> torch.Tensor | None:
+        """Return the observed frequencies of each attribute's values, where their phase is asked for."""
+        if self.phase == "best":
+            return None
+        chosen = [network for network in self.networks if tuple(sorted(network.sizes.items())) == sizes]
+        most = max(attribute.num_values for attribute in self.scheme.attributes.values())
+        rows = []
+        for name, attribute in self.scheme.attributes.items():
+            if len(attribute.type.parts) == 1:
+                codes = np.concatenate([network.values[name] for network in chosen])
+                rows.append(np.bincount(codes, minlength=most) / len(codes))
+            else:
+                total = len(chosen) * attribute.type.count(dict(sizes))
+                share = sum(len(network.pairs[name]) for network in chosen) / max(total, 1)
+                rows.append(np.pad([1 - share, share], (0, most - 2)))
+        return torch.from_numpy(np.stack(rows))
 
     def __call__(self, theta: Float[Array, " features"]) -> tuple[float, Float[Array, " features"]]:
         """Return the log-likelihood and its gradient."""
@@ -66,20 +95,22 @@ class BetheLikelihood:
 
     def examine(self, theta: Float[Array, "settings features"]) -> tuple[Array, Array, Array]:
         """Return log-likelihoods, gradients and numbers of phases; no phase is where no messages settled."""
-        value = theta @ self._observed
-        gradient = np.tile(self._observed, (len(theta), 1))
+        value = theta @ self.observed
+        gradient = np.tile(self.observed, (len(theta), 1))
         phases = np.ones(len(theta), dtype=np.int64)
         for network in self._partial:
             first, second = self._clamped(network, theta)
             value, gradient = value + first, gradient + second
         for sizes, repeats in self._sizes.items():
-            result = evaluate(self.scheme, dict(sizes), theta, bindings=self.bindings, weights=self.weights)
+            options: dict[str, Any] = {"bindings": self.bindings, "weights": self.weights}
+            result = evaluate(self.scheme, dict(sizes), theta, near=self._near(sizes), **options)
             value = value - repeats * result.log_partition.numpy()
             gradient = gradient - repeats * result.expected.numpy()
             here = result.phases.numpy()
             # The most over the networks' sizes; one that did not settle spoils all.
             phases = np.where((phases == 0) | (here == 0), 0, np.maximum(phases, here))
-        return value, gradient, phases
+        # Where nothing settled there is no value, and an ascent must turn back.
+        return np.where(phases > 0, value, UNSETTLED), gradient, phases
 
     def _clamped(self, network: Network, theta: Array) -> tuple[Array, Array]:
         """Return log partition and expected counts given what is known of a network, setting by setting."""
@@ -111,7 +142,7 @@ class ExactLikelihood:
             raise InputError("the exact likelihood needs complete networks; use method='bethe'")
         counts = [count_features(self.scheme, network) for network in self.networks]
         self._scale = weight_scale(self.scheme, self.weights)
-        self._observed = np.sum(counts, axis=0) * self._scale
+        self.observed = np.sum(counts, axis=0) * self._scale
         sizes = [next(iter(network.sizes.values())) for network in self.networks]
         self._tables = [
             (sizes.count(size), enumerate_networks(self.scheme, size, weights=self.weights))
@@ -125,7 +156,7 @@ class ExactLikelihood:
 
     def batch(self, theta: Float[Array, "settings features"]) -> tuple[Array, Array]:
         """Return log-likelihoods and gradients at many settings."""
-        value, gradient = theta @ self._observed, np.tile(self._observed, (len(theta), 1))
+        value, gradient = theta @ self.observed, np.tile(self.observed, (len(theta), 1))
         for repeats, table in self._tables:
             value = value - repeats * table.log_partition(theta)
             gradient = gradient - repeats * table.expectations(theta) * self._scale
@@ -159,6 +190,7 @@ class PseudoLikelihood:
             rows.append(change_statistics(self.scheme, network, pairs, weights=self.weights))
             answers.append(np.array([tuple(pair) in present for pair in pairs.tolist()], dtype=np.float64))
         self._rows, self._answers = np.concatenate(rows), np.concatenate(answers)
+        self.observed = self._answers @ self._rows
 
     def __call__(self, theta: Float[Array, " features"]) -> tuple[float, Float[Array, " features"]]:
         """Return the log pseudo-likelihood and its gradient."""
