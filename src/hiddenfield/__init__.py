@@ -19,12 +19,19 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from hiddenfield import data, errors, estimators, fields, inference, ops
     from hiddenfield.data import Structures, Vocabulary, concatenate, read, scan, write
-    from hiddenfield.estimators import StructureClassifier, StructureEncoder, StructureRegressor, load
+    from hiddenfield.estimators import (
+        RelationalModel,
+        StructureClassifier,
+        StructureEncoder,
+        StructureRegressor,
+        load,
+    )
     from hiddenfield.inference import infer
 
 __getattr__, __dir__, __all__ = attach(
     __name__,
     {
+        "RelationalModel": "hiddenfield.estimators.relational",
         "StructureClassifier": "hiddenfield.estimators.classifier",
         "StructureEncoder": "hiddenfield.estimators.encoder",
         "StructureRegressor": "hiddenfield.estimators.regressor",

@@ -95,6 +95,9 @@ def fixed_points(field: FactorGraph, *, starts: int = 13, tolerance: float = 1e-
             f"finding all fixed points needs messages of at most {MOST_MESSAGES} numbers, this field has {size:,}; "
             "use the template or compress the field"
         )
+    if size == 0:
+        # Without factors there is nothing to iterate: one point, and exact.
+        return _distinct(MessagePassing(field), [field.log_unary.new_zeros(0)], tolerance)
     begin = pole_messages(field, starts)
     batch = concatenate_fields([field] * begin.shape[0])
     flat = _interleave(field, begin)

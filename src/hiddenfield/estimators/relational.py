@@ -1,0 +1,258 @@
+"""RelationalModel: exponential random graph models and other relational schemes, in scikit-learn's style."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils._param_validation import Interval, InvalidParameterError, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from hiddenfield.data.structures import Structures
+from hiddenfield.errors import ConvergenceWarning, InputError
+from hiddenfield.fields.relational import RelationalScheme, graph_scheme, read_scheme
+from hiddenfield.inference.network_gibbs import sample_networks
+from hiddenfield.learning.maximum_likelihood import OPTIMISERS
+from hiddenfield.models.relational import (
+    LIKELIHOODS,
+    BetheLikelihood,
+    ExactLikelihood,
+    Network,
+    PairPrediction,
+    RelationalFit,
+    evaluate,
+    fit_relational,
+    network_from_edges,
+    networks_from_structures,
+    predict_pairs,
+)
+from hiddenfield.models.relational.phases import Phase, find_phases
+
+__all__ = ["RelationalModel"]
+
+
+@dataclass(eq=False, repr=False)
+class RelationalModel(BaseEstimator):  # type: ignore[misc]
+    """A relational model of networks, fitted by maximum likelihood at template level.
+
+    Networks are given as `Network`, `Structures`, networkx graphs, or lists of these. An edge is a pair of value 1; the
+    attributes of vertices are node labels or node attributes of the same name.
+
+    Parameters
+    ----------
+    scheme
+        A `RelationalScheme`, the names of ready features such as ``("edge", "triangle")``, or a TOML file.
+    method
+        What is maximised, a name of `hiddenfield.models.relational.LIKELIHOODS`.
+    optimiser, starts, ridge, fixed, share, bindings, weights, tolerance, max_iterations
+        As in `hiddenfield.models.relational.fit_relational`.
+    random_state
+        Seed of the random starts, and of what samples.
+
+    Attributes
+    ----------
+    theta_, standard_errors_
+        The weights, by feature in the order of the scheme, and their standard errors; NaN where there is no maximum.
+    feature_names_
+        The features.
+    phases_
+        All fixed points of belief propagation at `theta_`, best first; more than one stable one is a warning.
+    converged_, fit_
+        Whether `theta_` is a maximum, and all about the search.
+
+    Examples
+    --------
+    >>> import networkx
+    >>> from hiddenfield.estimators import RelationalModel
+    >>> model = RelationalModel(("edge", "triangle")).fit(networkx.florentine_families_graph())
+    >>> dict(zip(model.feature_names_, model.theta_.round(2).tolist()))
+    {'edge': -1.42, 'triangle': -0.05}
+    >>> model.sample(3)[0].sizes
+    {'vertex': 15}
+    """
+
+    scheme: Any = ("edge", "triangle")
+    method: str = "bethe"
+    optimiser: str = "lbfgs"
+    starts: int = 4
+    ridge: float = 0.0
+    fixed: Mapping[str, float] | None = None
+    share: bool = False
+    bindings: str = "merged"
+    weights: str = "ground"
+    tolerance: float = 1e-5
+    max_iterations: int = 200
+    random_state: int = 0
+
+    _parameter_constraints = {  # noqa: RUF012  scikit-learn reads it from the class
+        "scheme": [RelationalScheme, tuple, list, str, os.PathLike],
+        "method": [StrOptions(set(LIKELIHOODS))],
+        "optimiser": [StrOptions(set(OPTIMISERS))],
+        "starts": [Interval(Integral, 1, None, closed="left")],
+        "ridge": [Interval(Real, 0, None, closed="left")],
+        "fixed": [Mapping, None],
+        "share": ["boolean"],
+        "bindings": [StrOptions({"merged", "ordered", "cluster"})],
+        "weights": [StrOptions({"ground", "binding"})],
+        "tolerance": [Interval(Real, 0, None, closed="neither")],
+        "max_iterations": [Interval(Integral, 1, None, closed="left")],
+        "random_state": [Interval(Integral, 0, None, closed="left")],
+    }
+
+    def fit(self, X: Any, y: Any = None) -> RelationalModel:
+        """Fit the weights to one or several networks; `y` is not used.
+
+        Where the likelihood has no maximum, there is one `ConvergenceWarning` that says why, and `converged_` is false.
+        """
+        try:
+            self._validate_params()
+        except InvalidParameterError as error:
+            raise InputError(str(error)) from None
+        scheme = self._scheme()
+        networks = as_networks(scheme, X)
+        fit = fit_relational(
+            scheme,
+            networks,
+            method=self.method,
+            optimiser=self.optimiser,
+            starts=int(self.starts),
+            ridge=float(self.ridge),
+            fixed=self.fixed,
+            share=bool(self.share),
+            bindings=self.bindings,
+            weights=self.weights,
+            seed=int(self.random_state),
+            tolerance=float(self.tolerance),
+            max_iterations=int(self.max_iterations),
+        )
+        self.scheme_, self.fit_ = scheme, fit
+        self.sizes_ = networks[0].sizes
+        self.theta_, self.standard_errors_ = fit.theta, fit.standard_errors
+        self.feature_names_, self.converged_ = fit.names, fit.converged
+        self.phases_ = find_phases(
+            scheme, self.sizes_, fit.theta, bindings=self.bindings, weights=self.weights
+        )
+        self._warn(fit)
+        return self
+
+    @cached_property
+    def phases_(self) -> list[Phase]:
+        """All fixed points of belief propagation at the fitted weights, found when first asked for."""
+        if "theta_" not in vars(self):
+            raise AttributeError("this RelationalModel is not fitted yet and has no phases_")
+        return find_phases(
+            self.scheme_, self.sizes_, self.theta_, bindings=self.bindings, weights=self.weights
+        )
+
+    def _warn(self, fit: RelationalFit) -> None:
+        if not fit.converged:
+            warnings.warn(f"the weights are no estimates: {fit.status}", ConvergenceWarning, stacklevel=3)
+            return
+        stable = fit.phases
+        if stable is None:
+            here = evaluate(
+                self.scheme_, self.sizes_, fit.theta, bindings=self.bindings, weights=self.weights
+            )
+            stable = int(here.phases[0])
+        if stable > 1:
+            warnings.warn(
+                f"the fitted model has {stable} phases: samples need not look like the data; see phases_",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the log-likelihood of networks, averaged over them: exact for ``method="exact"``, else Bethe's."""
+        check_is_fitted(self, "theta_")
+        networks = as_networks(self.scheme_, X)
+        likelihood: Any
+        if self.method == "exact":
+            likelihood = ExactLikelihood(self.scheme_, networks, self.weights)
+        else:
+            likelihood = BetheLikelihood(self.scheme_, networks, self.bindings, self.weights)
+        return float(likelihood(self.theta_)[0]) / len(networks)
+
+    def predict_edges(self, network: Network) -> PairPrediction:
+        """Return the probability of every unknown pair of a network given the rest of it (an estimate)."""
+        check_is_fitted(self, "theta_")
+        return predict_pairs(self.scheme_, network, self.theta_, bindings=self.bindings, weights=self.weights)
+
+    def sample(
+        self,
+        n: int = 1,
+        *,
+        size: int | None = None,
+        start: str = "empty",
+        burn_in: float = 200,
+        thin: float = 20,
+    ) -> list[Network]:
+        """Draw networks by Gibbs sampling, one after another of a chain, `thin` sweeps apart.
+
+        For undirected networks without attributes of vertices. In a model with two phases a chain stays in the phase of
+        its `start` ("empty" or "full").
+        """
+        check_is_fitted(self, "theta_")
+        vertices = next(iter(self.sizes_.values())) if size is None else int(size)
+        drawn = sample_networks(
+            self.scheme_,
+            vertices,
+            self.theta_,
+            samples=n,
+            burn_in=burn_in,
+            thin=thin,
+            start=start,
+            weights=self.weights,
+            keep_networks=True,
+            seed=int(self.random_state),
+        )
+        assert drawn.networks is not None
+        kind, name = next(iter(self.scheme_.types)), next(iter(self.scheme_.attributes))
+        return [Network({kind: vertices}, {name: np.argwhere(np.triu(one))}) for one in drawn.networks[0]]
+
+    def _scheme(self) -> RelationalScheme:
+        if isinstance(self.scheme, RelationalScheme):
+            return self.scheme
+        if isinstance(self.scheme, (str, os.PathLike)):
+            return read_scheme(Path(self.scheme))
+        return graph_scheme(*self.scheme)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Say whether there are weights."""
+        return "theta_" in vars(self)
+
+
+def as_networks(scheme: RelationalScheme, X: Any) -> list[Network]:
+    """Return the networks in what a user gives: one or several, of any kind that is known."""
+    if isinstance(X, Network):
+        return [X]
+    if isinstance(X, Structures):
+        return networks_from_structures(scheme, X)
+    if hasattr(X, "is_directed") and hasattr(X, "edges"):
+        return [_from_networkx(scheme, X)]
+    if isinstance(X, Sequence) and not isinstance(X, (str, bytes)):
+        return [network for part in X for network in as_networks(scheme, part)]
+    raise InputError(
+        f"networks are Network, Structures, networkx graphs, or a list of these; got {type(X).__name__}"
+    )
+
+
+def _from_networkx(scheme: RelationalScheme, graph: Any) -> Network:
+    ordered = any(len(a.type.parts) == 2 and not a.type.unordered for a in scheme.attributes.values())
+    if graph.is_directed() != ordered:
+        kinds = ("ordered", "undirected") if ordered else ("unordered", "directed")
+        raise InputError(f"the scheme is about {kinds[0]} pairs and the graph is {kinds[1]}")
+    values = {
+        name: {node: data[name] for node, data in graph.nodes(data=True) if name in data}
+        for name, attribute in scheme.attributes.items()
+        if len(attribute.type.parts) == 1
+    }
+    edges = [(edge[0], edge[1]) for edge in graph.edges]
+    return network_from_edges(scheme, edges, vertices=list(graph), values=values)
