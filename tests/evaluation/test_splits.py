@@ -76,7 +76,8 @@ def test_a_hold_out_takes_the_same_share_of_every_class(total, fraction, seed):
     assert len(aside) == min(max(round(total * fraction), 1), total - 1)
     for code in range(3):
         members, taken = (classes == code).sum(), (classes[aside] == code).sum()
-        assert members < 2 or abs(taken - members * len(aside) / total) <= 1.01
+        assert members < 2 or abs(taken - members * len(aside) / total) <= 2.01
+        assert members < 2 or len(aside) < 3 or taken
 
 
 def test_repeats_differ():

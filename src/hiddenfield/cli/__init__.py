@@ -28,6 +28,7 @@ COMMANDS = (
     "predict",
     "embed",
     "evaluate",
+    "reproduce",
     "infer",
     "relational",
     "formats",

@@ -114,6 +114,8 @@ def _logistic(
     with warnings.catch_warnings():
         # With a weak penalty on separable classes the optimum is far away, and stopping early is a penalty of its own.
         warnings.simplefilter("ignore", ConvergenceWarning)
+        # That a few structures are of many classes is no reason to take these for numbers.
+        warnings.filterwarnings("ignore", message="The number of unique classes", category=UserWarning)
         model.fit(scaler.transform(features) @ merging, codes)
 
     def predict(new: csr_matrix) -> Array:

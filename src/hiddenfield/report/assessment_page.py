@@ -147,8 +147,7 @@ def _comparison(content: Any) -> str:
     ]
     rows.append(_row(content["model"], content, "", "own"))
     if "as_published" in content:
-        published = content["as_published"]
-        rows.append(_row("as published", published, f"too good: {published['text'].split(':')[0]}"))
+        rows.append(_row("as published", content["as_published"], "too good: chosen on these folds"))
     note = (
         "<p>Means over the test parts, which had no part in any choice. Intervals and p are corrected for folds that "
         "share their training structures (Nadeau and Bengio 2003).</p>"
@@ -184,7 +183,7 @@ def _folds(content: Any) -> str:
         chosen = ", ".join(f"{name} {value}" for name, value in fold["selected"].items())
         numbers = "".join(f'<td class="number">{escape(cell)}</td>' for cell in cells)
         rows.append(
-            f"<tr><td>{escape(fold['name'])}</td>{numbers}"
+            f'<tr><td style="white-space: nowrap">{escape(fold["name"])}</td>{numbers}'
             + f"<td>{escape(chosen)}</td>" * selected
             + "</tr>"
         )

@@ -104,8 +104,8 @@ def measured(metric: Metric, truth: Float[Array, " structures"], values: Array) 
     result = {name: finite(value) for name, value in measure(truth, values).items()}
     if result[metric.name] is None:
         raise InputError(
-            f"{metric.name} cannot be told on {len(truth)} test structures, of one class or fewer than two; use fewer "
-            f"folds, a stratified split or another metric"
+            f"{metric.name} cannot be told on the {len(truth)} structures of a test or validation part, which are of "
+            f"one class or fewer than two; use fewer folds, a stratified split or another metric"
         )
     return result
 

@@ -92,9 +92,10 @@ def hold_out_positions(
     fraction: float,
     generator: np.random.Generator,
 ) -> tuple[Int[Array, " kept"], Int[Array, " aside"]]:
-    """Return the positions that are kept and those put aside; of every class the same share, to within one.
+    """Return the positions that are kept and those put aside, of every class about the same share.
 
-    At least one is put aside. A class with a single member stays with those that are kept.
+    At least one is put aside, and where there is room one of every class. A class with a single member stays with those
+    that are kept.
 
     Examples
     --------
@@ -115,6 +116,8 @@ def hold_out_positions(
     _, first, count = np.unique(classes[order], return_index=True, return_counts=True)
     place = np.arange(total) - np.repeat(first, count)
     share = (place + 0.5) / np.repeat(count, count)
+    if (count > 1).sum() <= size:
+        share[first] = 0.0
     share[np.repeat(count, count) == 1] = 1.0
     aside = np.argsort(share, kind="stable")[:size]
     mask = np.zeros(total, dtype=bool)

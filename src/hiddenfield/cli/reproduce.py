@@ -1,0 +1,97 @@
+"""``hiddenfield reproduce``."""
+
+from __future__ import annotations
+
+import json as text_json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hiddenfield.cli.options import Json, emit
+from hiddenfield.errors import InputError, ReadError
+
+
+def command(
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="s2v-graphs, s2v-strings, s2v-cep or inex.", show_default=False),
+    ],
+    quick: Annotated[bool, typer.Option("--quick", help="A part that takes minutes.")] = False,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder with graphs/ and sequences/; by default $HIDDENFIELD_DATA.")
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", help="Only this set of data; may be given several times.")
+    ] = None,
+    model: Annotated[
+        list[str] | None, typer.Option("--model", help="Only this model; may be given several times.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Where the result goes: one JSON file.")
+    ] = None,
+    page: Annotated[Path | None, typer.Option(help="Also write the page (.md) of the result.")] = None,
+    result: Annotated[
+        Path | None, typer.Option("--from", help="Run nothing: write the page of this JSON file.")
+    ] = None,
+    keep: Annotated[
+        Path | None, typer.Option(help="Folder that keeps every finished cell; goes on with what it holds.")
+    ] = None,
+    device: Annotated[str | None, typer.Option(metavar="auto|cpu|cuda", help="Where to compute.")] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Cells at a time; by default by the machine.", show_default=False),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Run a published experiment and set its figures beside the published ones.
+
+    The full ones take hours on a GPU; --quick runs a part of each.
+    """
+    from hiddenfield.evaluation.assessment.store import write_json
+    from hiddenfield.evaluation.experiments import EXPERIMENTS, FULL, QUICK, results_page, run_experiment
+    from hiddenfield.registry import choose
+
+    experiment = choose("experiment", EXPERIMENTS, name)
+    if result is not None:
+        content = _read(result, name)
+    else:
+        scale = QUICK if quick else FULL
+        scale = replace(
+            scale, data=tuple(only) if only else scale.data, models=tuple(model) if model else scale.models
+        )
+        content = run_experiment(
+            experiment, _data(data), scale, folder=keep, device=device, jobs=jobs, show_progress=not json
+        )
+    text = results_page(content)
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write_json(out, content)
+    if page is not None:
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(text + "\n", encoding="utf-8")
+    emit(content, text, json)
+
+
+def _data(given: Path | None) -> Path:
+    if given is not None:
+        return given
+    if "HIDDENFIELD_DATA" not in os.environ:
+        raise InputError(
+            "where are the data? Give --data, or set HIDDENFIELD_DATA to the folder with graphs/"
+        )
+    return Path(os.environ["HIDDENFIELD_DATA"])
+
+
+def _read(file: Path, name: str) -> dict[str, Any]:
+    try:
+        content = text_json.loads(file.read_text(encoding="utf-8"))
+        if content["experiment"] != name:
+            raise ReadError(f"is the result of {content['experiment']}, not of {name}", file=file)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        if isinstance(error, ReadError):
+            raise
+        raise ReadError("is not the result of an experiment", file=file) from None
+    return dict(content)

@@ -1,0 +1,49 @@
+"""XML documents as trees: INEX 2005 and 2006, given split."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from hiddenfield.data.combine import concatenate
+from hiddenfield.data.reading import read
+from hiddenfield.data.structures import Structures
+from hiddenfield.evaluation.assessment.settings import AssessmentSettings
+from hiddenfield.evaluation.experiments.base import Experiment, Scale, Trial
+from hiddenfield.evaluation.splits.base import Split
+
+__all__ = ["EXPERIMENT"]
+
+GRID = {"dim": [32, 64], "rounds": [2, 4]}
+
+
+def trials(scale: Scale) -> list[Trial]:
+    """Return a trial for each year and model."""
+    settings = AssessmentSettings(nested=True, space=GRID, seeds=3)
+    return [
+        Trial(f"INEX20{year}", model, "given split", partial(_load, year), settings)
+        for year in ("05", "06")
+        for model in ("mean_field", "loopy_bp")
+    ]
+
+
+def _load(year: str, data: Path) -> tuple[Structures, Sequence[Split]]:
+    folder = data / "graphs" / f"INEX20{year}"
+    parts = [
+        read(folder / f"inex{year}.{part}.elastic.tree.xz", format="inex", arc_labels="direction")
+        for part in ("train", "test")
+    ]
+    pack = concatenate(parts)
+    bound = len(parts[0])
+    return pack, [Split("given", np.arange(bound), np.arange(bound, len(pack)))]
+
+
+EXPERIMENT = Experiment(
+    "inex",
+    "XML documents",
+    "Accuracy on the test part of the INEX 2005 and 2006 document sets; settings selected within the training part.",
+    trials,
+)

@@ -1,0 +1,12 @@
+"""The registry of experiments."""
+
+from __future__ import annotations
+
+from hiddenfield.evaluation.experiments import inex, s2v_cep, s2v_graphs, s2v_strings
+from hiddenfield.evaluation.experiments.base import Experiment
+
+__all__ = ["EXPERIMENTS"]
+
+EXPERIMENTS: dict[str, Experiment] = {
+    module.EXPERIMENT.name: module.EXPERIMENT for module in (s2v_graphs, s2v_strings, s2v_cep, inex)
+}

@@ -1,0 +1,139 @@
+"""Published experiments: each can be loaded and run on a crumb of its data, and pages come from results alone."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import hiddenfield as hf
+from hiddenfield.cli import main
+from hiddenfield.errors import InputError
+from hiddenfield.evaluation.experiments import EXPERIMENTS, FULL, QUICK, Scale, results_page, run_experiment
+from hiddenfield.evaluation.experiments.base import cut_down
+from hiddenfield.evaluation.splits import Split
+
+CRUMB = Scale(structures=60, folds=2, epochs=1, models=("mean_field",), small_grid=True)
+SETS = {"s2v-graphs": "MUTAG", "s2v-strings": "SCOP 2.19", "s2v-cep": "CEP", "inex": "INEX2006"}
+
+
+def test_every_experiment_has_a_crumb():
+    assert set(SETS) == set(EXPERIMENTS)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_trials_are_distinct_and_few_when_quick(name):
+    for scale in (FULL, QUICK):
+        trials = EXPERIMENTS[name].trials(scale)
+        assert len({trial.name for trial in trials}) == len(trials) > 0
+
+
+@pytest.mark.parametrize("name", ["s2v-graphs", "s2v-strings", "inex"])
+def test_a_crumb_of_it(data_path, tmp_path, name):
+    scale = Scale(**{**vars(CRUMB), "data": (SETS[name],)})
+    content = run_experiment(EXPERIMENTS[name], data_path, scale, folder=tmp_path / "cells")
+    assert {row["data"] for row in content["rows"]} == {SETS[name]}
+    for row in content["rows"]:
+        assert {"metric", "mean", "protocol", "baselines", "figures", "column"} <= set(row)
+    page = results_page(content)
+    assert "A part only" in page
+    assert all(row["protocol"]["text"] in page for row in content["rows"])
+    again = run_experiment(EXPERIMENTS[name], data_path, scale, folder=tmp_path / "cells")
+    assert [row["mean"] for row in again["rows"]] == [row["mean"] for row in content["rows"]]
+
+
+def test_molecules_as_published(data_path):
+    (trial,) = [t for t in EXPERIMENTS["s2v-cep"].trials(QUICK) if t.model == "mean_field"]
+    assert trial.settings.metric == "rmse"
+    assert trial.parameters["validation_fraction"] == 0.2
+    assert (data_path / "graphs" / "CEP" / "cep-processed.csv.xz").exists()
+
+
+def test_mutag_in_the_order_of_its_folds(data_path):
+    """The graphs that come with the folds are those of the collection, in another order."""
+    trial = EXPERIMENTS["s2v-graphs"].trials(FULL)[0]
+    pack, splits = trial.load(data_path)
+    other = hf.read(data_path / "graphs" / "MUTAG" / "MUTAG.zip")
+    assert trial.data == "MUTAG"
+    assert sorted(pack.num_nodes.tolist()) == sorted(other.num_nodes.tolist())
+    assert sorted(pack.num_edges.tolist()) == sorted(other.num_edges.tolist())
+    assert sorted(np.bincount(pack.targets[:, 0].long())) == [63, 125]
+    assert [len(split.test) for split in splits] == [18] * 10
+
+
+def test_cutting_keeps_classes_in_every_part():
+    words = hf.data.from_sequences(["A"] * 90, targets=["x"] * 80 + ["y"] * 10)
+    order = np.random.default_rng(0).permutation(90)
+    splits = [
+        Split(f"fold {k}", np.sort(np.delete(order, range(k, 90, 3))), np.sort(order[k::3])) for k in range(3)
+    ]
+    pack, cut = cut_down(words, splits, Scale(structures=30, folds=2))
+    assert len(cut) == 2
+    for split in cut:
+        for part in (split.train, split.test):
+            assert set(pack.targets[part, 0].tolist()) == {0.0, 1.0}
+    assert cut_down(words, splits, FULL)[0] is words
+
+
+def test_nothing_left(data_path):
+    with pytest.raises(InputError, match="its data are: INEX2005, INEX2006"):
+        run_experiment(EXPERIMENTS["inex"], data_path, Scale(data=("INEX2007",)))
+
+
+# -- the command -------------------------------------------------------------------------------------------
+
+
+def call(capsys, *given):
+    with pytest.raises(SystemExit) as stop:
+        main([str(word) for word in given])
+    out, err = capsys.readouterr()
+    return stop.value.code or 0, out, err
+
+
+def test_a_page_from_a_result(capsys, tmp_path):
+    row = {
+        "data": "MUTAG", "model": "loopy_bp", "column": "honest", "metric": "accuracy", "mean": 0.9, "std": None,
+        "interval": None, "protocol": {"text": "10 splits"}, "baselines": {"WL-3 + logistic": {"mean": 0.85}},
+        "leakage": {"count": 3}, "figures": [{"value": 0.8828, "source": "s2v", "protocol": "tuned"}],
+    }  # fmt: skip
+    content = {
+        "experiment": "s2v-graphs", "title": "Graphs", "about": "", "scale": {"folds": None}, "versions": {},
+        "rows": [row],
+    }  # fmt: skip
+    file, page = tmp_path / "result.json", tmp_path / "results" / "page.md"
+    file.write_text(json.dumps(content))
+    code, out, _ = call(capsys, "reproduce", "s2v-graphs", "--from", file, "--page", page)
+    assert code == 0
+    assert page.read_text() == out
+    for part in ("0.8828 (s2v; tuned): reached", "3 test structures have a copy", "WL-3 + logistic 0.8500"):
+        assert part in out
+    assert "A part only" not in out
+    code, _, err = call(capsys, "reproduce", "inex", "--from", file)
+    assert code == 1
+    assert "is the result of s2v-graphs, not of inex" in err
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["s2v-graph"], "did you mean 's2v-graphs'"),
+        (["inex"], "where are the data?"),
+        (["inex", "--data", "nowhere"], "no such file or folder"),
+        (["inex", "--from", "nowhere.json"], "is not the result of an experiment"),
+    ],
+)
+def test_mistakes(capsys, monkeypatch, more, message):
+    monkeypatch.delenv("HIDDENFIELD_DATA", raising=False)
+    code, out, err = call(capsys, "reproduce", *more)
+    assert (code, out) == (1, "")
+    assert message in err
+
+
+def test_the_page_names_every_experiment_and_split():
+    from pathlib import Path
+
+    from hiddenfield.evaluation import SPLITTERS
+
+    text = (Path(__file__).resolve().parents[2] / "docs" / "evaluation.md").read_text(encoding="utf-8")
+    assert all(f"| `{name}` |" in text for name in (*EXPERIMENTS, *SPLITTERS))
