@@ -281,14 +281,15 @@ class FactorGraph:
         batch = assignment.shape[:-1]
         flat = assignment.reshape(math.prod(batch), self.num_variables)
         terms = self.counts * self.log_unary[self.state_ptr[:-1] + flat]
-        value = self.log_constant + _by_graph(terms, self.variable_ptr)
+        # Sums over a graph are in double precision: a million terms in single precision would lose whole digits.
+        value = self.log_constant.double() + _by_graph(terms.double(), self.variable_ptr)
         for group in self.groups:
             index = tuple(flat[:, group.scopes[:, port]] for port in range(group.arity))
             rows = torch.arange(group.num_factors, device=self.device) if group.table is None else group.table
             terms = group.count * group.log_tables[(rows.expand_as(index[0]), *index)]
             owner = self.variable_graph[group.scopes[:, 0]]
-            value = value.index_add(1, owner, terms)
-        return value.reshape(*batch, self.num_graphs)
+            value = value.index_add(1, owner, terms.double())
+        return value.to(self.dtype).reshape(*batch, self.num_graphs)
 
     # -- names ---------------------------------------------------------------------------------------------
 

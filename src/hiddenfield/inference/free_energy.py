@@ -41,21 +41,22 @@ def negative_free_energy(
 
     :math:`\rho = 1` is Bethe's (an estimate of log Z at a fixed point, exact on trees), spanning-tree weights give the
     tree-reweighted upper bound, and :math:`\rho = 0` with product beliefs the mean-field lower bound. -inf where the
-    beliefs put probability on a hard zero.
+    beliefs put probability on a hard zero. Summed in double precision, returned in that of the field.
     """
     own = entropy_of_states(field, log_marginals)
     probability = log_marginals.exp()
     energy = torch.where(probability > 0, probability * field.log_unary, torch.zeros_like(probability))
     each = segment_sum(energy, field.state_ptr) + own
-    value = field.log_constant + segment_sum(field.counts * each, field.variable_ptr)
+    # Sums over a graph are in double precision: a million terms in single precision would lose whole digits.
+    value = field.log_constant.double() + segment_sum((field.counts * each).double(), field.variable_ptr)
     for number, (group, log_belief) in enumerate(zip(field.groups, factor_log_marginals, strict=True)):
         term, uncertainty = _terms(group, log_belief)
         information = uncertainty - own[group.scopes].sum(1)
         term = term + (information if weights is None else weights[number] * information)
         owner = field.variable_graph[group.scopes[:, 0]]
-        value = value.index_add(0, owner, group.count * term)
+        value = value.index_add(0, owner, (group.count * term).double())
     impossible = _impossible(field, log_marginals)
-    return torch.where(impossible, torch.full_like(value, -math.inf), value)
+    return torch.where(impossible, torch.full_like(value, -math.inf), value).to(field.dtype)
 
 
 def _terms(group: FactorGroup, log_belief: Tensor) -> tuple[Tensor, Tensor]:

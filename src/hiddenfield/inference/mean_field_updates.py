@@ -138,9 +138,8 @@ class ProductUpdate:
         """Return what the bound of each graph gains: counts times the divergence of old from new."""
         q = old.exp()
         each = torch.where(q > 0, q * (old - new), torch.zeros_like(q))
-        return segment_sum(
-            self.field.counts * segment_sum(each, self.field.state_ptr).clamp(min=0), self.field.variable_ptr
-        )
+        each = self.field.counts * segment_sum(each, self.field.state_ptr).clamp(min=0)
+        return segment_sum(each.double(), self.field.variable_ptr).to(q.dtype)
 
     def _change(self, old: Tensor, new: Tensor) -> Tensor:
         owner = self.field.variable_graph[self.field.state_variable]

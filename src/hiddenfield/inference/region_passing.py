@@ -277,10 +277,10 @@ class RegionPassing:
         zero = torch.zeros_like(outer)
         each = torch.where(outer > 0, outer * (self.log_tables - beliefs.outer), zero)
         each = segment_sum(each, self.table_ptr) * self._tensor(regions.outer_count)
-        value = field.log_constant.index_add(0, self.outer_graph, each)
+        value = field.log_constant.double().index_add(0, self.outer_graph, each.double())
         weight = self.log_inner - self.spread(regions.counting) * beliefs.inner
         own = torch.where(inner > 0, inner * weight, torch.zeros_like(inner))
-        value = value.index_add(0, self.inner_graph, own * self.spread(regions.inner_count))
+        value = value.index_add(0, self.inner_graph, (own * self.spread(regions.inner_count)).double())
         alive = segment_sum(outer, self.table_ptr) > 0
         dead = torch.zeros_like(value).index_add(0, self.outer_graph, (~alive).to(value.dtype)) > 0
-        return torch.where(dead, torch.full_like(value, -math.inf), value)
+        return torch.where(dead, torch.full_like(value, -math.inf), value).to(field.dtype)

@@ -34,7 +34,7 @@ def tree_reweighted(
     *,
     weights: Sequence[Tensor] | str | None = None,
     optimise: int = 0,
-    samples: int = 100,
+    samples: int | None = None,
     seed: int = 0,
     schedule: str = "auto",
     damping: float | None = None,
@@ -79,7 +79,8 @@ def tree_reweighted(
         Steps of conditional gradient on the weights: towards the forest of highest mutual information, as far as the
         bound goes down (Wainwright, Jaakkola and Willsky 2005, section 5). Each costs a few runs.
     samples, seed
-        Random forests that are averaged, at least; of their order.
+        Random forests that are averaged, at least (100 by default, fewer in fields of more than 100,000 factors, where
+        each takes long and all are alike); of their order.
     schedule, damping, tolerance, max_iterations, messages, backend
         As of `loopy_bp`. By default sequential on the CPU, which takes half the iterations, and parallel elsewhere,
         with a damping of 0.1, as undamped updates may oscillate.
@@ -183,7 +184,8 @@ def upper_bound(passing: MessagePassing, messages: Float[Tensor, " messages"]) -
     log_belief, norm = normalise_segments(totals, field.state_ptr, maximise)
     impossible = norm == -math.inf
     norm = torch.where(impossible, 0.0, norm)
-    value = field.log_constant.index_add(0, field.variable_graph, field.counts * norm)
+    # In double precision, as a bound from rounded sums over a large graph would be none.
+    value = field.log_constant.double().index_add(0, field.variable_graph, (field.counts * norm).double())
     dead = torch.zeros_like(value).index_add(0, field.variable_graph, impossible.to(value))
     for number, group in enumerate(field.groups):
         joint = passing.log_tables[number]
@@ -205,9 +207,9 @@ def upper_bound(passing: MessagePassing, messages: Float[Tensor, " messages"]) -
         term = top - norm[group.scopes].sum(1) + excess
         weight = group.count if passing.weights is None else group.count * passing.weights[number]
         owner = field.variable_graph[group.scopes[:, 0]]
-        value = value.index_add(0, owner, weight * term)
+        value = value.index_add(0, owner, (weight * term).double())
         dead = dead.index_add(0, owner, empty.to(value))
-    return torch.where(dead > 0, -math.inf, value)
+    return torch.where(dead > 0, -math.inf, value).to(field.dtype)
 
 
 def _schedule(field: FactorGraph, schedule: str, damping: float | None, backend: str) -> dict[str, Any]:
@@ -222,7 +224,7 @@ def _reduced(joint: Tensor, axes: list[int], maximise: bool) -> Tensor:
 
 
 def _weights(
-    field: FactorGraph, weights: Sequence[Tensor] | str | None, samples: int, seed: int
+    field: FactorGraph, weights: Sequence[Tensor] | str | None, samples: int | None, seed: int
 ) -> tuple[tuple[Tensor, ...], Guarantee]:
     """Return the weights, and what the bound with them is."""
     if weights is None:

@@ -22,6 +22,12 @@ from hiddenfield.shapes import Array, Float, Int, Tensor
 
 __all__ = ["FreeScopes", "check_weights", "transitive_weights", "tree_weights"]
 
+SAMPLES, FEWEST = 100, 8
+"""Random forests that are averaged by default: these many, but not fewer than those."""
+
+SAMPLED_FACTORS = 10_000_000
+"""Factors of all random forests together, by default."""
+
 
 @dataclass(frozen=True, eq=False)
 class FreeScopes:
@@ -72,7 +78,7 @@ class FreeScopes:
             self.num_variables, self.scope_ptr, self.scope, np.argsort(-value, kind="stable")
         )
 
-    def average(self, samples: int, seed: int) -> Float[Array, " factors"]:
+    def average(self, samples: int | None, seed: int) -> Float[Array, " factors"]:
         """Return how often each factor, all its copies together, is in a random forest.
 
         Exact for the uniform spanning tree where all factors of a connected part are pairwise and it is not too large;
@@ -103,13 +109,14 @@ class FreeScopes:
         if len(rest):
             inside = np.isin(owner, rest)
             pointer = np.concatenate([[0], np.cumsum(arity[rest])])
+            most = max(FEWEST, min(SAMPLES, SAMPLED_FACTORS // len(rest))) if samples is None else samples
             result[rest] = forest_average(
-                self.num_variables, pointer, self.scope[inside], samples=samples, seed=seed
+                self.num_variables, pointer, self.scope[inside], samples=most, seed=seed
             )
         return result
 
 
-def tree_weights(field: FactorGraph, *, samples: int = 100, seed: int = 0) -> tuple[Tensor, ...]:
+def tree_weights(field: FactorGraph, *, samples: int | None = None, seed: int = 0) -> tuple[Tensor, ...]:
     r"""Return :math:`\rho_f`, the probability that one copy of each factor is in a random forest, group by group.
 
     They lie in the spanning-tree polytope by construction, so that tree-reweighted inference with them bounds log Z.
