@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import math
 import warnings
@@ -12,9 +13,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-from hiddenfield.errors import ConvergenceWarning
+from hiddenfield.errors import ConvergenceWarning, InputError
 from hiddenfield.fields import FactorGraph, concatenate_fields, from_factors
-from hiddenfield.inference import METHODS, Posterior, infer
+from hiddenfield.inference import METHODS, Posterior, infer, log_likelihood
+from hiddenfield.inference.infer import UNROLLED
 from tests.fields.strategies import FieldParts, fields
 from tests.inference.oracle import enumerate_field
 
@@ -305,11 +307,63 @@ def test_input_is_left_as_it_was(method: str) -> None:
     assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
 
 
-@pytest.mark.parametrize("method", ["loopy_bp", "mean_field", "tree_reweighted"])
+@pytest.mark.parametrize("method", ["exact", "loopy_bp", "mean_field", "tree_reweighted"])
+def test_gradient_with_shared_tables_counts_batches_and_evidence(method: str) -> None:
+    """Two graphs whose three factors share two tables, one factor of count 2, evidence hard and soft."""
+    rng = np.random.default_rng(5)
+    scopes = [[0, 1], [1, 2], [2, 0], [0], [2]]
+    tables = [0.4 * rng.normal(size=shape) for shape in ((2, 2), (2, 2), (2, 2), 2, 2)]
+    one = from_factors(scopes, tables, factor_counts=[1, 2, 1, 1, 1])
+    batch = concatenate_fields([one, one, one])
+    group = batch.groups[0]
+    index = torch.arange(group.num_factors) % 2
+    shared = dataclasses.replace(group, log_tables=group.log_tables[:2].clone(), table=index)
+    batch = dataclasses.replace(batch, groups=(shared,)).given({1: 0, 5: [0.3, -0.2]})
+    weight = torch.tensor([1.0, 0.5, -2.0], dtype=torch.float64)
+    own, table = batch.log_unary.clone(), shared.log_tables.clone().requires_grad_()
+    value = run(method, batch.with_potentials(own, [table])).log_partition @ weight
+    (slope,) = torch.autograd.grad(value, table)
+    direction, step = torch.from_numpy(rng.normal(size=(2, 2, 2))), 1e-4
+    ends = [
+        run(method, batch.with_potentials(own, [table.detach() + side * step * direction])).log_partition
+        @ weight
+        for side in (1, -1)
+    ]
+    assert float((slope * direction).sum()) == pytest.approx(float(ends[0] - ends[1]) / (2 * step), abs=1e-5)
+
+
+def test_gradient_of_a_log_likelihood_is_observed_minus_expected() -> None:
+    field = build(weak_parts(4, triples=True))
+    own = field.log_unary.clone().requires_grad_()
+    tables = [group.log_tables.clone().requires_grad_() for group in field.groups]
+    states = torch.zeros(field.num_variables, dtype=torch.int64)
+    log_likelihood(field.with_potentials(own, tables), states).sum().backward()
+    posterior = infer(field, "exact")
+    observed = torch.zeros_like(own)
+    observed[field.state_ptr[:-1]] = 1.0
+    np.testing.assert_allclose(own.grad, observed - posterior.log_marginals.exp(), atol=1e-12)
+    for group, table, expected in zip(field.groups, tables, posterior.factor_marginals, strict=True):
+        seen = torch.zeros_like(table)
+        seen[(slice(None), *(0,) * group.arity)] = 1.0
+        np.testing.assert_allclose(table.grad, seen - expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", sorted(set(METHODS) - set(UNROLLED)))
+def test_what_cannot_be_unrolled_says_so(method: str) -> None:
+    with pytest.raises(InputError, match=f"not {method}; without it the log partition has its gradient"):
+        infer(build(weak_parts(0)), method, unroll=True)
+
+
+def test_unrolling_is_torch_alone() -> None:
+    with pytest.raises(InputError, match="leave out backend='numba'"):
+        infer(build(weak_parts(0)), "loopy_bp", unroll=True, backend="numba")
+
+
+@pytest.mark.parametrize("method", UNROLLED)
 def test_unrolled_marginals_carry_gradients(method: str) -> None:
     cards, scopes, tables = weak_parts(9, zeros=True)
     leaves = [torch.tensor(table, requires_grad=True) for table in tables]
-    unrolled = infer(from_factors(scopes, leaves, cards), method, unroll=True, tolerance=1e-10)
+    unrolled = run(method, from_factors(scopes, leaves, cards), unroll=True)
     (gradient,) = torch.autograd.grad(unrolled.marginals[1, 0], leaves[3])
     ends = []
     for sign in (1, -1):

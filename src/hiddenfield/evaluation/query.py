@@ -119,15 +119,10 @@ def ask(
     given = field if evidence is None else field.given(evidence)
     start = time.perf_counter()
     outcome: Posterior | MapState
-    try:
-        if query == "map":
-            outcome = map_state(given, method, **(options or {}))
-        else:
-            outcome = infer(given, method, **(options or {}))
-    except TypeError as error:
-        if "keyword argument" in str(error):
-            raise InputError(f"method {method!r}: {error}; see the options of its function") from None
-        raise
+    if query == "map":
+        outcome = map_state(given, method, **(options or {}))
+    else:
+        outcome = infer(given, method, **(options or {}))
     return Answer(query, given, outcome, time.perf_counter() - start)
 
 

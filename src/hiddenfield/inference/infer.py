@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
 import time
 import warnings
@@ -11,7 +12,7 @@ from typing import Any
 
 import torch
 
-from hiddenfield.errors import ConvergenceWarning
+from hiddenfield.errors import ConvergenceWarning, InputError
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.inference.damped import damped
 from hiddenfield.inference.double_loop import double_loop
@@ -22,13 +23,14 @@ from hiddenfield.inference.gibbs import gibbs
 from hiddenfield.inference.loopy_bp import loopy_bp
 from hiddenfield.inference.loopy_bp import map_state as loopy_bp_map
 from hiddenfield.inference.mean_field import mean_field
+from hiddenfield.inference.options import check_options
 from hiddenfield.inference.posterior import MapState, Posterior
 from hiddenfield.inference.tree_reweighted import map_state as tree_reweighted_map
 from hiddenfield.inference.tree_reweighted import tree_reweighted
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Float, Int, Tensor
 
-__all__ = ["METHODS", "infer", "log_likelihood", "log_partition", "map_state"]
+__all__ = ["METHODS", "UNROLLED", "infer", "log_likelihood", "log_partition", "map_state"]
 
 METHODS: dict[str, Callable[..., Posterior]] = {
     "exact": exact,
@@ -74,7 +76,8 @@ def infer(
     evidence
         See `FactorGraph.given`.
     unroll
-        Differentiate through the iterations (the torch back end; memory grows with their number).
+        Differentiate through the iterations (the torch back end; memory grows with their number): `exact`, `loopy_bp`,
+        `mean_field` and `tree_reweighted`.
     options
         Of the algorithm: see the function of its name.
 
@@ -84,10 +87,13 @@ def infer(
         Where an iteration did not settle; the posterior's `status` says what to try.
     """
     run = method if callable(method) else choose("method", METHODS, method)
+    if not callable(method):
+        check_options(method, run, options)
     here = field if evidence is None else field.given(evidence)
     start = time.perf_counter()
     if unroll:
-        posterior = run(here, backend="torch", **options)
+        _check_unroll(method, options)
+        posterior = run(here, **{**options, "backend": "torch"})
     else:
         with torch.no_grad():
             posterior = run(here.detach(), **options)
@@ -131,9 +137,26 @@ def map_state(
 ) -> MapState:
     """Return the most likely joint assignment by an algorithm of `MAP_METHODS`."""
     run = choose("method for joint assignments", MAP_METHODS, method)
+    # What passes its options on has those of the method that finds marginals.
+    passes_on = "options" in inspect.signature(run).parameters
+    check_options(method, METHODS[method] if passes_on else run, options)
     here = field if evidence is None else field.given(evidence)
     with torch.no_grad():
         return run(here.detach(), **options)
+
+
+UNROLLED = ("exact", "loopy_bp", "mean_field", "tree_reweighted")
+"""Algorithms whose iterations can be differentiated through."""
+
+
+def _check_unroll(method: str | Callable[..., Posterior], options: Mapping[str, Any]) -> None:
+    if not callable(method) and method not in UNROLLED:
+        raise InputError(
+            f"unroll=True differentiates through {', '.join(UNROLLED)}, not {method}; without it the log partition "
+            "has its gradient all the same"
+        )
+    if options.get("backend", "auto") == "numba":
+        raise InputError("unroll=True runs in torch: leave out backend='numba'")
 
 
 def _status(posterior: Posterior) -> str:
