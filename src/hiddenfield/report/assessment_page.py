@@ -27,16 +27,17 @@ NAMES = {
 def assessment_as_text(found: Assessment) -> str:
     """Return a table: the simple models, then the model, and below it what a reader must know."""
     from rich.console import Console
+    from rich.markup import escape as plain
     from rich.table import Table
 
     content = found.content
-    table = Table(title=f"{NAMES[found.metric]} of {content['target']}", title_justify="left")
+    table = Table(title=plain(f"{NAMES[found.metric]} of {content['target']}"), title_justify="left")
     for heading in ("model", "mean", "± std", "95 % interval", "the model is", "p"):
         table.add_column(heading, justify="left" if heading in ("model", "the model is") else "right")
     for name, entry in content["baselines"].items():
         against = entry.get("model_against_it", {})
-        table.add_row(name, *_cells(entry), against.get("verdict", ""), _p_value(against))
-    table.add_row(f"[bold]{content['model']}[/bold]", *_cells(content), "", "", style="bold")
+        table.add_row(plain(name), *_cells(entry), against.get("verdict", ""), _p_value(against))
+    table.add_row(plain(content["model"]), *_cells(content), "", "", style="bold")
     if "as_published" in content:
         table.add_row("as published (too good)", *_cells(content["as_published"]), "", "", style="dim")
     console = Console(file=io.StringIO(), width=max(100, shutil.get_terminal_size((100, 24)).columns))

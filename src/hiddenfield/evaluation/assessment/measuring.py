@@ -19,11 +19,13 @@ __all__ = ["METRICS", "Metric", "better", "choose_metric", "finite", "measured",
 
 @dataclass(frozen=True)
 class Metric:
-    """A number for how good predictions are: its task, and which way is better."""
+    """A number for how good predictions are: its task, which way is better, and where it ends."""
 
     name: str
     task: str
     higher_is_better: bool
+    lowest: float = 0.0
+    highest: float = 1.0
 
 
 METRICS = {
@@ -32,9 +34,9 @@ METRICS = {
         Metric("accuracy", "classification", True),
         Metric("balanced_accuracy", "classification", True),
         Metric("roc_auc", "classification", True),
-        Metric("mae", "regression", False),
-        Metric("rmse", "regression", False),
-        Metric("r2", "regression", True),
+        Metric("mae", "regression", False, highest=math.inf),
+        Metric("rmse", "regression", False, highest=math.inf),
+        Metric("r2", "regression", True, lowest=-math.inf),
     )
 }
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hiddenfield.errors import InputError, ReadError
-from hiddenfield.evaluation.assessment.measuring import METRICS, finite
+from hiddenfield.evaluation.assessment.measuring import METRICS, Metric, finite
 from hiddenfield.evaluation.significance import Comparison, confidence_interval, corrected_t_test
 
 __all__ = ["Assessment", "compare", "summarise"]
@@ -69,15 +69,17 @@ class Assessment:
         return f"Assessment({self.metric} {self.mean:.4g}{spread}; {self.content['protocol']['text']})"
 
 
-def summarise(values: list[float], test_share: float) -> dict[str, Any]:
+def summarise(values: list[float], test_share: float, metric: Metric) -> dict[str, Any]:
     """Return mean, standard deviation over the folds (n - 1) and the corrected 95 % interval of the mean.
+
+    The interval ends where the metric does.
 
     Examples
     --------
-    >>> summarise([0.8, 0.9], 1.0)["std"]
-    0.0707
+    >>> summarise([0.8, 0.9], 1.0, METRICS["accuracy"])["interval"]
+    [0.0, 1.0]
     """
-    low, high = confidence_interval(values, test_share)
+    low, high = np.clip(confidence_interval(values, test_share), metric.lowest, metric.highest).tolist()
     known = np.isfinite(low)
     return {
         "mean": float(np.mean(values)),

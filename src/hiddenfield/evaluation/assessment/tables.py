@@ -60,7 +60,7 @@ def collect(context: Context, settings: AssessmentSettings, finished: Finished) 
     share = float(
         np.mean([len(s.test) for s in context.splits]) / np.mean([len(s.train) for s in context.splits])
     )
-    summary = summarise(values, share)
+    summary = summarise(values, share, context.metric)
     if len(folds) == 1:
         summary["interval"] = _bootstrap(context, finished)
     estimator = context.estimator
@@ -146,7 +146,7 @@ def _baselines(
     for model, column in columns.items():
         if None in column:
             continue
-        entry = {**summarise(column, share), "folds": column}
+        entry = {**summarise(column, share, context.metric), "folds": column}
         if len(column) > 1:
             found = corrected_t_test(list(values), column, share)
             entry["model_against_it"] = comparison_as_dict(found, name)
@@ -237,7 +237,7 @@ def _as_published(context: Context, finished: Finished) -> dict[str, Any]:
 def _protocol(
     context: Context, settings: AssessmentSettings, finished: Finished, share: float
 ) -> dict[str, Any]:
-    how = settings.split if isinstance(settings.split, str) else type(settings.split).__name__
+    how = settings.split if isinstance(settings.split, str) else "given"
     how = "files" if how == "auto" and settings.split_file is not None else how
     if how == "auto":
         how = "k_fold" if context.problem.codes is None else "stratified"

@@ -47,7 +47,7 @@ def results_page(content: Mapping[str, Any]) -> str:
         beside = ", ".join(f"{name} {entry['mean']:.4f}" for name, entry in row["baselines"].items())
         leaked = row["leakage"]["count"] if row["leakage"] else 0
         lines.append(
-            f"- **{row['data']}, {row['model']}, {row['column']}**: {row['protocol']['text']}."
+            f"- **{row['data']}, {row['model']}, {row['column']}**: {_protocol(row)}."
             + (f" Beside it: {beside}." if beside else "")
             + (f" {leaked} test structures have a copy in training." if leaked else "")
         )
@@ -58,6 +58,12 @@ def results_page(content: Mapping[str, Any]) -> str:
     ]
     lines += [_line(row) for row in content["rows"]]
     return "\n".join(lines)
+
+
+def _protocol(row: Mapping[str, Any]) -> str:
+    if "as_published" not in row:
+        return str(row["protocol"]["text"])
+    return f"{row['protocol']['text'].split(';')[0]}; {row['as_published']['text']}"
 
 
 def _line(row: Mapping[str, Any]) -> str:

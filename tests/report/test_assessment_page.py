@@ -1,0 +1,85 @@
+"""The page and the table of an assessment: everything shown, nothing from data taken for HTML."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from hiddenfield.evaluation import Assessment
+from hiddenfield.report.assessment_page import assessment_as_text, write_assessment
+
+FOLD = {
+    "name": "group <b>1</b>", "value": 0.8, "seeds": [0.7, 0.9], "metrics": {"accuracy": 0.8}, "train": 30, "test": 10,
+    "selected": {"dim": 16}, "epochs": [3, 4],
+}  # fmt: skip
+CONTENT = {
+    "metric": "accuracy",
+    "mean": 0.8,
+    "std": 0.01,
+    "interval": [0.7, 0.9],
+    "task": "classification",
+    "target": "[red]<script>",
+    "model": "loopy_bp",
+    "structures": {"used": 40, "without target": 2},
+    "folds": [FOLD, {**FOLD, "name": "two", "value": 0.81}],
+    "protocol": {
+        "text": "2 splits (given)", "split": "given", "folds": 2, "nested": True, "inner": "inner hold-out of 10%",
+        "candidates": [{"dim": 16}, {"dim": 32}], "seeds": 2, "seed": 0, "test_share": 0.3,
+        "interval": "corrected resampled t", "data": "d", "splits": "s",
+    },
+    "baselines": {
+        "WL-3 + logistic": {
+            "mean": 0.7, "std": 0.0, "interval": None, "folds": [0.7, 0.7],
+            "model_against_it": {"difference": 0.1, "interval": [0.05, 0.15], "p_value": 0.0001, "verdict": "better"},
+        }
+    },
+    "leakage": {
+        "count": 25, "share": 0.5, "contradicting": 1, "folds": [13, 12], "ids": [["<i>a", "b"]] * 25,
+        "mean_without": 0.6,
+    },
+    "learning_curve": [
+        {"share": 0.5, "train": 15.0, "values": [0.6, 0.7], "baselines": {"WL-3 + logistic": [0.6, 0.6]}},
+        {"share": 1.0, "train": 30.0, "values": [0.8, 0.81], "baselines": {"WL-3 + logistic": [0.7, 0.7]}},
+    ],
+    "as_published": {"mean": 0.85, "std": 0.02, "folds": [0.85, 0.85], "selected": {}, "epoch": 3, "text": "too good"},
+    "seconds": 1.0,
+}  # fmt: skip
+
+
+def test_page(tmp_path):
+    text = write_assessment(tmp_path / "a" / "page.html", Assessment(CONTENT), title="A <b>").read_text()
+    for part in (
+        "loopy_bp: accuracy 0.8000 (95 % interval 0.7000 to 0.9000)", "better, p &lt; 0.001", "dim 16", "3 4",
+        "0.7000 0.9000", "25 test structures (50.0%)", "without them the mean is 0.6000", "and 5 more",
+        "too good: chosen on these folds", "learning curve", "candidates",
+    ):  # fmt: skip
+        assert part in text, part
+    for part in ("<script>", "<i>a", "group <b>", "A <b>"):
+        assert part not in text
+
+
+@pytest.mark.parametrize("missing", ["learning_curve", "as_published"])
+def test_what_was_not_asked_for_is_not_there(tmp_path, missing):
+    content = copy.deepcopy(CONTENT)
+    del content[missing]
+    content |= {"baselines": {}, "leakage": None, "interval": None, "std": None, "folds": [FOLD]}
+    text = write_assessment(tmp_path / "page.html", Assessment(content)).read_text()
+    assert "Leakage" not in text
+    assert "Every split" in text
+    table = assessment_as_text(Assessment(content))
+    assert "protocol: 2 splits" in table
+    assert "leakage" not in table
+
+
+def test_table():
+    text = assessment_as_text(Assessment(CONTENT))
+    for part in (
+        "accuracy of [red]<script>",
+        "WL-3 + logistic",
+        "better",
+        "< 0.001",
+        "as published (too good)",
+        "25 test",
+    ):
+        assert part in text
