@@ -1,0 +1,185 @@
+"""``hiddenfield relational`` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_cli import call
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
+SCHEME, EDGES = EXAMPLES / "network.toml", EXAMPLES / "florentine.csv"
+
+
+def test_infer_lists_all_phases(capsys):
+    words = ["relational", "infer", SCHEME, "--size", 30, "-t", "edge=-2", "-t", "triangle=0.2"]
+    code, out, err = call(capsys, *words, "--json")
+    result = json.loads(out)
+    assert (code, err) == (0, "")
+    assert result["phases"] == 2
+    assert (result["conventions"]["weights"], result["conventions"]["bindings"]) == ("ground", "merged")
+    points = result["fixed_points"]
+    assert [set(point) for point in points] == [
+        {"log_partition", "marginals", "stable", "expected_counts"}
+    ] * len(points)
+    assert [p["log_partition"] for p in points] == sorted((p["log_partition"] for p in points), reverse=True)
+    stable = sorted(p["marginals"]["exist"]["1"] for p in points if p["stable"])
+    assert stable == pytest.approx([0.131, 0.956], abs=1e-3)
+    assert set(points[0]["expected_counts"]) == {"edge", "triangle"}
+    code, out, _ = call(capsys, *words)
+    assert code == 0
+    assert "2 phases" in out
+    assert "once for each different ground feature" in out
+
+
+def test_infer_predicts_unknown_pairs(capsys, tmp_path):
+    edges = tmp_path / "edges.csv"
+    edges.write_text("a,b,1\nb,c,1\na,c,?\nc,d,0\n")
+    words = ["relational", "infer", SCHEME, "--network", edges, "-t", "edge=-1", "-t", "triangle=1"]
+    code, out, _ = call(capsys, *words, "--json")
+    (prediction,) = json.loads(out)["predictions"]
+    assert (code, prediction["pair"]) == (0, ["a", "c"])
+    assert prediction["probability"] == pytest.approx(0.5)  # -1 + 1 triangle
+    code, out, _ = call(capsys, *words)
+    assert "a - c  0.5000" in out
+
+
+def test_learn_with_a_report(capsys, tmp_path):
+    words = ["relational", "learn", SCHEME, "--network", EDGES, "--size", 16, "--starts", 1]
+    code, out, err = call(capsys, *words, "--json", "--out", tmp_path / "report.html")
+    result = json.loads(out)
+    assert (code, err, result["converged"], result["phases"]) == (0, "", True, 1)
+    assert result["theta"] == pytest.approx({"edge": -1.676, "triangle": 0.159}, abs=2e-3)
+    assert result["standard_errors"] == pytest.approx({"edge": 0.355, "triangle": 0.604}, abs=2e-3)
+    page = (tmp_path / "report.html").read_text()
+    assert "standard error" in page
+    assert "per ground feature" in page
+    assert "http://" not in page.replace("http-equiv", "")
+
+
+def test_learn_by_other_methods_with_a_weight_held(capsys):
+    words = [
+        "relational",
+        "learn",
+        SCHEME,
+        "--network",
+        EDGES,
+        "--size",
+        16,
+        "--fix",
+        "triangle=0",
+        "--starts",
+        1,
+    ]
+    for method in ("pseudo_likelihood", "monte_carlo", "contrastive_divergence"):
+        code, out, _ = call(capsys, *words, "--method", method, "--json")
+        assert code == 0
+        result = json.loads(out)
+        assert result["theta"]["edge"] == pytest.approx(-1.609, abs=0.03)
+        assert (result["theta"]["triangle"], result["standard_errors"]["triangle"]) == (0.0, 0.0)
+
+
+def test_learn_says_where_there_is_no_maximum(capsys, tmp_path):
+    edges = tmp_path / "one.csv"
+    edges.write_text("a b\nb c\na c\n")
+    code, out, _ = call(capsys, "relational", "learn", SCHEME, "--network", edges, "--starts", 1)
+    assert code == 0
+    assert "no stationary point" in out
+    assert "not estimates" in out
+
+
+def test_landscape_is_drawn(capsys, tmp_path):
+    words = ["relational", "landscape", SCHEME, "--network", EDGES, "--size", 16, "--x", "edge=-3:0"]
+    words += ["--y", "triangle=-1:1", "--points", 8, "--runs", 1]
+    plot, page = tmp_path / "map.png", tmp_path / "map.html"
+    code, out, _ = call(capsys, *words, "--json", "--plot", plot, "--out", page)
+    result = json.loads(out)
+    assert code == 0
+    assert (len(result["log_likelihood"]), len(result["log_likelihood"][0])) == (8, 8)
+    assert result["best"] == pytest.approx([-1.676, 0.159], abs=2e-3)
+    assert plot.stat().st_size > 5000
+    assert "weight of edge (per ground feature)" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a,b\nb,b\n", "edges.csv, line 2: a self-loop at 'b'"),
+        ("source,target\na,b\nb,a\n", "line 3: the pair 'b', 'a' is there already in line 2"),
+        ("a,b,c,d\n", "line 1: expected two names"),
+        ("a,b,2\n", "line 1: the value of a pair is 1, 0 or ?"),
+        ("# nothing\n", "there are no vertices"),
+    ],
+)
+def test_bad_networks_are_one_line(capsys, tmp_path, content, message):
+    edges = tmp_path / "edges.csv"
+    edges.write_text(content)
+    code, out, err = call(capsys, "relational", "learn", SCHEME, "--network", edges)
+    assert (code, out) == (1, "")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_vertices_have_values_and_names(capsys, tmp_path):
+    edges, vertices, scheme = tmp_path / "edges.csv", tmp_path / "vertices.csv", tmp_path / "scheme.toml"
+    scheme.write_text(
+        SCHEME.read_text()
+        + '\n[[attributes]]\nname = "sex"\nof = "vertex"\nvalues = ["f", "m"]\n'
+        + '[[features]]\nname = "same"\narguments = ["a", "b"]\nexpression = "exist[a, b] & (sex[a] == sex[b])"\n'
+    )
+    edges.write_text("a,b\nb,c\n")
+    vertices.write_text("name,sex,age\na,f,3\nb,f,4\nc,m,5\nd,m,6\n")
+    words = ["relational", "learn", scheme, "--network", edges, "--vertices", vertices]
+    words += ["--method", "pseudo_likelihood", "--fix", "triangle=0", "--fix", "edge=-1"]
+    code, out, _ = call(capsys, *words)
+    assert code == 0
+    assert "4 vertex" in out
+    edges.write_text("a,b\nb,z\n")
+    code, _, err = call(capsys, *words)
+    assert (code, "line 2: the vertex 'z' is not in" in err) == (1, True)
+    edges.write_text("a,b\n")
+    vertices.write_text("name,sex\na,f\nb,x\n")
+    code, _, err = call(capsys, *words)
+    assert (code, "line 3: attribute 'sex' has no value 'x'; it has f, m" in err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["infer", "missing.toml", "--size", 3], "missing.toml: cannot be read"),
+        (["infer", SCHEME, "--size", 3, "-t", "edge=1"], "give a weight for triangle"),
+        (["infer", SCHEME, "-t", "edge=1", "-t", "triangle=0"], "how many vertices"),
+        (
+            ["infer", SCHEME, "--size", 3, "-t", "star=1"],
+            "unknown feature 'star'; choose from: edge, triangle",
+        ),
+        (["learn", SCHEME], "give the network to learn from"),
+        (["learn", SCHEME, "--network", "none.csv"], "none.csv: cannot be read"),
+        (["learn", SCHEME, "--network", EDGES, "--method", "magic"], "choose from: bethe"),
+        (["learn", SCHEME, "--network", EDGES, "--size", 3], "names 15 vertices, more than the given size 3"),
+        (["learn", SCHEME, "--network", EDGES, "--out", "report.pdf"], "must end in .html"),
+        (
+            ["landscape", SCHEME, "--network", EDGES, "--x", "edge", "--y", "triangle=0:1"],
+            "expects FEATURE=LOW:HIGH",
+        ),
+        (
+            ["landscape", SCHEME, "--network", EDGES, "--x", "edge=0:1", "--y", "edge=0:1"],
+            "different features",
+        ),
+    ],
+)
+def test_mistakes(capsys, words, message):
+    code, out, err = call(capsys, "relational", *words)
+    assert (code, out) == (1, "")
+    assert message in err
+
+
+def test_bad_schemes_name_the_feature(capsys, tmp_path):
+    scheme = tmp_path / "scheme.toml"
+    scheme.write_text(SCHEME.read_text().replace("exist[b, c]", "exist[b, d]"))
+    code, _, err = call(capsys, "relational", "infer", scheme, "--size", 3)
+    assert code == 1
+    assert "feature 'triangle'" in err
+    assert "'d' is not among the arguments" in err
