@@ -8,7 +8,7 @@ import networkx
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hiddenfield as hf
@@ -119,6 +119,7 @@ def test_pairwise_is_a_factor_an_edge(pack: hf.Structures, seed: int) -> None:
     torch.testing.assert_close(field.log_value(states), expected)
 
 
+@settings(max_examples=30)
 @given(structures(), st.integers(0, 2**32 - 1))
 def test_a_table_an_edge_and_a_table_a_label(pack: hf.Structures, seed: int) -> None:
     draw = np.random.default_rng(seed)
@@ -237,6 +238,7 @@ def test_bad_networkx() -> None:
         from_networkx(networkx.empty_graph([1, "1"]))
 
 
+@settings(max_examples=30)
 @given(st.lists(field_parts(most_variables=3), min_size=1, max_size=3))
 def test_a_batch_is_its_fields_side_by_side(parts: list[FieldParts]) -> None:
     single = [from_factors(scopes, tables, cards) for cards, scopes, tables in parts]

@@ -18,7 +18,8 @@ def test_phases_of_edge_triangle_models(data_path: Path) -> None:
     if not file.is_file():
         pytest.skip(f"no reference numbers at {file}")
     scheme = graph_scheme("edge", "triangle")
-    for entry in json.loads(file.read_text()):
+    # Every third: fields of both sizes, with one phase and with two.
+    for entry in json.loads(file.read_text())[::3]:
         points = fixed_points(scheme.template(entry["n"], [entry["te"], entry["tt"]]))
         assert [p.log_partition for p in points] == sorted((p.log_partition for p in points), reverse=True)
         found = sorted((float(p.posterior.marginals[0, 1]), p) for p in points)

@@ -108,7 +108,7 @@ def test_schedules_settle_at_the_same_point(field: FactorGraph, damped: bool) ->
         np.testing.assert_allclose(found.log_marginals, expected.log_marginals, atol=1e-8)
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(counted_fields(zeros=False, scale=0.1))
 def test_schedules_settle_at_the_same_point_with_counts(field: FactorGraph) -> None:
     expected = infer(field, "loopy_bp", tolerance=1e-10, backend="torch", damping=0.3)
@@ -117,14 +117,14 @@ def test_schedules_settle_at_the_same_point_with_counts(field: FactorGraph) -> N
         np.testing.assert_allclose(found.log_marginals, expected.log_marginals, atol=1e-7)
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(forests(most_variables=8), st.booleans())
 def test_one_sequential_sweep_is_enough_on_a_forest(field: FactorGraph, maximise: bool) -> None:
     _, outcome = propagate(field, maximise=maximise, schedule="sequential", tolerance=1e-12, max_iterations=1)
     assert outcome.residual.max() < 1e-9
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(forests(most_variables=6))
 def test_as_many_parallel_sweeps_as_a_forest_is_wide_are_enough(field: FactorGraph) -> None:
     # A message that can still change depends on a longer path each time; no path has more factors than there are.
@@ -132,7 +132,7 @@ def test_as_many_parallel_sweeps_as_a_forest_is_wide_are_enough(field: FactorGra
     assert outcome.residual.max() < 1e-9
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(st.lists(fields(zeros=False, scale=0.5), min_size=2, max_size=4), st.sampled_from(list(SCHEDULES)))
 def test_a_batch_is_as_its_graphs(several: list[FactorGraph], schedule: str) -> None:
     batch = infer(concatenate_fields(several), "loopy_bp", schedule=schedule, tolerance=1e-10)

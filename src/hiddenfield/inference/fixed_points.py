@@ -105,7 +105,7 @@ def fixed_points(field: FactorGraph, *, starts: int = 13, tolerance: float = 1e-
     settled = _separate(field, batch, outcome.state)
     passing = MessagePassing(field)
     candidates: list[Tensor] = []
-    for row in [*settled[outcome.converged], *begin]:
+    for row in [*_unlike(settled[outcome.converged]), *begin]:
         found = _newton(passing, row, tolerance)
         candidates += [] if found is None else [found]
     phases = [point.posterior.extra["messages"] for point in _distinct(passing, candidates, tolerance)]
@@ -135,6 +135,15 @@ def pole_messages(field: FactorGraph, strengths: int) -> Float[Tensor, "starts m
             lean = torch.where(within == chosen[owner], float(strength), 0.0).to(field.dtype)
             rows.append(passing.through_factors(lean))
     return torch.stack(rows)
+
+
+def _unlike(rows: Float[Tensor, "rows messages"]) -> list[Tensor]:
+    """Return one of all rows that differ by rounding alone: most starts end in the same few phases."""
+    kept: list[Tensor] = []
+    for row in rows:
+        if all(float((row.exp() - other.exp()).abs().max()) > 1e-6 for other in kept):
+            kept.append(row)
+    return kept
 
 
 def _log_normaliser(messages: Tensor, port_ptr: Tensor) -> Tensor:
