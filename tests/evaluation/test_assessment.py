@@ -80,6 +80,7 @@ def test_numbers_from_structures():
     settings = AssessmentSettings(folds=2, metric="rmse")
     found = assess("loopy_bp", pack, pack.targets[:, 0].numpy(), settings, parameters=QUICK)
     assert found.content["task"] == "regression"
+    assert sum(part["count"] for part in found.content["ranges"]) == 30
     assert set(found.content["baselines"]) == {
         "mean predictor",
         "labels + ridge",

@@ -12,6 +12,7 @@ from hiddenfield.data.structures import Structures
 from hiddenfield.evaluation.assessment.cells import Cell, Context, accepts_aside
 from hiddenfield.evaluation.assessment.measuring import better
 from hiddenfield.evaluation.assessment.outcome import comparison_as_dict, summarise
+from hiddenfield.evaluation.assessment.ranges import error_ranges
 from hiddenfield.evaluation.assessment.settings import AssessmentSettings
 from hiddenfield.evaluation.assessment.simple import BLIND_NAME
 from hiddenfield.evaluation.leakage import find_leakage
@@ -77,6 +78,10 @@ def collect(context: Context, settings: AssessmentSettings, finished: Finished) 
         "baselines": _baselines(context, finished, values, share),
         "leakage": _leakage(context, finished),
     }
+    if problem.classes is None:
+        truth = np.concatenate([problem.truth[split.test] for split in context.splits])
+        values_of = [_predictions(finished, fold) for fold in range(len(context.splits))]
+        content["ranges"] = error_ranges(truth, np.concatenate(values_of))
     if settings.learning_curve:
         content["learning_curve"] = _learning_curve(context, settings, finished, values)
     if settings.as_published:

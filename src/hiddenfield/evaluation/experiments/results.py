@@ -47,7 +47,7 @@ def results_page(content: Mapping[str, Any]) -> str:
         beside = ", ".join(f"{name} {entry['mean']:.4f}" for name, entry in row["baselines"].items())
         leaked = row["leakage"]["count"] if row["leakage"] else 0
         lines.append(
-            f"- **{row['data']}, {row['model']}, {row['column']}**: {_protocol(row)}."
+            f"- **{_name(row)}**: {_protocol(row)}."
             + (f" Beside it: {beside}." if beside else "")
             + (f" {leaked} test structures have a copy in training." if leaked else "")
         )
@@ -56,8 +56,22 @@ def results_page(content: Mapping[str, Any]) -> str:
         "| data | model | protocol | metric | here | 95 % interval | published |",
         "|---|---|---|---|---|---|---|",
     ]
-    lines += [_line(row) for row in content["rows"]]
+    lines += [_line(row, partial) for row in content["rows"]]
+    with_ranges = [row for row in content["rows"] if row.get("ranges")]
+    if with_ranges:
+        lines += ["", "## Errors by range of the target", ""]
+        lines += [f"- {_name(row)}: {_ranges(row['ranges'])}" for row in with_ranges]
     return "\n".join(lines)
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    return f"{row['data']}, {row['model']}, {row['column']}"
+
+
+def _ranges(ranges: list[Mapping[str, Any]]) -> str:
+    return "; ".join(
+        f"{part['low']:.3g} to {part['high']:.3g}: {part['mae']:.3g} ({part['count']:,})" for part in ranges
+    )
 
 
 def _protocol(row: Mapping[str, Any]) -> str:
@@ -66,7 +80,7 @@ def _protocol(row: Mapping[str, Any]) -> str:
     return f"{row['protocol']['text'].split(';')[0]}; {row['as_published']['text']}"
 
 
-def _line(row: Mapping[str, Any]) -> str:
+def _line(row: Mapping[str, Any], partial: bool) -> str:
     own = row.get("as_published", row)
     spread = "" if own["std"] is None else f" ± {own['std']:.4f}"
     interval = own.get("interval")
@@ -77,15 +91,15 @@ def _line(row: Mapping[str, Any]) -> str:
         row["metric"],
         f"{own['mean']:.4f}{spread}",
         "" if not interval else f"{interval[0]:.4f} to {interval[1]:.4f}",
-        "; ".join(_figure(figure, own["mean"], row["metric"]) for figure in row["figures"]),
+        "; ".join(_figure(figure, own["mean"], row["metric"], partial) for figure in row["figures"]),
     ]
     return "| " + " | ".join(map(str, cells)) + " |"
 
 
-def _figure(figure: Mapping[str, Any], own: float, metric: str) -> str:
+def _figure(figure: Mapping[str, Any], own: float, metric: str, partial: bool) -> str:
     gap = own - figure["value"] if METRICS[metric].higher_is_better else figure["value"] - own
-    verdict = "reached" if gap >= 0 else f"short by {-gap:.4f}"
-    return f"{figure['value']:.4f} ({figure['source']}; {figure['protocol']}): {verdict}"
+    verdict = "" if partial else ": reached" if gap >= 0 else f": short by {-gap:.4f}"
+    return f"{figure['value']:.4f} ({figure['source']}; {figure['protocol']}){verdict}"
 
 
 def _scale(scale: Mapping[str, Any]) -> str:
