@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import tarfile
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hiddenfield.fields import FactorGraph, from_factors, read
+from hiddenfield.fields.relational import graph_scheme
 from hiddenfield.inference import infer, map_state
 from tests.fields.strategies import FieldParts, field_parts, fields, forests
 from tests.inference.oracle import enumerate_field
@@ -198,3 +200,16 @@ def test_the_same_estimates_as_another_implementation(
         ]
         assert np.mean(error) == pytest.approx(3.480e-3, abs=1e-6)
         assert np.max(error) == pytest.approx(8.924e-3, abs=1e-6)
+
+
+@pytest.mark.parametrize("backend", ["numba", "torch"])
+def test_a_million_copies_leave_their_digits(backend: str) -> None:
+    r"""To first order, :math:`\operatorname{logit} p = \theta_1 + (n - 2) \log(1 + p^2 (e^{\theta_2} - 1))`."""
+    field = graph_scheme("edge", "triangle").template(1_000_000, [-10.0, 0.5])
+    posterior = infer(field, "loopy_bp", tolerance=1e-9, backend=backend)
+    expected = 1 / (1 + math.exp(10))
+    for _ in range(20):
+        shift = (1_000_000 - 2) * math.log1p(expected**2 * math.expm1(0.5))
+        expected = 1 / (1 + math.exp(10 - shift))
+    assert posterior.marginals[0, 1].item() == pytest.approx(expected, rel=1e-5)
+    assert posterior.converged.all()

@@ -105,6 +105,7 @@ def iterate(
             if verify is None:
                 break
             residual, verified = verify(state), True
+            settled = torch.where(residual <= tolerance, settled, -1)
             if bool((residual <= tolerance).all()):
                 break
     if residual is None or settled is None:

@@ -84,10 +84,18 @@ class MessagePassing:
         return value.to(self.field.dtype)[wiring.message_port]
 
     def totals(self, messages: Float[Tensor, " messages"]) -> Float[Tensor, " states"]:
-        """Return unnormalised log beliefs of all variables."""
+        """Return unnormalised log beliefs of all variables.
+
+        A message that counts a million times is taken relative to its largest entry: what its states have in common
+        would otherwise be summed up to numbers that leave no digits for where they differ.
+        """
         wiring = self.field.wiring
-        weighted = messages if self._unweighted else messages * self.port_weight[wiring.message_port]
         order, ptr = wiring.by_state
+        if self._unweighted:
+            return self.field.log_unary + segment_sum(messages[order], ptr)
+        top = segment_max(messages.detach(), wiring.port_ptr)
+        top = torch.where(top == -math.inf, torch.zeros_like(top), top)[wiring.message_port]
+        weighted = (messages - top) * self.port_weight[wiring.message_port]
         return self.field.log_unary + segment_sum(weighted[order], ptr)
 
     def cavities(
@@ -171,12 +179,19 @@ class MessagePassing:
     def residual(
         self, messages: Float[Tensor, " messages"], updated: Float[Tensor, " messages"] | None = None
     ) -> Float[Tensor, " graphs"]:
-        """Return for each graph the largest change of a message's probabilities in one undamped update."""
+        """Return for each graph the largest change of a message's probabilities in one undamped update.
+
+        A port that stands for several counts as many times over, as its change moves a belief so much more; what is
+        within rounding counts as no change.
+        """
         new = self.update(messages) if updated is None else updated
         wiring = self.field.wiring
         worst = messages.new_zeros(self.field.num_graphs)
         owner = wiring.port_graph[wiring.message_port]
-        return worst.scatter_reduce(0, owner, change(messages, new), "amax")
+        moved = change(messages, new)
+        repeats = self.port_weight[wiring.message_port].clamp(min=1)
+        rounding = 8 * torch.finfo(moved.dtype).eps
+        return worst.scatter_reduce(0, owner, torch.where(moved > rounding, moved * repeats, moved), "amax")
 
     def beliefs(
         self, messages: Float[Tensor, " messages"]

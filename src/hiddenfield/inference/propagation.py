@@ -54,7 +54,9 @@ def propagate(
         raise InputError(
             f"messages hold {field.wiring.message_state.shape[0]} numbers, got {tuple(start.shape)}"
         )
-    iteration = make_iteration(passing, schedule, backend, damping, tolerance)
+    # A port that stands for several moves a belief as many times over: its message must settle so much closer.
+    most = float(passing.port_weight.max()) if len(passing.port_weight) else 1.0
+    iteration = make_iteration(passing, schedule, backend, damping, tolerance / max(most, 1.0))
     outcome = iterate(
         iteration.step,
         iteration.start(start),

@@ -319,7 +319,7 @@ class RelationalScheme:
         >>> from hiddenfield.inference import infer
         >>> field = graph_scheme("edge", "triangle").template(1_000_000, {"edge": -10.0, "triangle": 0.5})
         >>> infer(field, "loopy_bp").marginals
-        tensor([[9.9995e-01, 4.5451e-05]], dtype=torch.float64)
+        tensor([[9.9995e-01, 4.5459e-05]], dtype=torch.float64)
         """
         from hiddenfield.fields.relational.instantiation import template
 
