@@ -94,13 +94,13 @@ def wire(
     lengths = cardinalities[port_variable]
     port_ptr = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
     state_ptr = torch.cat([cardinalities.new_zeros(1), cardinalities.cumsum(0)])
-    port = owners(lengths)
-    within = torch.arange(port.shape[0], device=port.device) - port_ptr[port]
-    blocks, begin = [], 0
+    blocks, begin, message_states = [], 0, [empty]
     for group in scopes:
         row = []
         for position in range(group.shape[1]):
             states = int(cardinalities[group[0, position]]) if group.shape[0] else 0
+            within = torch.arange(states, device=group.device)
+            message_states.append((state_ptr[group[:, position], None] + within).reshape(-1))
             row.append((begin, begin + group.shape[0] * states))
             begin = row[-1][1]
         blocks.append(tuple(row))
@@ -109,7 +109,7 @@ def wire(
         torch.cat(factors),
         variable_graph[port_variable],
         port_ptr,
-        state_ptr[port_variable[port]] + within,
+        torch.cat(message_states),
         torch.cat(graphs),
         tuple(blocks),
         int(state_ptr[-1]),
