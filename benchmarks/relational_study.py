@@ -22,9 +22,10 @@ import networkx
 import numpy as np
 import torch
 
-from benchmarks.environment import environment, table
+from benchmarks.environment import environment, side_by_side, table
 from hiddenfield.fields.relational import RelationalScheme, graph_scheme
 from hiddenfield.inference import sample_networks
+from hiddenfield.inference.loopy_bp import loopy_bp
 from hiddenfield.models.relational import (
     Network,
     compare_on_grid,
@@ -83,42 +84,36 @@ def comparisons(quick: bool) -> dict[str, Any]:
     return {"small": rows, "large": large.rows("mcmc")}
 
 
-def seven_vertices(quick: bool) -> list[Row]:
-    """Draw Figure 6: triangles and open chains of seven vertices, learned from samples."""
-    scheme, truth = graph_scheme("triangle", "open_chain"), (0.4, -0.3)
-    drawn = sample_networks(scheme, 7, truth, samples=100, burn_in=500, thin=20, keep_networks=True, seed=1)
-    networks = [
+LIKELIHOODS = (
+    ("exact", "exact", "merged"),
+    ("template BP, merged", "bethe", "merged"),
+    ("template BP, cluster", "bethe", "cluster"),
+)
+
+
+def drawn(scheme: RelationalScheme, truth: tuple[float, float]) -> list[Network]:
+    """Draw a hundred networks of seven vertices."""
+    found = sample_networks(scheme, 7, truth, samples=100, burn_in=500, thin=20, keep_networks=True, seed=1)
+    return [
         network_from_edges(scheme, [tuple(p) for p in np.argwhere(np.triu(one)).tolist()], vertices=range(7))
-        for one in drawn.networks[0]
+        for one in found.networks[0]
     ]
-    panels = (
-        ("exact", "exact", "merged"),
-        ("template BP, merged", "bethe", "merged"),
-        ("template BP, cluster", "bethe", "cluster"),
-    )
-    found, rows = [], []
-    for name, method, bindings in panels:
-        one = landscape(
-            scheme,
-            networks,
-            ("triangle", -1.0, 1.5),
-            ("open_chain", -1.0, 0.6),
-            points=20 if quick else 80,
-            method=method,
-            bindings=bindings,
-            starts=[(-0.7, 0.4)],
-        )
-        found.append((name, one))
-        ascent = one.ascents[0]
-        rows.append(
-            {
-                "likelihood": name,
-                "triangle": float(ascent.parameters[0]),
-                "open chain": float(ascent.parameters[1]),
-                "steps": len(ascent.trace) - 1,
-                "log-likelihood": ascent.value,
-                "status": ascent.status,
-            }
+
+
+def seven_vertices(quick: bool) -> list[Row]:
+    """Draw Figure 6, triangles and open chains of seven vertices, and learn more weights from samples."""
+    scheme, truth = graph_scheme("triangle", "open_chain"), (0.5, 0.2)
+    networks = drawn(scheme, truth)
+    found = []
+    for name, method, bindings in LIKELIHOODS:
+        options = {
+            "points": 20 if quick else 80,
+            "method": method,
+            "bindings": bindings,
+            "starts": [(-0.7, -0.5)],
+        }
+        found.append(
+            (name, landscape(scheme, networks, ("triangle", -1.0, 1.5), ("open_chain", -1.0, 1.0), **options))
         )
 
     def paint(figure: Any) -> None:
@@ -127,7 +122,43 @@ def seven_vertices(quick: bool) -> list[Row]:
             paint_landscape(figure, one, truth=truth, axes=panel, title=name, legend=place == 1, depth=3000)
 
     save(6, paint, 13, 4.4)
-    return [{"likelihood": "true weights", "triangle": truth[0], "open chain": truth[1]}, *rows]
+    rows = []
+    for weights in (truth, (0.2, -0.1), (-0.4, 0.2), (-0.3, -0.2), (0.4, -0.3)):
+        networks = drawn(scheme, weights)
+        for name, method, bindings in LIKELIHOODS:
+            fit = fit_relational(
+                scheme, networks, method=method, bindings=bindings, starts=2, optimiser="conjugate_gradient"
+            )
+            rows.append(
+                {
+                    "drawn with (triangle, open chain)": f"{weights[0]}, {weights[1]}",
+                    "likelihood": name,
+                    "triangle": float(fit.theta[0]),
+                    "open chain": float(fit.theta[1]),
+                    "log-likelihood": fit.log_likelihood,
+                    "phases": fit.phases,
+                    "status": fit.status,
+                }
+            )
+    return rows
+
+
+def timing(quick: bool) -> list[Row]:
+    """Time one inference on the template by itself, whatever the size."""
+    scheme, rows = graph_scheme("edge", "triangle"), []
+    for size in (7, 100, 10_000, 1_000_000):
+        theta = [-2.0, 0.2 / size]
+        made = scheme.template(size, theta)
+        best = side_by_side(
+            {
+                "template": lambda n=size, t=theta: scheme.template(n, t),
+                "inference": lambda field=made: loopy_bp(field),
+            },
+            30,
+        )
+        milliseconds = {f"{name} (ms)": 1e3 * value for name, value in best.items()}
+        rows.append({"vertices": size, **milliseconds})
+    return rows
 
 
 def yeast() -> tuple[list[tuple[str, str]], list[str], dict[str, str]]:
@@ -239,16 +270,16 @@ def phase_rows(size: int, edge: float) -> list[Row]:
     scheme = graph_scheme("edge", "triangle")
     rows = []
     for triangle in (0.0, 0.02, 0.0216, 0.0217, 0.03, 1.0):
-        for point in find_phases(scheme, size, np.array([edge, triangle])):
-            if point.stable:
-                rows.append(
-                    {
-                        "triangle": triangle,
-                        "log Z": point.log_partition,
-                        "probability of an edge": point.marginals["exist"]["1"],
-                        "expected triangles": point.expected_counts["triangle"],
-                    }
-                )
+        rows += [
+            {
+                "weight of triangle": f"{triangle:g}",
+                "log Z": point.log_partition,
+                "probability of an edge": point.marginals["exist"]["1"],
+                "expected triangles": point.expected_counts["triangle"],
+            }
+            for point in find_phases(scheme, size, np.array([edge, triangle]))
+            if point.stable
+        ]
     return rows
 
 
@@ -300,16 +331,17 @@ def yeast_landscapes(
     save(7, paint, 12, 5)
     rows = []
     for name, found in (("best phase", best), ("phase nearest to the data", inside)):
-        for ascent in found.ascents:
-            rows.append(
-                {
-                    "likelihood": name,
-                    "start (triangle, open chain)": ", ".join(f"{v:.3f}" for v in ascent.trace[0]),
-                    "end": ", ".join(f"{v:.4f}" for v in ascent.parameters),
-                    "log-likelihood": ascent.value,
-                    "status": ascent.status,
-                }
-            )
+        rows += [
+            {
+                "likelihood": name,
+                "start (triangle, open chain)": ", ".join(f"{v:.3f}" for v in ascent.trace[0]),
+                "end": ", ".join(f"{v:.4f}" for v in ascent.parameters),
+                "log-likelihood": ascent.value,
+                "largest slope": float(np.abs(ascent.gradient).max()),
+                "maximum": "yes" if ascent.converged else "no",
+            }
+            for ascent in found.ascents
+        ]
     return rows, seconds
 
 
@@ -360,88 +392,130 @@ def page(results: Row) -> str:
     """Write the documentation's page from the results; nothing in it is typed by hand."""
     machine, study = results["environment"], results["yeast"]
     small = {(row["method"], row["vertices"]): row for row in results["comparison"]["small"]}
-    lines = [
-        "# A study of relational models",
-        "",
-        "Written by `python -m benchmarks.relational_study`; do not edit. All weights are per ground feature (a triangle "
-        "counts once). What the words mean is in [relational models](relational.md).",
-        "",
-        "## Inference beside the truth",
-        "",
-        "Edges and triangles; the probability of an edge and the log partition over a grid of the two weights (Figures 3 "
-        "and 4 of Jaimovich, Meshi and Friedman 2007). Deviations are relative to exact enumeration, averaged over the "
-        f"grid; on 7 vertices template-level belief propagation deviates by "
-        f"{small['template_bp', 7]['mean relative deviation']:.4f} on average, the Gibbs sampler by "
-        f"{small['mcmc', 7]['mean relative deviation']:.4f} (the paper: 0.0143 and 0.0118 over its sizes and grid), and takes "
-        f"{1e3 * small['template_bp', 7]['seconds a setting']:.2g} ms a setting in a batch (the paper: 70 ms).",
-        "",
-        table(complete(results["comparison"]["small"])),
-        "",
-        "![Probability of an edge by four methods on 3, 5 and 7 vertices](pictures/relational-figure3.png)",
-        "",
-        "![Log partition by three methods on 3, 5 and 7 vertices](pictures/relational-figure4.png)",
-        "",
-        "It breaks where one phase takes over from another (the lower right): exactly there a small network goes through all "
-        "densities, belief propagation from one to the other at once, and a chain or an asynchronous schedule stays where "
-        "it began. On larger networks the truth is not known; deviations are from a chain of 200 sweeps that starts "
-        "empty (Figure 5).",
-        "",
-        table(complete(results["comparison"]["large"])),
-        "",
-        "![Probability of an edge by sampling and by template BP on larger networks](pictures/relational-figure5.png)",
-        "",
-        "## Learning from samples of seven vertices",
-        "",
-        "A hundred networks of seven vertices, drawn by Gibbs sampling; conjugate gradient over the exact and over the "
-        "approximate log-likelihood of triangles and open chains (Figure 6).",
-        "",
-        table(complete(results["seven"])),
-        "",
-        "![Ascents over the exact and the approximate likelihood](pictures/relational-figure6.png)",
-        "",
-        "## The marriages of Florence",
-        "",
-        "Sixteen families, twenty marriages. The published line is Monte Carlo maximum likelihood by statnet's ergm as "
-        "printed in courses that use it; with edges alone the weight must be the logit of the density, -1.609.",
-        "",
-        table(complete(results["florence"])),
-        "",
-        "## A protein-interaction network of yeast",
-        "",
-        f"The {study['proteins']} proteins of transcription and DNA repair by their annotation in GO slim (the paper took 813 by "
-        "the annotation of its time, a list that is lost), with all "
-        f"{study['interactions']:,} interactions of Collins et al. (2007) among them.",
-        "",
-        table(study["statistics"]),
-        "",
-        "Feature by feature: first edges alone, then each step with the weight of the edge held, as in the paper.",
-        "",
-        table(complete(study["fits"])),
-        "",
-        "Edges alone have a maximum, and so has co-localisation, given the places: both are exact. Triangles, chains, stars "
-        "and cycles have none. The network has hundreds of times more triangles than its density explains, in complexes that "
-        "are cliques; a homogeneous model can only pay for them everywhere, and at a tiny weight the phase that is almost "
-        "complete takes over:",
-        "",
-        table(study["phases"]),
-        "",
-        "The likelihood rises with the weight up to that ridge and falls off a cliff behind it; the gradient vanishes "
-        "nowhere. So ascents end on the ridge, each at another point (Figure 7, left). Within the phase nearest to the data "
-        "alone (right) one can go further, and the approximate log-likelihood then rises *above zero*: no network has a "
-        "probability above one, so that these numbers are no likelihoods; a homogeneous sparse phase does not contain "
-        "networks with cliques. Pseudo-likelihood has a maximum, but of a model that does not produce such networks.",
-        "",
-        "![Landscape of the yeast network](pictures/relational-figure7.png)",
-        "",
-        table(complete(study["landscapes"])),
-        "",
-        f"The landscape on the left, 100 × 100 points from three starts each, took {study['seconds']:.1f} s.",
-        "",
-        f"Measured {machine['date']}, revision {machine.get('revision') or 'unknown'}, on {machine['processor']}, "
-        f"{machine['cores']} cores.",
-        "",
-    ]
-    return "\n".join(lines)
+    tables = {
+        "timing": table(results["timing"]),
+        "small": table(complete(results["comparison"]["small"])),
+        "large": table(complete(results["comparison"]["large"])),
+        "seven": table(complete(results["seven"])),
+        "florence": table(complete(results["florence"])),
+        "statistics": table(study["statistics"]),
+        "fits": table(complete(study["fits"])),
+        "phases": table(study["phases"]),
+        "landscapes": table(complete(study["landscapes"])),
+    }
+    # Which models have a maximum is said from the results.
+    likely = [row for row in study["fits"] if row["method"] != "pseudo_likelihood"]
+    good = [row["features"] for row in likely if row["status"].startswith("converged")]
+    bad = [row["features"] for row in likely if not row["status"].startswith("converged")]
+    highest = max(row["log-likelihood"] for row in study["landscapes"] if row["likelihood"] != "best phase")
+    return TEXT.format(
+        **tables,
+        template=small["template_bp", 7]["mean relative deviation"],
+        sampled=small["mcmc", 7]["mean relative deviation"],
+        milliseconds=1e3 * small["template_bp", 7]["seconds a setting"],
+        proteins=study["proteins"],
+        interactions=study["interactions"],
+        good="; ".join(good) or "none",
+        bad="; ".join(bad) or "none",
+        highest=highest,
+        seconds=study["seconds"],
+        date=machine["date"],
+        revision=machine.get("revision") or "unknown",
+        processor=machine["processor"],
+        cores=machine["cores"],
+    )
+
+
+TEXT = """# A study of relational models
+
+Written by `python -m benchmarks.relational_study`; do not edit. All weights are per ground feature (a triangle counts
+once). What the words mean is in [relational models](relational.md).
+
+## Inference beside the truth
+
+Edges and triangles: the probability of an edge and the log partition over a grid of the two weights, as in Figures 3
+and 4 of Jaimovich, Meshi and Friedman (2007). Deviations are relative to exact enumeration. On 7 vertices
+template-level belief propagation deviates by {template:.4f} on average and a Gibbs sampler by {sampled:.4f} (the
+paper, over its sizes and its grid: 0.0143 and 0.0118); it takes {milliseconds:.2g} ms a setting in a batch (the paper:
+70 ms, and 12 s for belief propagation on the ground field).
+
+{small}
+
+![Probability of an edge by four methods on 3, 5 and 7 vertices](pictures/relational-figure3.png)
+
+![Log partition by three methods on 3, 5 and 7 vertices](pictures/relational-figure4.png)
+
+It breaks where one phase takes over from another, at the lower right: there a small network goes through all densities,
+belief propagation jumps from one phase to the other, and a chain or an asynchronous schedule stays in the phase that it
+began in. "ordered" is one factor for every legal binding, the literal definition: merged bindings are closer to the
+truth.
+
+On larger networks the truth is not known; deviations are from a chain of 200 sweeps that starts empty (Figure 5). Where
+there is one phase they are small. Where there are two, the chain stays in the sparse one, and template-level inference
+reports the one with the higher log partition.
+
+{large}
+
+![Probability of an edge by sampling and by template BP on larger networks](pictures/relational-figure5.png)
+
+One template and one inference on it, by themselves, cost the same for any size:
+
+{timing}
+
+## Learning from samples of seven vertices
+
+A hundred networks of seven vertices, drawn by Gibbs sampling; conjugate gradient over the exact and the approximate
+log-likelihood of triangles and open chains (Figure 6, for the first weights of the table). With one factor for each
+three vertices ("cluster") the approximation is as good as exact; with a factor for each feature ("merged") it is
+biased. Near a change of phase both break.
+
+{seven}
+
+![Ascents over the exact and the approximate likelihood](pictures/relational-figure6.png)
+
+## The marriages of Florence
+
+Sixteen families, twenty marriages. The published line is Monte Carlo maximum likelihood by statnet's ergm, as printed
+in courses that use it. With edges alone the weight must be the logit of the density, -1.609.
+
+{florence}
+
+## A protein-interaction network of yeast
+
+The {proteins} proteins of transcription and DNA repair by their annotation in SGD's GO slim (the paper took 813 by
+annotations of its time, a list that was not found), with all {interactions:,} interactions of Collins et al. (2007)
+among them.
+
+{statistics}
+
+Feature by feature: first edges alone, then each step with the weight of the edge held, as in the paper. Co-localised
+proteins have the same annotation in Huh et al. (2003); given the places, pairs are independent and the likelihood is
+exact, with both weights free.
+
+{fits}
+
+The likelihood has a maximum for: {good}. It has none for: {bad}. There are orders of magnitude more triangles and
+cycles than the density explains, in complexes that are cliques; a homogeneous model pays for them everywhere, and at a
+tiny weight the phase that is almost complete takes over:
+
+{phases}
+
+So the likelihood rises with the weight up to a ridge and falls off a cliff behind it, and the gradient vanishes
+nowhere; ascents end on the ridge, each at another point (Figure 7, left; the paper's runs, too, ended at different
+points of a ridge). Within the phase nearest to the data alone (right) one can go on, and the approximate
+log-likelihood rises to {highest:,.0f}. *Above zero* it is no likelihood: no network has a probability above one, and a
+homogeneous sparse phase does not hold networks with cliques. The pseudo-likelihood has a maximum, which is not that of
+the likelihood: its gain is no evidence for the model. As in the paper, the more abundant a feature, the narrower the
+range of weights that matter, and the smaller the gain.
+
+![Landscape of the yeast network](pictures/relational-figure7.png)
+
+{landscapes}
+
+The landscape on the left, 100 × 100 points from three starts each, took {seconds:.1f} s.
+
+Measured {date}, revision {revision}, on {processor}, {cores} cores.
+"""
 
 
 def complete(rows: list[Row]) -> list[Row]:
@@ -454,6 +528,15 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+PARTS = (
+    ("timing", timing),
+    ("comparison", comparisons),
+    ("seven", seven_vertices),
+    ("florence", florence),
+    ("yeast", increments),
+)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small grids; for trying the command out")
@@ -463,13 +546,11 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     if not arguments.page:
-        results: Row = {"environment": environment()}
-        for name, part in (
-            ("comparison", comparisons),
-            ("seven", seven_vertices),
-            ("florence", florence),
-            ("yeast", increments),
-        ):
+        results: Row = json.loads(RESULTS.read_text()) if arguments.only else {}
+        results["environment"] = environment()
+        for name, part in PARTS:
+            if arguments.only not in (None, name):
+                continue
             began = time.perf_counter()
             results[name] = part(arguments.quick)
             print(f"{name}: {time.perf_counter() - began:.0f} s", flush=True)

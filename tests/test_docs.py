@@ -176,3 +176,10 @@ def test_nothing_names_one_machine_or_package_index() -> None:
             if OF_ONE_MACHINE.search(line):
                 found.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()}")
     assert found == []
+
+
+def test_pages_name_every_method_of_relational_learning() -> None:
+    from hiddenfield.models.relational import LIKELIHOODS
+
+    assert first_column(ROOT / "README.md", "learning of relational models") == set(LIKELIHOODS)
+    assert first_column(ROOT / "docs" / "relational.md", "method") == set(LIKELIHOODS)

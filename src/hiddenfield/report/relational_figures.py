@@ -96,6 +96,7 @@ def paint_landscape(
     axes.set_ylim(extent[2], extent[3])
     axes.set_xlabel(label(found.names[0], found.weights))
     axes.set_ylabel(label(found.names[1], found.weights))
+    axes.label_outer()
     axes.set_title(title, fontsize=9)
     bar = figure.colorbar(image, ax=axes, fraction=0.05)
     ticks = [t for t in (0, 1, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7) if t <= reach]

@@ -18,7 +18,7 @@ from hiddenfield.inference.network_enumeration import enumerate_networks
 from hiddenfield.inference.network_gibbs import sample_networks
 from hiddenfield.models.relational.evaluation import evaluate
 from hiddenfield.registry import choose
-from hiddenfield.shapes import Array, Bool, Float
+from hiddenfield.shapes import Array, Bool, Float, Int
 
 __all__ = ["COMPARED", "GridComparison", "MethodGrid", "compare_on_grid"]
 
@@ -39,6 +39,8 @@ class MethodGrid:
         Where it converged.
     seconds
         For one setting, on average.
+    phases
+        Number of phases at each setting, where the method looks for them.
     """
 
     method: str
@@ -47,10 +49,16 @@ class MethodGrid:
     log_partition: Float[Array, "rows columns"] | None
     settled: Bool[Array, "rows columns"]
     seconds: float
+    phases: Int[Array, "rows columns"] | None = None
 
-    def deviation(self, truth: MethodGrid) -> tuple[float, float, float]:
-        """Return mean, standard deviation and largest of the relative deviation of the edge's probability."""
+    def deviation(self, truth: MethodGrid, *, one_phase: bool = False) -> tuple[float, float, float]:
+        """Return mean, standard deviation and largest of the relative deviation of the edge's probability.
+
+        With `one_phase` only over the settings at which this method found a single phase.
+        """
         both = self.settled & truth.settled
+        if one_phase and self.phases is not None:
+            both = both & (self.phases == 1)
         relative = np.abs(self.edge_probability / truth.edge_probability - 1)[both]
         return float(relative.mean()), float(relative.std()), float(relative.max())
 
@@ -96,6 +104,8 @@ class GridComparison:
                     "its standard deviation": deviation,
                     "largest": largest,
                 }
+                if grid.phases is not None:
+                    row["mean where there is one phase"] = grid.deviation(base, one_phase=True)[0]
                 row["mean relative deviation of log Z"] = grid.log_partition_error(base)
             result.append(row)
         return result
@@ -167,24 +177,32 @@ def compare_on_grid(
             run = choose("method", COMPARED, method)
             run(scheme, size, theta[:1], options)  # compile first
             began = time.perf_counter()
-            probability, log_partition, settled = run(scheme, size, theta, options)
+            probability, log_partition, settled, phases = run(scheme, size, theta, options)
             seconds = (time.perf_counter() - began) / len(theta)
             shape = (points, points)
             value = None if log_partition is None else log_partition.reshape(shape)
             found.append(
-                MethodGrid(method, size, probability.reshape(shape), value, settled.reshape(shape), seconds)
+                MethodGrid(
+                    method,
+                    size,
+                    probability.reshape(shape),
+                    value,
+                    settled.reshape(shape),
+                    seconds,
+                    None if phases is None else phases.reshape(shape),
+                )
             )
             if advance is not None:
                 advance(1)
     return GridComparison((x[0], y[0]), across, up, tuple(found), bindings, weights)
 
 
-Found = tuple[Array, Array | None, Array]
+Found = tuple[Array, Array | None, Array, Array | None]
 
 
 def _exact(scheme: RelationalScheme, size: int, theta: Array, options: dict[str, Any]) -> Found:
     table = enumerate_networks(scheme, size, weights=options["weights"])
-    return table.edge_probability(theta), table.log_partition(theta), np.ones(len(theta), dtype=bool)
+    return table.edge_probability(theta), table.log_partition(theta), np.ones(len(theta), dtype=bool), None
 
 
 def _mcmc(scheme: RelationalScheme, size: int, theta: Array, options: dict[str, Any]) -> Found:
@@ -200,7 +218,7 @@ def _mcmc(scheme: RelationalScheme, size: int, theta: Array, options: dict[str, 
     )
     # A chain that never saw an edge knows no more than that there are few.
     least = 0.5 / (options["samples"] * math.comb(size, 2))
-    return np.maximum(drawn.edge_probability, least), None, np.ones(len(theta), dtype=bool)
+    return np.maximum(drawn.edge_probability, least), None, np.ones(len(theta), dtype=bool), None
 
 
 def _asynchronous(scheme: RelationalScheme, size: int, theta: Array, options: dict[str, Any]) -> Found:
@@ -219,12 +237,13 @@ def _asynchronous(scheme: RelationalScheme, size: int, theta: Array, options: di
             )
         )
     probability, value, settled = (np.array(column) for column in zip(*rows, strict=True))
-    return probability, value, settled
+    return probability, value, settled, None
 
 
 def _template(scheme: RelationalScheme, size: int, theta: Array, options: dict[str, Any]) -> Found:
     result = evaluate(scheme, size, theta, bindings=options["bindings"], weights=options["weights"])
-    return result.marginals[:, 0, 1].numpy(), result.log_partition.numpy(), result.phases.numpy() > 0
+    phases = result.phases.numpy()
+    return result.marginals[:, 0, 1].numpy(), result.log_partition.numpy(), phases > 0, phases
 
 
 COMPARED: dict[str, Callable[..., Found]] = {
