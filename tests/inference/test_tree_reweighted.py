@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from typing import Any
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hiddenfield.errors import InputError
-from hiddenfield.fields import FactorGraph, concatenate_fields, from_factors
+from hiddenfield.fields import FactorGraph, concatenate_fields, from_factors, ising_grid
 from hiddenfield.inference import infer, map_state
 from hiddenfield.inference.free_energy import negative_free_energy
 from hiddenfield.inference.tree_reweighted import tree_reweighted
@@ -192,3 +193,15 @@ def test_contradiction() -> None:
 def test_bad_options(options: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         tree_reweighted(ising_cycle(4), **options)
+
+
+@pytest.mark.parametrize("copies", [1.0, 3.0])
+def test_the_bound_is_the_free_energy_where_it_settles(copies: float) -> None:
+    """At a fixed point dual and primal meet: the bound is the reweighted free energy of its beliefs, no more."""
+    grid = ising_grid(5, 5, lambda size: np.random.default_rng(0).uniform(-1, 1, size), 0.1)
+    groups = tuple(dataclasses.replace(group, count=copies * group.count) for group in grid.groups)
+    field = dataclasses.replace(grid, groups=groups)
+    weights = [torch.full((group.num_factors,), 0.6 / copies, dtype=torch.float64) for group in groups]
+    posterior = infer(field, "tree_reweighted", weights=weights, tolerance=1e-10, max_iterations=20_000)
+    primal = negative_free_energy(field, posterior.log_marginals, posterior.factor_log_marginals, weights)
+    np.testing.assert_allclose(posterior.log_partition, primal, atol=1e-6)

@@ -197,7 +197,7 @@ def _derivative(passing: MessagePassing, messages: Tensor) -> Array:
 def _distinct(passing: MessagePassing, candidates: list[Tensor], tolerance: float) -> list[FixedPoint]:
     kept: list[tuple[Tensor, FixedPoint]] = []
     for messages in candidates:
-        marginals, factors, _ = passing.beliefs(messages)
+        marginals, factors = passing.beliefs(messages)
         if any(float((marginals.exp() - other).abs().max()) < 1e-5 for other, _ in kept):
             continue
         field = passing.field

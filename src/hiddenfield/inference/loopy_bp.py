@@ -132,7 +132,7 @@ def loopy_bp(
         messages=messages,
         backend=backend,
     )
-    marginals, factors, _ = passing.beliefs(outcome.state)
+    marginals, factors = passing.beliefs(outcome.state)
     extra: dict[str, Any] = {"messages": outcome.state}
     if maximise:
         extra["assignment"], value = _decoded(passing, outcome.state, marginals)

@@ -84,19 +84,24 @@ class MessagePassing:
         return value.to(self.field.dtype)[wiring.message_port]
 
     def totals(self, messages: Float[Tensor, " messages"]) -> Float[Tensor, " states"]:
-        """Return unnormalised log beliefs of all variables.
+        """Return unnormalised log beliefs of all variables."""
+        wiring = self.field.wiring
+        weighted = messages if self._unweighted else messages * self.port_weight[wiring.message_port]
+        order, ptr = wiring.by_state
+        return self.field.log_unary + segment_sum(weighted[order], ptr)
+
+    def relative_totals(self, messages: Float[Tensor, " messages"]) -> Float[Tensor, " states"]:
+        """Return log beliefs of all variables up to a constant each.
 
         A message that counts a million times is taken relative to its largest entry: what its states have in common
         would otherwise be summed up to numbers that leave no digits for where they differ.
         """
-        wiring = self.field.wiring
-        order, ptr = wiring.by_state
         if self._unweighted:
-            return self.field.log_unary + segment_sum(messages[order], ptr)
+            return self.totals(messages)
+        wiring = self.field.wiring
         top = segment_max(messages.detach(), wiring.port_ptr)
-        top = torch.where(top == -math.inf, torch.zeros_like(top), top)[wiring.message_port]
-        weighted = (messages - top) * self.port_weight[wiring.message_port]
-        return self.field.log_unary + segment_sum(weighted[order], ptr)
+        top = torch.where(top == -math.inf, torch.zeros_like(top), top)
+        return self.totals(messages - top[wiring.message_port])
 
     def cavities(
         self, messages: Float[Tensor, " messages"], totals: Float[Tensor, " states"]
@@ -111,7 +116,7 @@ class MessagePassing:
 
     def update(self, messages: Float[Tensor, " messages"]) -> Float[Tensor, " messages"]:
         """Return all new messages, normalised, from all old ones."""
-        return self.through_factors(self.cavities(messages, self.totals(messages)))
+        return self.through_factors(self.cavities(messages, self.relative_totals(messages)))
 
     def through_factors(self, cavities: Float[Tensor, " messages"]) -> Float[Tensor, " messages"]:
         """Return what each factor sends to each of its ports, normalised, given what the variables sent."""
@@ -195,11 +200,11 @@ class MessagePassing:
 
     def beliefs(
         self, messages: Float[Tensor, " messages"]
-    ) -> tuple[Float[Tensor, " states"], tuple[Tensor, ...], Float[Tensor, " variables"]]:
-        """Return log marginals of variables and of factors, and the normaliser of each variable's."""
-        totals = self.totals(messages)
+    ) -> tuple[Float[Tensor, " states"], tuple[Tensor, ...]]:
+        """Return log marginals of variables and of factors."""
+        totals = self.relative_totals(messages)
         cavities = self.cavities(messages, totals)
-        marginals, normaliser = normalise_segments(totals, self.field.state_ptr, self.maximise)
+        marginals, _ = normalise_segments(totals, self.field.state_ptr, self.maximise)
         factors = []
         for number, group in enumerate(self.field.groups):
             blocks = self._blocks(number, cavities)
@@ -213,7 +218,7 @@ class MessagePassing:
             top = flat.amax(1, keepdim=True) if self.maximise else torch.logsumexp(flat, 1, keepdim=True)
             flat = flat - torch.where(top == -math.inf, torch.zeros_like(top), top)
             factors.append(flat.reshape(group.num_factors, *group.states))
-        return marginals, tuple(factors), normaliser
+        return marginals, tuple(factors)
 
     def _pair_tables(self, number: int) -> tuple[Tensor, Tensor]:
         """Return the tables of a group and which of them each factor reads."""

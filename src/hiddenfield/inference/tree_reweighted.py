@@ -127,7 +127,7 @@ def tree_reweighted(
     bounds = [upper_bound(passing, outcome.state)]
     if optimise and field.groups and guarantee == "upper bound" and temperature == 1 and field.is_ground:
         passing, outcome, bounds = _conditional_gradient(passing, outcome, bounds[0], optimise, options)
-    marginals, factors, _ = passing.beliefs(outcome.state)
+    marginals, factors = passing.beliefs(outcome.state)
     converged = bool(outcome.converged.all())
     exact = converged and temperature == 1 and field.is_forest and guarantee == "upper bound"
     return Posterior(
@@ -274,7 +274,7 @@ def _conditional_gradient(
 
 def _information(passing: MessagePassing, messages: Tensor) -> Tensor:
     """Return the mutual information of the variables of each factor: the slope of the bound in its weight."""
-    marginals, factors, _ = passing.beliefs(messages)
+    marginals, factors = passing.beliefs(messages)
     own = entropy_of_states(passing.field, marginals)
     parts = []
     for group, belief in zip(passing.field.groups, factors, strict=True):
