@@ -204,6 +204,8 @@ def increments(quick: bool) -> dict[str, Any]:
         for method in ("bethe", "pseudo_likelihood"):
             fit = fit_relational(scheme, network, method=method, fixed={"edge": edge}, starts=3)
             rows.append(fit_row(" + ".join(["edge", *step]), method, fit, base.log_likelihood))
+            here = evaluate(scheme, len(proteins), fit.theta)
+            rows[-1] |= {"phases": int(here.phases[0]), "edges in the best phase": float(here.expected[0, 0])}
             told(rows[-1])
     rows += colocalisation(edges, proteins, places, base.log_likelihood)
     pictures, seconds = yeast_landscapes(edges, proteins, edge, quick)
@@ -420,7 +422,7 @@ def page(results: Row) -> str:
         highest=highest,
         seconds=study["seconds"],
         date=machine["date"],
-        revision=machine.get("revision") or "unknown",
+        revision=", ".join(f"{name} {revision}" for name, revision in results["measured"].items()),
         processor=machine["processor"],
         cores=machine["cores"],
     )
@@ -505,7 +507,8 @@ nowhere; ascents end on the ridge, each at another point (Figure 7, left; the pa
 points of a ridge). Within the phase nearest to the data alone (right) one can go on, and the approximate
 log-likelihood rises to {highest:,.0f}. *Above zero* it is no likelihood: no network has a probability above one, and a
 homogeneous sparse phase does not hold networks with cliques. The pseudo-likelihood has a maximum, which is not that of
-the likelihood: its gain is no evidence for the model. As in the paper, the more abundant a feature, the narrower the
+the likelihood: its gain is no evidence for the model, whose best phase has the number of edges in the last column of
+the table, against {interactions:,} observed. As in the paper, the more abundant a feature, the narrower the
 range of weights that matter, and the smaller the gain.
 
 ![Landscape of the yeast network](pictures/relational-figure7.png)
@@ -514,7 +517,7 @@ range of weights that matter, and the smaller the gain.
 
 The landscape on the left, 100 × 100 points from three starts each, took {seconds:.1f} s.
 
-Measured {date}, revision {revision}, on {processor}, {cores} cores.
+Measured {date} on {processor}, {cores} cores; revisions: {revision}.
 """
 
 
@@ -539,6 +542,7 @@ PARTS = (
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=[name for name, _ in PARTS], help="ask only this question anew")
     parser.add_argument("--quick", action="store_true", help="small grids; for trying the command out")
     parser.add_argument(
         "--page", action="store_true", help="only write the page anew from the stored results"
@@ -547,12 +551,14 @@ def main() -> None:
     torch.set_num_threads(1)
     if not arguments.page:
         results: Row = json.loads(RESULTS.read_text()) if arguments.only else {}
+        measured = results.setdefault("measured", {})
         results["environment"] = environment()
         for name, part in PARTS:
             if arguments.only not in (None, name):
                 continue
             began = time.perf_counter()
             results[name] = part(arguments.quick)
+            measured[name] = results["environment"]["revision"]
             print(f"{name}: {time.perf_counter() - began:.0f} s", flush=True)
         clean = json.loads(json.dumps(results), parse_constant=lambda _: None)
         RESULTS.write_text(json.dumps(clean, indent=1, ensure_ascii=False) + "\n")

@@ -54,7 +54,7 @@ def find_phases(
     >>> from hiddenfield.fields.relational import graph_scheme
     >>> found = find_phases(graph_scheme("edge", "triangle"), 30, np.array([-2.0, 0.2]))
     >>> [(round(point.marginals["exist"]["1"], 3), point.stable) for point in found]
-    [(0.956, True), (0.131, True), (0.375, False)]
+    [(0.131, True), (0.956, True), (0.745, False)]
     """
     options: dict[str, Any] = {"bindings": bindings, "weights": weights}
     points = fixed_points(template(scheme, sizes, theta, **options))
