@@ -20,7 +20,7 @@ from hiddenfield.errors import InputError
 from hiddenfield.fields import FactorGraph, concatenate_fields, from_factors
 from hiddenfield.inference import Posterior, exact, infer, log_likelihood, map_state, marginal_map, sample
 from hiddenfield.inference.clique_plan import clique_plan
-from hiddenfield.inference.clique_values import collect_messages
+from hiddenfield.inference.clique_values import collect_messages, distribute_messages
 from hiddenfield.inference.flat_tables import flat_tables
 from hiddenfield.inference.live_states import live_states
 from tests.fields.strategies import fields
@@ -390,3 +390,32 @@ def test_bayesian_networks_agree_with_pyagrum(unpacked: Path, name: str) -> None
                 else slice(None)
             )
             np.testing.assert_allclose(found[same], expected, atol=1e-8)
+
+
+@pytest.mark.parametrize("observed", [False, True])
+@pytest.mark.parametrize("scale", [0.3, 40.0])
+@pytest.mark.parametrize("backend", ["numba", "torch"])
+def test_crowded_cliques(scale: float, observed: bool, backend: str) -> None:
+    """Fourteen variables all of which meet, with other variables that hang on pairs of them: hundreds of terms."""
+    draw = np.random.default_rng(0)
+    cards = [2] * 12 + [1, 3] + [2] * 30
+    scopes = [[i, j] for i in range(14) for j in range(i)] + [[i] for i in range(14)]
+    scopes += [[14 + k, *draw.permutation(14)[:2].tolist()] for k in range(30)]
+    tables = [scale * draw.normal(size=[cards[v] for v in scope]) for scope in scopes]
+    tables[0][0, 1] = -np.inf
+    field = from_factors(scopes, tables, cards)
+    field = field.given({1: 1, 20: 0}) if observed else field
+    plan = clique_plan(field, flat_tables(field))
+    crowd = np.diff(plan.layout.term_ptr)[np.argmax(plan.tree.log_clique_states)]
+    assert crowd < (30 if observed else 20)
+    found = exact(field, backend=backend)
+    # Reference: the same field with the sum over what hangs on pairs done by a tree of single eliminations.
+    plain = clique_plan(field, flat_tables(field), merge=False)
+    collected = collect_messages(field, flat_tables(field), plain)
+    np.testing.assert_allclose(found.log_partition, collected.log_partition, rtol=1e-10)
+    flat = torch.from_numpy(distribute_messages(plain, collected))
+    np.testing.assert_allclose(found.log_marginals.exp(), flat[: field.log_unary.shape[0]], atol=1e-9)
+    begin = field.log_unary.shape[0]
+    for belief in found.factor_marginals:
+        np.testing.assert_allclose(belief.reshape(-1), flat[begin : begin + belief.numel()], atol=1e-9)
+        begin += belief.numel()

@@ -17,6 +17,7 @@ from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.junction_tree import JunctionTree, junction_tree_of
 from hiddenfield.inference.clique_kernels import MESSAGE, SEPARATOR, TABLE
 from hiddenfield.inference.clique_terms import find_homes, find_strides, split_axes
+from hiddenfield.inference.crowded_cliques import relieve
 from hiddenfield.inference.flat_tables import FlatTables
 from hiddenfield.inference.live_states import live_states
 from hiddenfield.shapes import Array, Tensor
@@ -147,7 +148,10 @@ def clique_plan(
     need = 8 * (2 * np.exp(tree.log_separator_states).sum() + 2 * len(tables.logs) + 2 * tables.num_marginals)
     if need > limit or tree.log_separator_states.max(initial=0.0) >= math.log(2**31):
         raise InputError(_refusal(found, need, limit, ""))
-    return _lay_out(tree, found, tables, alive, alive_ptr)
+    home, shift = _homes(tree, tables, alive, alive_ptr)
+    if merge:
+        tree, home = relieve(tree, home, tables.port_ptr, tables.port_variable)
+    return _lay_out(tree, found, tables, alive, alive_ptr, home, shift)
 
 
 def _live(field: FactorGraph, live: Array) -> tuple[Array, Array]:
@@ -187,21 +191,33 @@ def available_memory() -> float:
         return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")) / 2
 
 
+def _homes(tree: JunctionTree, tables: FlatTables, alive: Array, alive_ptr: Array) -> tuple[Array, Array]:
+    """Return the clique of every table, and by how much observed variables shift where the table begins."""
+    terms = len(tables.begin)
+    home, shift = np.empty(terms, np.int64), np.empty(terms, np.int64)
+    find_homes(
+        tables.port_ptr, tables.port_variable, tables.port_stride, tree.states, tree.position, tree.home,
+        alive[alive_ptr[:-1]], home, shift,
+    )  # fmt: skip
+    return home, shift
+
+
 def _lay_out(
-    tree: JunctionTree, found: EliminationOrder, tables: FlatTables, alive: Array, alive_ptr: Array
+    tree: JunctionTree,
+    found: EliminationOrder,
+    tables: FlatTables,
+    alive: Array,
+    alive_ptr: Array,
+    home: Array,
+    shift: Array,
 ) -> CliquePlan:
-    """Find the clique of every term, and its strides there."""
+    """Find the strides of every term in its clique."""
     cliques, terms = tree.num_cliques, len(tables.begin)
     axis_states = tree.states[tree.clique_variables]
     message_size, split, inner_size, num_blocks = (np.empty(cliques, np.int64) for _ in range(4))
     split_axes(
         tree.clique_ptr, tree.separator_size, axis_states, BLOCK, message_size, split, inner_size, num_blocks
     )
-    home, shift = np.empty(terms, np.int64), np.empty(terms, np.int64)
-    find_homes(
-        tables.port_ptr, tables.port_variable, tables.port_stride, tree.states, tree.position, tree.home,
-        alive[alive_ptr[:-1]], home, shift,
-    )  # fmt: skip
     bounds = np.concatenate([[0], np.cumsum(message_size)]).astype(np.int64)[:-1]
     own, children = np.arange(cliques), np.flatnonzero(tree.parent >= 0)
     upwards, downwards = len(tables.logs) + bounds, tables.num_marginals + bounds
