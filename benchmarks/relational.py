@@ -1,11 +1,13 @@
-"""What does lifting win, and how fast are networks sampled?
+"""What do templates and lifting win, and how fast are networks sampled?
 
-Compression: colour refinement of the ground field of edges and triangles on a network of 10 million ports, without
-evidence and with edges observed at random. Lifted against ground belief propagation to the same tolerance on 50
-vertices, 1 % and 10 % of the edges observed at random, and 99 % (link prediction); compressing is timed by itself.
-Error: the largest difference of their marginals. Sampling: proposals of a pair a second on one core, 100 vertices;
-error: of the mean density on 7 vertices, in standard errors of the mean over chains. Enumeration: all networks of 7 and
-8 vertices; error: of the log partition against the sum over all labelled networks, or of their number.
+Templates: one inference on edges and triangles for domains of any size, and a landscape of 10,000 settings of the
+weights, each from three starts, in one batch. Compression: colour refinement of the ground field of edges and triangles
+on a network of 10 million ports, without evidence and with edges observed at random. Lifted against ground belief
+propagation to the same tolerance on 50 vertices, 1 % and 10 % of the edges observed at random, and 99 % (link
+prediction); compressing is timed by itself. Error: the largest difference of their marginals. Sampling: proposals of a
+pair a second on one core, 100 vertices; error: of the mean density on 7 vertices, in standard errors of the mean over
+chains. Enumeration: all networks of 7 and 8 vertices; error: of the log partition against the sum over all labelled
+networks, or of their number.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from benchmarks.environment import main, side_by_side
 from hiddenfield.fields import FactorGraph, compress
 from hiddenfield.fields.relational import graph_scheme
 from hiddenfield.inference import enumerate_networks, infer, sample_networks
+from hiddenfield.models.relational import evaluate
 
 Row = dict[str, Any]
 
@@ -156,10 +159,39 @@ def enumeration(quick: bool) -> list[Row]:
     return rows
 
 
+def templates(quick: bool) -> list[Row]:
+    """Time one inference at template level for ever larger domains, and a landscape of weights in one batch."""
+    scheme = graph_scheme("edge", "triangle")
+    rows = []
+    for size in (7, 100, 10_000, 1_000_000):
+        theta = [-2.0, 0.5 / size]
+        infer(scheme.template(size, theta), "loopy_bp")
+        fields = [scheme.template(size, theta) for _ in range(30)]
+        rows.append(
+            row("template BP", size, min(timed(functools.partial(infer, field))[0] for field in fields))
+        )
+    points = 20 if quick else 100
+    edges, triangles = np.meshgrid(np.linspace(-3, 1, points), np.linspace(-0.5, 0.5, points))
+    settings = np.stack([edges.ravel(), triangles.ravel()], axis=1)
+    evaluate(scheme, 100, settings[:10])
+    seconds, found = timed(lambda: evaluate(scheme, 100, settings))
+    settled = float(found.converged.double().mean())
+    rows.append(row(f"landscape {points} x {points}, {settled:.1%} settled", 100, seconds))
+    return rows
+
+
 def run(quick: bool = False) -> dict[str, Any]:
     """Answer all questions on one thread."""
     torch.set_num_threads(1)
-    return {"rows": [*compression(quick), *lifted(quick), *sampling(quick), *enumeration(quick)]}
+    return {
+        "rows": [
+            *templates(quick),
+            *compression(quick),
+            *lifted(quick),
+            *sampling(quick),
+            *enumeration(quick),
+        ]
+    }
 
 
 if __name__ == "__main__":
