@@ -172,7 +172,7 @@ def template(
     ]
     classes = [entry for entry in classes if entry[2]]
     number = {name: i for i, (name, _, _) in enumerate(classes)}
-    values = torch.tensor([entry[1] for entry in classes])
+    values = torch.tensor([entry[1] for entry in classes], dtype=torch.int64)
     counts = torch.tensor([float(entry[2]) for entry in classes], dtype=dtype)
     offset = torch.arange(count)[:, None] * len(classes)
     start = torch.cat([values.new_zeros(1), values.cumsum(0)])
@@ -236,7 +236,7 @@ def ground(
         labels += [f"{name}[{', '.join(map(str, row))}]" for row in entities[name].tolist()]
         labels += [f"{name}[self {i}]" for i in range(extra)]
         values += [attribute.num_values] * (len(entities[name]) + extra)
-    cards = torch.tensor(values)
+    cards = torch.tensor(values, dtype=torch.int64)
     start = torch.cat([cards.new_zeros(1), cards.cumsum(0)])
     unary = settings.new_zeros(int(start[-1]))
     groups = []
