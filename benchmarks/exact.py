@@ -5,7 +5,7 @@ structure alone: an elimination order, the junction tree, and where every number
 marginals of all variables (ours computes those of all factors too). Rivals: pyAgrum's LazyPropagation and
 ShaferShenoy, pgmpy's variable elimination, each in a process of its own that is stopped after a limit (a blank, and on
 larger networks it is not asked again); everybody on one thread, best of several runs where a run is short. The
-deviation is the greatest difference from our marginals; tables in the files are rounded, and pyAgrum normalises them first.
+deviation is the greatest difference from our marginals; the files' tables are rounded, and pyAgrum normalises them.
 """
 
 from __future__ import annotations
