@@ -7,6 +7,7 @@ import pickle
 import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -90,8 +91,13 @@ class Pool:
             return
         from joblib import Parallel, delayed, parallel_config
 
-        # One thread each: sums then have one order, and workers do not fight for cores.
-        with parallel_config("loky", n_jobs=min(self.jobs, len(cells)), inner_max_num_threads=1):
+        # One thread each: sums then have one order, and workers do not fight for cores. joblib replaces a worker that
+        # grew by 300 MB since its first cell, as one does that first did a small baseline, and warns of a leak.
+        with (
+            parallel_config("loky", n_jobs=min(self.jobs, len(cells)), inner_max_num_threads=1),
+            warnings.catch_warnings(),
+        ):
+            warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
             parallel = Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")
             tasks = (delayed(_do_apart)(self.shared, self.store, cell, os.getpid()) for cell in cells)
             yield from parallel(tasks)
