@@ -21,6 +21,7 @@ from hiddenfield.embedding import (
     inputs,
 )
 from hiddenfield.embedding.inputs import ArcKinds
+from hiddenfield.embedding.standardise import Standardise
 from hiddenfield.errors import InputError
 
 NAMES = sorted(EMBEDDINGS)
@@ -393,9 +394,12 @@ def test_two_triangles_and_a_hexagon(name):
 @pytest.mark.parametrize("pooling", ["sum", "mean", "max"])
 @pytest.mark.parametrize("every_round", [False, True])
 @pytest.mark.parametrize("node_width", [None, 7])
-def test_networks_of_every_shape(pooling, every_round, node_width):
+@pytest.mark.parametrize("standardise", [False, True])
+def test_networks_of_every_shape(pooling, every_round, node_width, standardise):
     pack = random_pack(2, graphs=4)
-    options = {"pooling": pooling, "every_round": every_round, "node_width": node_width}
+    options = {
+        "pooling": pooling, "every_round": every_round, "node_width": node_width, "standardise": standardise
+    }  # fmt: skip
     network = Network(FeatureSizes.of(pack), 3, model="loopy_bp", dim=5, rounds=2, dropout=0.1, **options)
     result = network(pack)
     assert result.shape == (4, 3)
@@ -404,6 +408,17 @@ def test_networks_of_every_shape(pooling, every_round, node_width):
     again.load_state_dict(network.state_dict())
     assert torch.equal(again.eval()(pack), network.eval()(pack))
     assert network.embed(pack).shape == (4, network.width)
+
+
+def test_standardised_embeddings_are_those_of_batch_normalisation():
+    rows = torch.randn(3, 20, 4) * torch.tensor([1.0, 10.0, 0.1, 3.0]) + 5.0
+    own, peer = Standardise(4), torch.nn.BatchNorm1d(4)
+    for batch in rows:
+        assert torch.allclose(own(batch), peer(batch))
+    kept = own.mean.clone()
+    assert own(rows[0, :1]).isfinite().all()  # a batch of one has no variance: it is scaled by the averages
+    assert torch.equal(own.mean, kept)
+    assert torch.allclose(own.eval()(rows[1]), peer.eval()(rows[1]))
 
 
 def test_structures_without_features_get_a_constant():

@@ -37,7 +37,11 @@ def in_units(task, outputs):
 
 @pytest.mark.parametrize("pooling", POOLINGS)
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize("options", [{}, {"every_round": True, "node_width": 5}], ids=["plain", "wide"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"every_round": True, "node_width": 5}, {"standardise": True}],
+    ids=["plain", "wide", "standard"],
+)
 def test_they_add_up_to_the_prediction(words, pooling, activation, options):
     network, task = build(words, pooling=pooling, activation=activation, **options)
     shares = contributions(network, task, words)

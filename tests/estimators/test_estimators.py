@@ -159,6 +159,7 @@ WRONG = {
     "bias": "no",
     "pooling": "median",
     "every_round": 3,
+    "standardise": 3,
     "node_width": 0.5,
     "hidden": None,
     "dropout": 1.0,

@@ -16,6 +16,7 @@ from hiddenfield.embedding.inputs import FeatureSizes
 from hiddenfield.embedding.loopy_bp import LoopyBP
 from hiddenfield.embedding.mean_field import MeanField
 from hiddenfield.embedding.pooling import POOLINGS
+from hiddenfield.embedding.standardise import Standardise
 from hiddenfield.embedding.tree_reweighted import TreeReweighted
 from hiddenfield.errors import InputError
 from hiddenfield.registry import choose
@@ -58,6 +59,8 @@ class Network(nn.Module):
     scale
         Number that node vectors are divided by before they are pooled. With the mean number of nodes the sums of large
         structures begin as small as those of small ones, and train as well.
+    standardise
+        Whether pooled embeddings are standardised, column by column, before the head (`Standardise`).
     hidden
         Width of the head's hidden layer.
     dropout
@@ -84,6 +87,7 @@ class Network(nn.Module):
         every_round: bool = False,
         node_width: int | None = None,
         scale: float = 1.0,
+        standardise: bool = False,
         hidden: int = 64,
         dropout: float = 0.0,
         **options: Any,
@@ -102,6 +106,7 @@ class Network(nn.Module):
         width = self.embedding.dim * (self.embedding.rounds if every_round else 1)
         self.node_layer = _dense(width, node_width) if node_width is not None else None
         self.width = node_width or width
+        self.standardise = Standardise(self.width) if standardise else nn.Identity()
         self.hidden_layer, self.output_layer = _dense(self.width, hidden), _dense(hidden, outputs)
         self.dropout = nn.Dropout(dropout)
         self._settings = {
@@ -111,6 +116,7 @@ class Network(nn.Module):
             "every_round": every_round,
             "node_width": node_width,
             "scale": float(scale),
+            "standardise": standardise,
             "hidden": hidden,
             "dropout": dropout,
             **self.embedding.settings(),
@@ -134,7 +140,9 @@ class Network(nn.Module):
     def head(self, embeddings: Float[Tensor, "structures width"]) -> Float[Tensor, "structures outputs"]:
         """Return the outputs for pooled embeddings."""
         activation = self.embedding.activation
-        return self.output_layer(self.dropout(activation(self.hidden_layer(activation(embeddings)))))
+        return self.output_layer(
+            self.dropout(activation(self.hidden_layer(activation(self.standardise(embeddings)))))
+        )
 
     def forward(self, structures: Structures, *prepared: Prepared) -> Float[Tensor, "structures outputs"]:
         """Return (structures, outputs)."""

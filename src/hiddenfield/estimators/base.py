@@ -57,6 +57,8 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         Whether the embeddings of all rounds are used, rather than those of the last.
     node_width
         Width of a layer on every node before pooling; None for none.
+    standardise
+        Whether pooled embeddings are brought to mean 0 and variance 1 (batch normalisation) before the head.
     hidden, dropout
         Width of the head's hidden layer, and the share of it that is dropped in training.
     model_options
@@ -110,6 +112,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
     pooling: str = "sum"
     every_round: bool = False
     node_width: int | None = None
+    standardise: bool = False
     hidden: int = 64
     dropout: float = 0.0
     model_options: dict[str, Any] | None = None
@@ -262,6 +265,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
             "every_round": bool(self.every_round),
             "node_width": None if self.node_width is None else int(self.node_width),
             "scale": features.mean_nodes if self.pooling == "sum" else 1.0,
+            "standardise": bool(self.standardise),
             "dropout": float(self.dropout),
         }
         for name, value in (self.model_options or {}).items():

@@ -29,6 +29,7 @@ COMMON: dict[str, list[Any]] = {
     "bias": ["boolean"],
     "pooling": [StrOptions(set(POOLINGS))],
     "every_round": ["boolean"],
+    "standardise": ["boolean"],
     "node_width": [COUNT, None],
     "hidden": [COUNT],
     "dropout": [Interval(Real, 0, 1, closed="left")],

@@ -33,7 +33,8 @@ def contributions(network: Network, task: Task, structures: Structures) -> Float
     what the prediction has more than that for a structure without nodes. For relu these are the integrated gradients
     of f along the straight line from 0 to e (Sundararajan, Taly and Yan 2017), in closed form; for others the rescale
     rule of Shrikumar, Greenside and Kundaje 2017. With pooling by mean :math:`h_i` is divided by the number of nodes;
-    with max, entry d counts for the node that has the maximum (the first of them), for the others it is 0.
+    with max, entry d counts for the node that has the maximum (the first of them), for the others it is 0. A network
+    that standardises e has the straight line's slope there too.
 
     How the embeddings :math:`h_i` themselves depend on other nodes is not taken apart: :math:`c_i` belongs to node i
     *in its surroundings*.
@@ -90,10 +91,11 @@ def _slopes(
 ) -> Float[Tensor, "structures outputs dim"]:
     """Return m for every structure and output."""
     sigma = network.embedding.activation
-    nothing = torch.zeros_like(pooled[:1])
-    hidden = network.hidden_layer
-    first = _slope(sigma, nothing, pooled)
-    second = _slope(sigma, hidden(sigma(nothing)), hidden(sigma(pooled)))
+    hidden, nothing = network.hidden_layer, torch.zeros_like(pooled[:1])
+    stretch = network.standardise(nothing + 1.0) - network.standardise(nothing)
+    start, end = network.standardise(nothing), network.standardise(pooled)
+    first = _slope(sigma, start, end) * stretch
+    second = _slope(sigma, hidden(sigma(start)), hidden(sigma(end)))
     return torch.einsum("nd,kd,nk,ok->nod", first, hidden.weight, second, network.output_layer.weight)
 
 

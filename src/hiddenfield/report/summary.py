@@ -20,6 +20,7 @@ OF_THE_MODEL = (
     "activation",
     "pooling",
     "every_round",
+    "standardise",
     "node_width",
     "hidden",
     "dropout",
