@@ -73,6 +73,27 @@ def test_classes_from_structures(tmp_path):
     # What a cell kept is what was reported.
     cell = json.loads((tmp_path / "a" / "cells" / "final-001-000-00-01.json").read_text())["content"]
     assert cell["metrics"]["accuracy"] == content["folds"][1]["seeds"][1]
+    check_details(content, tmp_path / "a" / "cells")
+
+
+def check_details(content, cells):
+    """The size, the training curve and the ROC curve are those of the final cells."""
+    finals = [json.loads(file.read_text())["content"] for file in sorted(cells.glob("final-*.json"))]
+    assert {cell["num_parameters"] for cell in finals} == {content["num_parameters"]}
+    assert content["baselines"]["class frequencies"]["num_parameters"] == 1
+    assert content["baselines"]["WL-3 + logistic"]["num_parameters"] > 10
+    assert 0 < content["baselines"]["no arcs, same head"]["num_parameters"] <= content["num_parameters"]
+    curve = content["training_curve"]
+    assert (curve["metric"], curve["epochs"], curve["runs"]) == ("valid_accuracy", [1, 2], [6, 6])
+    assert curve["steps"][1] == 2 * curve["steps"][0] > 0
+    for name in ("train_loss", "valid_loss", "valid_accuracy"):
+        means = np.mean([cell["training"][0][name] for cell in finals], axis=0)
+        np.testing.assert_allclose(curve[name], means, rtol=1e-4)
+    roc = content["roc"]
+    assert roc["positive"] == "yes"
+    assert len(roc["false_positive"]) == len(roc["true_positive"]) == len(roc["std"]) == 101
+    assert set(roc["baselines"]) == {"WL-3 + logistic", "no arcs, same head"}
+    assert all(0.0 <= curve["auc"] <= 1.0 for curve in (roc, *roc["baselines"].values()))
 
 
 def test_numbers_from_structures():
@@ -80,7 +101,15 @@ def test_numbers_from_structures():
     settings = AssessmentSettings(folds=2, metric="rmse")
     found = assess("loopy_bp", pack, pack.targets[:, 0].numpy(), settings, parameters=QUICK)
     assert found.content["task"] == "regression"
-    assert sum(part["count"] for part in found.content["ranges"]) == 30
+    ranges = found.content["ranges"]
+    assert len(ranges) == 10
+    assert sum(part["count"] for part in ranges) == 30
+    np.testing.assert_allclose(
+        np.diff([part["low"] for part in ranges]), ranges[0]["high"] - ranges[0]["low"]
+    )
+    assert all((part["mae"] is None) == (part["count"] == 0) for part in ranges)
+    assert found.content["training_curve"]["metric"] == "valid_rmse"
+    assert "roc" not in found.content
     assert set(found.content["baselines"]) == {
         "mean predictor",
         "labels + ridge",
@@ -133,6 +162,8 @@ def test_selection_agrees_with_scikit_learn():
     assert found.content["protocol"]["seeds"] == 1
     assert set(found.content["baselines"]) == {"class frequencies", "features + logistic"}
     assert found.content["leakage"] is None
+    assert set(found.content["roc"]["baselines"]) == {"features + logistic"}
+    assert not {"num_parameters", "training_curve", "ranges"} & set(found.content)
 
 
 def test_random_search_and_ridge():
@@ -239,6 +270,18 @@ def test_the_number_of_workers_does_not_matter():
         for jobs in (1, 2)
     ]
     assert results[0] == results[1]
+    assert {"num_parameters", "roc", "training_curve"} <= set(results[0])
+
+
+def test_cells_that_were_lost_change_nothing(tmp_path):
+    settings = AssessmentSettings(folds=2, seeds=2)
+    given = {"settings": settings, "parameters": QUICK | {"patience": 1}, "folder": tmp_path / "run"}
+    whole = settled(assess("mean_field", words(16), **given))
+    lost = sorted((tmp_path / "run" / "cells").glob("*.json"))[::2]
+    for file in lost:
+        file.unlink()
+    assert settled(assess("mean_field", words(16), **given, resume=True)) == whole
+    assert all(file.exists() for file in lost)
 
 
 def test_a_damaged_cell_is_computed_again(tmp_path):

@@ -86,8 +86,9 @@ def fit_baselines(
         features, vocabulary = count(train)
         model = fit_linear(features, y, kept, aside, classes)
         seconds = time.perf_counter() - started
-        metrics = measure(truth, model.predict(count(test, vocabulary=vocabulary)[0]))
-        scores.append(Score(name, metrics, model.parameters, seconds, f"strength {model.strength:g}"))
+        predictions = model.predict(count(test, vocabulary=vocabulary)[0])
+        note = f"strength {model.strength:g}"
+        scores.append(Score(name, measure(truth, predictions), model.parameters, seconds, note, predictions))
     return scores
 
 

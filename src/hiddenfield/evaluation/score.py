@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from hiddenfield.evaluation.metrics import accuracy, balanced_accuracy, mae, r2, rmse, roc_auc
@@ -30,6 +30,8 @@ class Score:
         That fitting took, choice of settings included; None where it is not known.
     note
         What was chosen.
+    predictions
+        What it was measured by, where that was kept.
     """
 
     name: str
@@ -37,11 +39,13 @@ class Score:
     parameters: int = 0
     seconds: float | None = None
     note: str = ""
+    predictions: Float[Array, "structures ..."] | None = field(default=None, repr=False, compare=False)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain values; None for a metric that has no value, which JSON has no number for."""
+        """Return plain values, without the predictions; None for a metric that has no value, for JSON has no NaN."""
         metrics = {name: None if math.isnan(value) else value for name, value in self.metrics.items()}
-        return {**asdict(self), "metrics": metrics}
+        values = asdict(replace(self, predictions=None)) | {"metrics": metrics}
+        return {name: value for name, value in values.items() if name != "predictions"}
 
 
 def measure(

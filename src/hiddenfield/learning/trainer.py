@@ -220,7 +220,9 @@ class _Run:
         started = time.perf_counter()
         loss = self._train_epoch(epoch, advance)
         seconds = time.perf_counter() - started
-        row = {"epoch": epoch + 1, "learning_rate": self.settings.rate(float(epoch)), "train_loss": loss}
+        steps = (epoch + 1) * math.ceil(len(self.structures) / self.settings.batch_size)
+        row = {"epoch": epoch + 1, "steps": steps, "learning_rate": self.settings.rate(float(epoch))}
+        row["train_loss"] = loss
         if self.validation is not None:
             row |= {f"valid_{name}": value for name, value in self._evaluate(self.validation).items()}
             self._keep_best(epoch + 1, row)

@@ -18,6 +18,7 @@ from hiddenfield.errors import InputError
 from hiddenfield.estimators import StructureClassifier, StructureRegressor
 from hiddenfield.evaluation.assessment.cells import Cell, Context
 from hiddenfield.evaluation.assessment.dividing import inner_splits, outer_splits
+from hiddenfield.evaluation.assessment.finished import Finished
 from hiddenfield.evaluation.assessment.measuring import better, choose_metric
 from hiddenfield.evaluation.assessment.outcome import Assessment
 from hiddenfield.evaluation.assessment.problem import Problem
@@ -25,7 +26,7 @@ from hiddenfield.evaluation.assessment.running import Pool, automatic_jobs
 from hiddenfield.evaluation.assessment.settings import DEFAULT_SPACE, AssessmentSettings
 from hiddenfield.evaluation.assessment.simple import has_blind_twin
 from hiddenfield.evaluation.assessment.store import CellStore, write_json
-from hiddenfield.evaluation.assessment.tables import Finished, collect
+from hiddenfield.evaluation.assessment.tables import collect
 from hiddenfield.evaluation.run import _make
 from hiddenfield.evaluation.search import grid, sample
 from hiddenfield.evaluation.splits.base import digest

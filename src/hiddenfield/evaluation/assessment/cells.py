@@ -15,6 +15,7 @@ from hiddenfield.errors import InputError, TrainingError
 from hiddenfield.evaluation.assessment.measuring import Metric, finite, measured, predicted
 from hiddenfield.evaluation.assessment.problem import Problem
 from hiddenfield.evaluation.assessment.simple import BLIND, simple_models
+from hiddenfield.evaluation.assessment.training import training_records
 from hiddenfield.evaluation.splits.base import Split
 from hiddenfield.evaluation.splits.drawn import hold_out_positions
 from hiddenfield.registry import choose
@@ -113,12 +114,22 @@ def _final(context: Context, cell: Cell) -> dict[str, Any]:
     train = split.train if aside is None else np.setdiff1d(split.train, aside)
     model = _fit(context, cell, train, aside)
     values = predicted(model, problem.take(split.test), problem)
-    result = {
+    return {
         "metrics": measured(context.metric, problem.truth[split.test], values),
         "predictions": values.tolist(),
+        **_of_networks(model),
     }
-    histories = getattr(model, "histories_", None)
-    return result | ({} if histories is None else {"epochs": [history.best_epoch for history in histories]})
+
+
+def _of_networks(model: Any) -> dict[str, Any]:
+    """Return what an estimator of networks tells about their training: epochs kept, weights, curves."""
+    result: dict[str, Any] = {}
+    if hasattr(model, "histories_"):
+        result["epochs"] = [history.best_epoch for history in model.histories_]
+    if hasattr(model, "networks_"):
+        result["num_parameters"] = sum(network.num_parameters for network in model.networks_)
+    records = training_records(model)
+    return result if records is None else result | {"training": records}
 
 
 def _blind(context: Context, cell: Cell) -> dict[str, Any]:
@@ -132,8 +143,16 @@ def _blind(context: Context, cell: Cell) -> dict[str, Any]:
 def _simple(context: Context, cell: Cell) -> dict[str, Any]:
     """Fit the simple models to the training part; measure them on the test part."""
     split = context.splits[cell.fold]
-    train = _part_of(context, cell, split.train)
-    return {"scores": simple_models(context.problem, train, split.test)}
+    scores = simple_models(context.problem, _part_of(context, cell, split.train), split.test)
+    result: dict[str, Any] = {
+        "scores": {score.name: score.as_dict()["metrics"] for score in scores},
+        "num_parameters": {score.name: score.parameters for score in scores},
+    }
+    last = scores[-1]
+    if cell.fraction == 1.0 and last.predictions is not None and len(context.problem.classes or ()) == 2:
+        # Of the one that sees most, for its ROC curve.
+        result["predictions"] = {last.name: last.predictions[:, 1].round(6).tolist()}
+    return result
 
 
 def _curve(context: Context, cell: Cell) -> dict[str, Any]:

@@ -18,7 +18,7 @@ def error_ranges(
 ) -> list[dict[str, Any]]:
     """Return the mean absolute error and the bias in ranges of the target that are equally wide.
 
-    Ranges without an entry are left out.
+    All ranges are there; in one without an entry nothing is known.
 
     Examples
     --------
@@ -30,14 +30,13 @@ def error_ranges(
     rows = []
     for part in range(parts):
         errors = (predicted - truth)[place == part]
-        if len(errors):
-            rows.append(
-                {
-                    "low": float(bounds[part]),
-                    "high": float(bounds[part + 1]),
-                    "count": len(errors),
-                    "mae": float(np.abs(errors).mean()),
-                    "bias": float(errors.mean()),
-                }
-            )
+        rows.append(
+            {
+                "low": float(bounds[part]),
+                "high": float(bounds[part + 1]),
+                "count": len(errors),
+                "mae": float(np.abs(errors).mean()) if len(errors) else None,
+                "bias": float(errors.mean()) if len(errors) else None,
+            }
+        )
     return rows

@@ -28,19 +28,15 @@ def has_blind_twin(estimator: Any, problem: Problem) -> bool:
     return isinstance(estimator, StructureEstimator) and isinstance(problem.X, Structures)
 
 
-def simple_models(
-    problem: Problem, train: Int[Array, " train"], test: Int[Array, " test"]
-) -> dict[str, dict[str, Any]]:
-    """Fit the simple models to the training positions; return their metrics on the test positions, by name.
+def simple_models(problem: Problem, train: Int[Array, " train"], test: Int[Array, " test"]) -> list[Score]:
+    """Fit the simple models to the training positions; return their scores on the test positions.
 
     Of structures these are those of `fit_baselines`. Of a table of features they are the mean, or the most frequent
     class, and a linear model on the features.
     """
     if isinstance(problem.X, Structures):
-        scores = fit_baselines(problem.X[train], problem.X[test], rounds=(ROUNDS,))
-    else:
-        scores = _on_features(problem, train, test)
-    return {score.name: dict(score.as_dict()["metrics"]) for score in scores}
+        return fit_baselines(problem.X[train], problem.X[test], rounds=(ROUNDS,))
+    return _on_features(problem, train, test)
 
 
 def _on_features(problem: Problem, train: Int[Array, " train"], test: Int[Array, " test"]) -> list[Score]:
@@ -58,4 +54,8 @@ def _on_features(problem: Problem, train: Int[Array, " train"], test: Int[Array,
     )
     model = fit_linear(table[train], y, kept, aside, classes)
     name = "features + " + ("ridge" if classes is None else "logistic")
-    return [constant, Score(name, measure(truth, model.predict(table[test])), model.parameters)]
+    predictions = model.predict(table[test])
+    return [
+        constant,
+        Score(name, measure(truth, predictions), model.parameters, predictions=predictions),
+    ]

@@ -3,54 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from hiddenfield.data.structures import Structures
-from hiddenfield.evaluation.assessment.cells import Cell, Context, accepts_aside
+from hiddenfield.evaluation.assessment.cells import Cell, Context
+from hiddenfield.evaluation.assessment.details import details, mean_size
+from hiddenfield.evaluation.assessment.finished import Finished
 from hiddenfield.evaluation.assessment.measuring import better
 from hiddenfield.evaluation.assessment.outcome import comparison_as_dict, summarise
-from hiddenfield.evaluation.assessment.ranges import error_ranges
+from hiddenfield.evaluation.assessment.protocol import describe_protocol
 from hiddenfield.evaluation.assessment.settings import AssessmentSettings
 from hiddenfield.evaluation.assessment.simple import BLIND_NAME
 from hiddenfield.evaluation.leakage import find_leakage
 from hiddenfield.evaluation.score import measure
 from hiddenfield.evaluation.significance import corrected_t_test
-from hiddenfield.evaluation.splits.base import digest
 from hiddenfield.shapes import Array, Bool
 
-__all__ = ["Finished", "collect"]
+__all__ = ["collect"]
 
 RESAMPLES = 1000
-
-
-@dataclass(frozen=True)
-class Finished:
-    """What the cells gave.
-
-    Parameters
-    ----------
-    results
-        By key.
-    candidates
-        What was selected from.
-    chosen
-        For every fold what was selected.
-    seeds
-        Final fits a fold.
-    """
-
-    results: Mapping[str, Mapping[str, Any]]
-    candidates: Sequence[Mapping[str, Any]]
-    chosen: Sequence[Mapping[str, Any]]
-    seeds: int
-
-    def of(self, kind: str, fold: int) -> list[Mapping[str, Any]]:
-        """Return the results of one kind in one fold, seed by seed; those that are there."""
-        keys = [Cell(kind, fold, seed=seed).key for seed in range(self.seeds)]
-        return [self.results[key] for key in keys if key in self.results]
 
 
 def collect(context: Context, settings: AssessmentSettings, finished: Finished) -> dict[str, Any]:
@@ -74,14 +47,11 @@ def collect(context: Context, settings: AssessmentSettings, finished: Finished) 
         "model": model if isinstance(model, str) else type(estimator).__name__,
         "structures": {"used": len(problem), "without target": problem.unanswered},
         "folds": folds,
-        "protocol": _protocol(context, settings, finished, share),
+        "protocol": describe_protocol(context, settings, finished, share),
         "baselines": _baselines(context, finished, values, share),
         "leakage": _leakage(context, finished),
     }
-    if problem.classes is None:
-        truth = np.concatenate([problem.truth[split.test] for split in context.splits])
-        values_of = [_predictions(finished, fold) for fold in range(len(context.splits))]
-        content["ranges"] = error_ranges(truth, np.concatenate(values_of))
+    content |= details(context, finished)
     if settings.learning_curve:
         content["learning_curve"] = _learning_curve(context, settings, finished, values)
     if settings.as_published:
@@ -113,14 +83,9 @@ def _mean_metrics(several: Sequence[Mapping[str, float | None]]) -> dict[str, fl
     }
 
 
-def _predictions(finished: Finished, fold: int) -> Array:
-    """Return the predictions of one fold, averaged over the seeds."""
-    return np.mean([np.asarray(result["predictions"]) for result in finished.of("final", fold)], axis=0)
-
-
 def _bootstrap(context: Context, finished: Finished) -> list[float] | None:
     """Return a 95 % interval for a single split, from test structures drawn again with replacement."""
-    truth, values = context.problem.truth[context.splits[0].test], _predictions(finished, 0)
+    truth, values = context.problem.truth[context.splits[0].test], finished.predictions(0)
     generator = np.random.default_rng(context.seed)
     found = []
     for _ in range(RESAMPLES):
@@ -138,20 +103,27 @@ def _baselines(
 ) -> dict[str, dict[str, Any]]:
     name, folds = context.metric.name, range(len(context.splits))
     columns: dict[str, list[Any]] = {}
+    sizes: dict[str, list[Mapping[str, Any]]] = {}
     for fold in folds:
         for result in finished.of("simple", fold)[:1]:
             for model, metrics in result["scores"].items():
                 columns.setdefault(model, []).append(metrics[name])
+                count = result.get("num_parameters", {}).get(model)
+                sizes.setdefault(model, []).append({"num_parameters": count})
         blind = finished.of("blind", fold)
         if blind:
             columns.setdefault(BLIND_NAME, []).append(
                 _mean_metrics([result["metrics"] for result in blind])[name]
             )
+            sizes.setdefault(BLIND_NAME, []).extend(blind)
     result = {}
     for model, column in columns.items():
         if None in column:
             continue
         entry = {**summarise(column, share, context.metric), "folds": column}
+        size = mean_size(sizes[model])
+        if size is not None:
+            entry["num_parameters"] = size
         if len(column) > 1:
             found = corrected_t_test(list(values), column, share)
             entry["model_against_it"] = comparison_as_dict(found, name)
@@ -234,53 +206,3 @@ def _as_published(context: Context, finished: Finished) -> dict[str, Any]:
             }
     assert best is not None
     return best | {"text": "settings and epoch selected by the mean over the reported folds: too good"}
-
-
-# -- the protocol ------------------------------------------------------------------------------------------
-
-
-def _protocol(
-    context: Context, settings: AssessmentSettings, finished: Finished, share: float
-) -> dict[str, Any]:
-    how = settings.split if isinstance(settings.split, str) else "given"
-    how = "files" if how == "auto" and settings.split_file is not None else how
-    if how == "auto":
-        how = "k_fold" if context.problem.codes is None else "stratified"
-        how = "repeated" if settings.repeats > 1 else how
-    return {
-        "text": _in_words(context, settings, finished, how),
-        "split": how,
-        "folds": len(context.splits),
-        "nested": settings.nested,
-        "inner": settings.inner_in_words() if settings.nested else None,
-        "candidates": [dict(candidate) for candidate in finished.candidates],
-        "seeds": finished.seeds,
-        "seed": settings.seed,
-        "test_share": share,
-        "interval": "corrected resampled t"
-        if len(context.splits) > 1
-        else "bootstrap of the test structures",
-        "data": context.problem.fingerprint(),
-        "splits": digest(context.splits),
-    }
-
-
-def _in_words(context: Context, settings: AssessmentSettings, finished: Finished, how: str) -> str:
-    parts = [f"{len(context.splits)} split{'s' * (len(context.splits) > 1)} ({how})"]
-    inner = settings.inner_in_words()
-    if settings.inner == "hold_out" and any(split.validation is not None for split in context.splits):
-        inner = "inner hold-out as given"
-    if settings.nested:
-        count = len(finished.candidates)
-        parts.append(f"{count} candidate{'s' * (count > 1)}, selected by {context.metric.name} on {inner}")
-    else:
-        parts.append("settings fixed beforehand")
-    if hasattr(context.estimator, "validation_fraction"):
-        where = (
-            "the inner validation part"
-            if settings.nested and accepts_aside(context.estimator)
-            else "a share of the training part"
-        )
-        parts.append(f"epoch chosen on {where}")
-    parts.append(f"{finished.seeds} final fit{'s' * (finished.seeds > 1)} a split")
-    return "; ".join(parts)
