@@ -61,7 +61,8 @@ class MessagePassing:
         return torch.cat(parts)
 
     @cached_property
-    def _unweighted(self) -> bool:
+    def unweighted(self) -> bool:
+        """Whether every port counts once, and no gradient with respect to that is wanted."""
         return not self.port_weight.requires_grad and bool((self.port_weight == 1).all())
 
     @cached_property
@@ -86,7 +87,7 @@ class MessagePassing:
     def totals(self, messages: Float[Tensor, " messages"]) -> Float[Tensor, " states"]:
         """Return unnormalised log beliefs of all variables."""
         wiring = self.field.wiring
-        weighted = messages if self._unweighted else messages * self.port_weight[wiring.message_port]
+        weighted = messages if self.unweighted else messages * self.port_weight[wiring.message_port]
         order, ptr = wiring.by_state
         return self.field.log_unary + segment_sum(weighted[order], ptr)
 
@@ -96,7 +97,7 @@ class MessagePassing:
         A message that counts a million times is taken relative to its largest entry: what its states have in common
         would otherwise be summed up to numbers that leave no digits for where they differ.
         """
-        if self._unweighted:
+        if self.unweighted:
             return self.totals(messages)
         wiring = self.field.wiring
         top = segment_max(messages.detach(), wiring.port_ptr)

@@ -1,7 +1,7 @@
 """CPU kernels for fields of pairwise factors of one shape: factors side by side in the lanes of vectors.
 
-Factors lie in blocks of `LANES`: the messages of a block are (states, lanes), its tables (states, states, lanes), so
-that every inner loop runs over lanes, whatever the number of states. A table that many factors share is kept once; the
+Factors lie in blocks of `LANES`: the messages of a block are (states, lanes), so that every inner loop runs over lanes,
+whatever the number of states; tables are laid out by `in_lanes`. A table that many factors share is kept once; the
 factors of a block then all share it.
 """
 
@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from hiddenfield.ops.compile import kernel, prange, subroutine
+from hiddenfield.ops.lane_product import lane_maxima, lane_products
 from hiddenfield.ops.vector_math import fast_exp, fast_log, stack_numbers, unchecked
 from hiddenfield.shapes import Array
 
-__all__ = ["LANES", "MOST_STATES", "pairwise_sweep", "pairwise_totals"]
+__all__ = ["LANES", "MOST_STATES", "laid_out", "pairwise_sweep", "pairwise_totals", "port_by_port"]
 
 LANES = 64
 """Factors in a block: a few vectors. Loops over fewer are unrolled before the compiler thinks of vectors."""
@@ -25,6 +26,24 @@ MOST_STATES = 64
 """States for which there is room on the stack."""
 
 ROOM = LANES * MOST_STATES
+
+
+@kernel
+def laid_out(messages: Array, port_ptr: Array, place: Array, out: Array) -> None:
+    """Lay messages out in blocks."""
+    for port in prange(place.size):
+        begin = port_ptr[port]
+        for state in range(port_ptr[port + 1] - begin):
+            out[place[port] + state * LANES] = messages[begin + state]
+
+
+@kernel
+def port_by_port(values: Array, port_ptr: Array, place: Array, messages: Array) -> None:
+    """Write messages in the order of ports."""
+    for port in prange(place.size):
+        begin = port_ptr[port]
+        for state in range(port_ptr[port + 1] - begin):
+            messages[begin + state] = values[place[port] + state * LANES]
 
 
 @kernel(fast=True)
@@ -109,77 +128,6 @@ def load_block(messages: Array, totals: Array, begin: int, states: int, maximise
         else:
             for lane in range(LANES):
                 out[at + lane] = fast_exp(out[at + lane] - tops[lane])
-
-
-@subroutine(allocates=False, fast=True)
-def sums_of_products(
-    table: Array,
-    begin: int,
-    shared: bool,
-    rows: int,
-    columns: int,
-    by_row: Any,
-    by_column: Any,
-    to_row: Any,
-    to_column: Any,
-) -> None:
-    """Multiply a block's tables with vectors from both sides; each entry is read once."""
-    zero = table.dtype.type(0)
-    entries = unchecked(table)
-    own = stack_numbers(table, LANES)
-    for place in range(columns * LANES):
-        to_column[place] = zero
-    for row in range(rows):
-        for lane in range(LANES):
-            own[lane] = zero
-        for column in range(columns):
-            at = column * LANES
-            if shared:
-                entry = entries[begin + row * columns + column]
-                for lane in range(LANES):
-                    own[lane] += entry * by_column[at + lane]
-                    to_column[at + lane] += entry * by_row[row * LANES + lane]
-            else:
-                first = begin + (row * columns + column) * LANES
-                for lane in range(LANES):
-                    entry = entries[first + lane]
-                    own[lane] += entry * by_column[at + lane]
-                    to_column[at + lane] += entry * by_row[row * LANES + lane]
-        for lane in range(LANES):
-            to_row[row * LANES + lane] = own[lane]
-
-
-@subroutine(allocates=False, fast=True)
-def maxima_of_sums(
-    table: Array,
-    begin: int,
-    shared: bool,
-    rows: int,
-    columns: int,
-    by_row: Any,
-    by_column: Any,
-    to_row: Any,
-    to_column: Any,
-) -> None:
-    """Do what `sums_of_products` does with maxima of sums, on log tables."""
-    least = table.dtype.type(-np.inf)
-    entries = unchecked(table)
-    own = stack_numbers(table, LANES)
-    for place in range(columns * LANES):
-        to_column[place] = least
-    for row in range(rows):
-        for lane in range(LANES):
-            own[lane] = least
-        for column in range(columns):
-            at = column * LANES
-            first = begin + (row * columns + column) * (1 if shared else LANES)
-            for lane in range(LANES):
-                entry = entries[first] if shared else entries[first + lane]
-                there, here = entry + by_column[at + lane], entry + by_row[row * LANES + lane]
-                own[lane] = there if there > own[lane] else own[lane]
-                to_column[at + lane] = here if here > to_column[at + lane] else to_column[at + lane]
-        for lane in range(LANES):
-            to_row[row * LANES + lane] = own[lane]
 
 
 @subroutine(allocates=False, fast=True)
@@ -355,7 +303,7 @@ def pairwise_sweep(
     logarithms where maximising, and `block_table` says where each block's begin; `log_tables` and `table_begin` are
     by slot, for what must be done again in log space. `used` is 1 at slots that hold a factor, 0 elsewhere.
     """
-    blocks = block_table.size
+    blocks, entries = block_table.size, unchecked(tables)
     chunk = 16
     for part in prange((blocks + chunk - 1) // chunk):
         for block in range(part * chunk, min((part + 1) * chunk, blocks)):
@@ -369,11 +317,15 @@ def pairwise_sweep(
             for lane in range(LANES):
                 worst[lane] = 0
             if maximise:
-                maxima_of_sums(tables, begin, shared, rows, columns, by_row, by_column, to_row, to_column)
+                lane_maxima(
+                    LANES, entries, begin, shared, rows, columns, by_row, by_column, to_row, to_column
+                )
                 normalise_logs(to_row, rows, True, messages)
                 normalise_logs(to_column, columns, True, messages)
             else:
-                sums_of_products(tables, begin, shared, rows, columns, by_row, by_column, to_row, to_column)
+                lane_products(
+                    LANES, entries, begin, shared, rows, columns, by_row, by_column, to_row, to_column
+                )
                 safe = is_safe(to_row, rows, least, messages) and is_safe(to_column, columns, least, messages)
                 if safe and damping == 0:
                     store_sums(to_row, messages, first, rows, worst)
