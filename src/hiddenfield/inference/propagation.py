@@ -5,8 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+import torch
+
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
+from hiddenfield.inference.agreement import disagreement
 from hiddenfield.inference.fixed_point import Outcome, iterate
 from hiddenfield.inference.message_passing import MessagePassing
 from hiddenfield.inference.schedules import BACKENDS, make_iteration
@@ -39,8 +42,8 @@ def propagate(
     damping
         Weight of the old log message, in [0, 1).
     tolerance, max_iterations
-        Of the change of a message's probabilities, undamped; an iteration is one update of every message, or as many
-        single updates.
+        Of the change of a message's probabilities, undamped, and of the difference between a factor's belief about a
+        variable and the variable's own; an iteration is one update of every message, or as many single updates.
     messages
         Where to start; uniform by default.
     backend
@@ -57,11 +60,18 @@ def propagate(
     # A port that stands for several moves a belief as many times over: its message must settle so much closer.
     most = float(passing.port_weight.max()) if len(passing.port_weight) else 1.0
     iteration = make_iteration(passing, schedule, backend, damping, tolerance / max(most, 1.0))
+
+    def verify(state: Tensor) -> Float[Tensor, " graphs"]:
+        with torch.no_grad():
+            settled = iteration.messages(state).detach()
+            updated = passing.update(settled)
+            return torch.maximum(passing.residual(settled, updated), disagreement(passing, settled, updated))
+
     outcome = iterate(
         iteration.step,
         iteration.start(start),
         tolerance=tolerance,
         max_iterations=max_iterations,
-        verify=lambda state: passing.residual(iteration.messages(state)).detach(),
+        verify=verify,
     )
     return passing, dataclasses.replace(outcome, state=iteration.messages(outcome.state))

@@ -87,11 +87,16 @@ class Residual(Kernels):
         self.heap, self.where = np.empty(count, np.int64), np.empty(count, np.int64)
         self.priority = np.empty(count, np.float64)
         self.stale = np.ones(self.plan.state_ptr.size - 1, np.bool_)
-        self.start_over = True
+        self.start_over, self.idle = True, False
         return super().start(messages)
 
     def step(self, state: Tensor) -> tuple[Tensor, Tensor]:
         """Update as many messages as there are, or fewer if that is enough."""
+        if self.idle:
+            # No message would change by the tolerance, yet beliefs do not agree: they turn on states that one message
+            # all but excludes and others leave alone. Such changes are too small for the queue, so all are made once.
+            changes = np.empty(self.heap.size, self.ports.messages.dtype)
+            ordered_sweep(self.ports, self.plan.sweep, *self.options, self.stale, changes)
         residual_sweep(
             self.ports,
             self.heap.size,
@@ -105,7 +110,7 @@ class Residual(Kernels):
             self.priority,
         )
         # Where the queue finds nothing more to do and its caller does, priorities were too low: look at all again.
-        self.start_over = not bool((self.priority > self.tolerance).any())
+        self.start_over = self.idle = not bool((self.priority > self.tolerance).any())
         worst = self.plan.by_graph(self.priority, self.plan.port_graph)
         return state, worst.to(state.dtype)
 
