@@ -1,11 +1,13 @@
 """How accurate, and how fast, is generalized belief propagation on the faces of a grid?
 
-10 x 10 Ising grids, couplings uniform in ±w (mixed) or from 0 to w (attractive), fields uniform in ±0.05, twenty seeds
+10 x 10 Ising grids, couplings uniform in ±w (mixed) or from 0 to w (attractive), fields uniform in ±0.05, sixty seeds
 each. Every method's total variation of a variable's marginal, its mean error of log Z, both against exact inference,
 how many converged, and the median time of a call on a field whose regions or plans are known; the last column builds
 these too. Rival: Kikuchi's free energy on 4-loops by libDAI's double loop (HAK), whose mean total variation and error
 of log Z over five seeds of its own are .0000/.00, .0001/+.003, .0019/+.05, .0000/-.001, .0056/-.12 and .0033/-.18, in
-1 to 17 s.
+1 to 17 s. Errors of single grids differ a hundredfold, so five of them say little: the column *five at HAK's* is the
+share of samples of five of our grids whose mean total variation is at most HAK's. Both minimise the same free energy,
+and our double loop ends where our single loop does.
 """
 
 from __future__ import annotations
@@ -32,6 +34,9 @@ SETTINGS = (
     ("attractive", 1.0),
     ("attractive", 2.0),
 )
+# Mean total variation of HAK over its five seeds.
+RIVAL = dict(zip(SETTINGS, (0.0, 0.0001, 0.0019, 0.0, 0.0056, 0.0033), strict=True))
+ROUNDING = 5e-5  # it is quoted to four decimals
 CANDIDATES: dict[str, tuple[str, dict[str, Any]]] = {
     "mean field": ("mean_field", {}),
     "BP": ("loopy_bp", {}),
@@ -72,7 +77,7 @@ def attempt(field: FactorGraph, method: str, options: dict[str, Any]) -> tuple[P
 def run(quick: bool = False) -> dict[str, Any]:
     """Score every registered candidate in every setting."""
     torch.set_num_threads(1)
-    size, seeds = (5, 2) if quick else (10, 20)
+    size, seeds = (5, 2) if quick else (10, 60)
     candidates = {name: value for name, value in CANDIDATES.items() if value[0] in METHODS}
     rows = []
     for kind, strength in SETTINGS[: 2 if quick else None]:
@@ -92,6 +97,7 @@ def run(quick: bool = False) -> dict[str, Any]:
                     "method": name,
                     "mean total variation": round(float(np.mean(distance)), 5),
                     "median total variation": round(statistics.median(distance), 5),
+                    "five at HAK's": _at_most(distance, RIVAL[kind, strength] + ROUNDING),
                     "mean error of log Z": None if math.isnan(error[0]) else round(float(np.mean(error)), 4),
                     "converged": sum(bool(got.converged.all()) for got in found),
                     "milliseconds": 1000 * statistics.median(again),
@@ -99,6 +105,12 @@ def run(quick: bool = False) -> dict[str, Any]:
                 }
             )
     return {"rows": rows}
+
+
+def _at_most(distances: list[float], bound: float) -> float:
+    """Return the share of samples of five, drawn with replacement, whose mean is at most the bound."""
+    drawn = np.random.default_rng(0).choice(distances, (100_000, 5))
+    return float((drawn.mean(axis=1) <= bound).mean())
 
 
 if __name__ == "__main__":
