@@ -106,7 +106,12 @@ def test_a_page_from_a_result(capsys, tmp_path):
     code, out, _ = call(capsys, "reproduce", "s2v-graphs", "--from", file, "--page", page)
     assert code == 0
     assert page.read_text() == out
-    for part in ("0.8828 (s2v; tuned): reached", "3 test structures have a copy", "WL-3 + logistic 0.8500"):
+    for part in (
+        "| s2v | tuned | loopy_bp | 0.8828 | 0.9000 | reached |",
+        "3 test structures have a copy",
+        "| *WL-3 + logistic* | A |  | 0.8500 |",
+        "Protocol A: 10 splits.",
+    ):
         assert part in out
     assert "A part only" not in out
     code, _, err = call(capsys, "reproduce", "inex", "--from", file)

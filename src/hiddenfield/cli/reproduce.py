@@ -32,7 +32,9 @@ def command(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Where the result goes: one JSON file.")
     ] = None,
-    page: Annotated[Path | None, typer.Option(help="Also write the page (.md) of the result.")] = None,
+    page: Annotated[
+        Path | None, typer.Option(help="Also write the page (.md) of the result, its pictures beside it.")
+    ] = None,
     result: Annotated[
         Path | None, typer.Option("--from", help="Run nothing: write the page of this JSON file.")
     ] = None,
@@ -65,13 +67,14 @@ def command(
         content = run_experiment(
             experiment, _data(data), scale, folder=keep, device=device, jobs=jobs, show_progress=not json
         )
-    text = results_page(content)
+    text = results_page(content, None if page is None else page.stem)
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         write_json(out, content)
     if page is not None:
-        page.parent.mkdir(parents=True, exist_ok=True)
-        page.write_text(text + "\n", encoding="utf-8")
+        from hiddenfield.report.experiment_page import write_experiment
+
+        write_experiment(page, content)
     emit(content, text, json)
 
 

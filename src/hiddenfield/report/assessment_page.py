@@ -8,20 +8,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from hiddenfield.evaluation.assessment.measuring import NAMES
 from hiddenfield.evaluation.assessment.outcome import Assessment
 from hiddenfield.report.assessment_figures import box_plots, curve_plot
 from hiddenfield.report.page import Section, escape, facts, page
 
 __all__ = ["assessment_as_text", "write_assessment"]
-
-NAMES = {
-    "accuracy": "accuracy",
-    "balanced_accuracy": "balanced accuracy",
-    "roc_auc": "ROC AUC",
-    "mae": "mean absolute error",
-    "rmse": "root mean square error",
-    "r2": "R²",
-}
 
 
 def assessment_as_text(found: Assessment) -> str:

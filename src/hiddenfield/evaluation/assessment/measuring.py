@@ -14,7 +14,7 @@ from hiddenfield.evaluation.score import measure
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Float
 
-__all__ = ["METRICS", "Metric", "better", "choose_metric", "finite", "measured", "predicted"]
+__all__ = ["METRICS", "NAMES", "Metric", "better", "choose_metric", "finite", "measured", "predicted"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,16 @@ METRICS = {
         Metric("rmse", "regression", False, highest=math.inf),
         Metric("r2", "regression", True, lowest=-math.inf),
     )
+}
+
+# For a reader.
+NAMES = {
+    "accuracy": "accuracy",
+    "balanced_accuracy": "balanced accuracy",
+    "roc_auc": "ROC AUC",
+    "mae": "mean absolute error",
+    "rmse": "root mean square error",
+    "r2": "R²",
 }
 
 

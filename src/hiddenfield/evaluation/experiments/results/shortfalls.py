@@ -1,0 +1,145 @@
+"""Beside published figures: which are reached, and plainly which are not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hiddenfield.evaluation.assessment.measuring import METRICS
+from hiddenfield.evaluation.experiments.results.rows import (
+    Row,
+    best_of,
+    by,
+    group_of,
+    interval_of,
+    label_of,
+    number,
+    own_of,
+    table,
+)
+
+__all__ = ["beside_published", "shortfalls"]
+
+
+@dataclass(frozen=True)
+class Quoted:
+    """A published figure, and all rows that are to be set beside it."""
+
+    data: str
+    group: str
+    value: float
+    source: str
+    protocol: str
+    rows: tuple[Row, ...]
+
+    @property
+    def place(self) -> str:
+        """Which number it is."""
+        return ", ".join(filter(None, (self.data, self.group)))
+
+
+def beside_published(rows: Sequence[Row], partial: bool) -> list[str]:
+    """Return a table with a line for each published figure: the best here, and by how much it is better."""
+    body = []
+    for quoted in _quoted(rows):
+        best = best_of(quoted.rows)
+        gap = _gap(best, quoted.value)
+        verdict = "" if partial else "reached" if gap >= 0 else f"short by {number(-gap)}"
+        here = f"{number(own_of(best)['mean'])}"
+        body.append(
+            [
+                quoted.place,
+                quoted.source,
+                quoted.protocol,
+                label_of(best),
+                number(quoted.value),
+                here,
+                verdict,
+            ]
+        )
+    heads = [
+        "data",
+        "published by",
+        "their protocol",
+        "best here",
+        "published",
+        "here",
+        "" if partial else "verdict",
+    ]
+    heads, body = (heads[:-1], [line[:-1] for line in body]) if partial else (heads, body)
+    if not body:
+        return []
+    several = any(len(quoted.rows) > 1 for quoted in _quoted(rows))
+    note = "The best of several rows is chosen by the number itself, and so is a little too good."
+    return [*([note, ""] if several else []), *table(heads, body, text_columns=4)]
+
+
+def shortfalls(rows: Sequence[Row], remarks: Sequence[str], partial: bool) -> list[str]:
+    """Say where a published figure is not reached: by how much, and whether the interval covers it."""
+    quoted = [] if partial else _quoted(rows)
+    short = [entry for entry in quoted if _gap(best_of(entry.rows), entry.value) < 0]
+    mixed = [
+        entry
+        for entry in quoted
+        if entry not in short and any(_gap(row, entry.value) < 0 for row in entry.rows)
+    ]
+    lines = [f"- {_not_reached(entry)}" for entry in short] + [f"- {_by_some(entry)}" for entry in mixed]
+    if quoted and not short:
+        lines.insert(0, "- Every published figure above is reached by at least one model here.")
+    lines += [f"- {remark}" for remark in remarks]
+    return [*lines, ""] if lines else []
+
+
+def _quoted(rows: Sequence[Row]) -> list[Quoted]:
+    pairs: list[tuple[Row, Mapping[str, Any]]] = [(row, figure) for row in rows for figure in row["figures"]]
+    found = by(
+        pairs,
+        lambda pair: (
+            str(pair[0]["data"]),
+            group_of(pair[0]),
+            float(pair[1]["value"]),
+            str(pair[1]["source"]),
+            str(pair[1]["protocol"]),
+        ),
+    )
+    return [Quoted(*key, tuple(row for row, _ in members)) for key, members in found.items()]
+
+
+def _gap(row: Row, value: float) -> float:
+    """Return by how much the row is better than the value."""
+    own = float(own_of(row)["mean"])
+    return own - value if METRICS[row["metric"]].higher_is_better else value - own
+
+
+def _not_reached(entry: Quoted) -> str:
+    best = best_of(entry.rows)
+    which = f"the best here, {label_of(best)}," if len(entry.rows) > 1 else label_of(best)
+    return (
+        f"**{entry.place}**: {number(entry.value)} of {entry.source} ({entry.protocol}) is **not reached**: {which} "
+        f"has {number(own_of(best)['mean'])}, short by {number(-_gap(best, entry.value))}; "
+        f"{_covered(best, entry.value)}."
+    )
+
+
+def _by_some(entry: Quoted) -> str:
+    best = best_of(entry.rows)
+    others = [
+        f"{label_of(row)} with {number(own_of(row)['mean'])}, short by {number(-_gap(row, entry.value))} "
+        f"({_covered(row, entry.value)})"
+        for row in entry.rows
+        if _gap(row, entry.value) < 0
+    ]
+    return (
+        f"**{entry.place}**: {number(entry.value)} of {entry.source} ({entry.protocol}) is reached by {label_of(best)} "
+        f"with {number(own_of(best)['mean'])}, but not by {'; nor by '.join(others)}."
+    )
+
+
+def _covered(row: Row, value: float) -> str:
+    interval = interval_of(row)
+    if interval is None:
+        return "there is no interval to judge by"
+    low, high = interval
+    verb = "covers" if low <= value <= high else "does not cover"
+    return f"its 95 % interval, {number(low)} to {number(high)}, {verb} it"
