@@ -59,6 +59,32 @@ def test_page(tmp_path):
         assert part not in text
 
 
+def test_training_roc_ranges_and_size(tmp_path):
+    content = copy.deepcopy(CONTENT)
+    content["num_parameters"] = 12_345
+    content["training_curve"] = {
+        "metric": "valid_accuracy", "epochs": [1, 2], "steps": [700, 1400], "runs": [4, 3], "train_loss": [1.0, 0.5],
+        "valid_accuracy": [None, 0.8],
+    }  # fmt: skip
+    content["roc"] = {
+        "positive": "<b>yes", "false_positive": [0.0, 0.5, 1.0], "true_positive": [0.2, 0.8, 1.0], "auc": 0.75,
+        "std": [0.1, 0.1, 0.0],
+        "baselines": {"WL-3 + logistic": {"true_positive": [0.1, 0.6, 1.0], "std": None, "auc": 0.6}},
+    }  # fmt: skip
+    text = write_assessment(tmp_path / "page.html", Assessment(content)).read_text()
+    for part in (
+        "12,345", "Training and errors", "training steps", "Networks that stopped early", "loopy_bp (0.7500)",
+        "WL-3 + logistic (0.6000)",
+    ):  # fmt: skip
+        assert part in text, part
+    assert "<b>yes" not in text
+    content["ranges"] = [{"low": 0.0, "high": 1.0, "count": 3, "mae": 0.1, "bias": 0.0}] * 10
+    content["training_curve"] |= {"metric": "valid_loss", "valid_loss": [0.9, 0.8]}
+    text = write_assessment(tmp_path / "page.html", Assessment(content)).read_text()
+    assert "mean absolute error" in text
+    assert "Losses, against the steps" in text
+
+
 @pytest.mark.parametrize("missing", ["learning_curve", "as_published"])
 def test_what_was_not_asked_for_is_not_there(tmp_path, missing):
     content = copy.deepcopy(CONTENT)

@@ -10,6 +10,7 @@ from typing import Any
 
 from hiddenfield.evaluation.assessment.measuring import NAMES
 from hiddenfield.evaluation.assessment.outcome import Assessment
+from hiddenfield.report.assessment_curves import detail_plots
 from hiddenfield.report.assessment_figures import box_plots, curve_plot
 from hiddenfield.report.page import Section, escape, facts, page
 
@@ -123,6 +124,9 @@ def _sections(content: Any) -> list[Section]:
     if "learning_curve" in content:
         pictures.append(curve_plot(content, NAMES[content["metric"]]))
     sections.append(("Folds", f'<div class="figures">{"".join(pictures)}</div>'))
+    details = detail_plots(content)
+    if details:
+        sections.append(("Training and errors", f'<div class="figures">{"".join(details)}</div>'))
     sections.append(("Every split", _folds(content)))
     if content["leakage"] is not None:
         sections.append(("Leakage", _leakage(content)))
@@ -131,16 +135,17 @@ def _sections(content: Any) -> list[Section]:
 
 
 def _comparison(content: Any) -> str:
-    header = "<tr><th>model</th>" + "".join(
-        f'<th class="number">{name}</th>' for name in ("mean", "± std", "95 % interval")
-    )
+    sized = "num_parameters" in content
+    heads = ("mean", "± std", "95 % interval", *(["weights"] if sized else []))
+    header = "<tr><th>model</th>" + "".join(f'<th class="number">{name}</th>' for name in heads)
     rows = [
-        _row(name, entry, _verdict(entry.get("model_against_it", {})))
+        _row(name, entry, _verdict(entry.get("model_against_it", {})), sized=sized)
         for name, entry in content["baselines"].items()
     ]
-    rows.append(_row(content["model"], content, "", "own"))
+    rows.append(_row(content["model"], content, "", "own", sized=sized))
     if "as_published" in content:
-        rows.append(_row("as published", content["as_published"], "too good: chosen on these folds"))
+        remark = "too good: chosen on these folds"
+        rows.append(_row("as published", content["as_published"], remark, sized=sized))
     note = (
         "<p>Means over the test parts, which had no part in any choice. Intervals and p are corrected for folds that "
         "share their training structures (Nadeau and Bengio 2003).</p>"
@@ -155,8 +160,10 @@ def _verdict(against: Any) -> str:
     return f"{against['verdict']}, p {_p_value(against)}" if _p_value(against) else against.get("verdict", "")
 
 
-def _row(name: str, entry: Any, remark: str, kind: str = "") -> str:
-    cells = "".join(f'<td class="number">{escape(text)}</td>' for text in _cells(entry))
+def _row(name: str, entry: Any, remark: str, kind: str = "", *, sized: bool = False) -> str:
+    size = entry.get("num_parameters")
+    texts = [*_cells(entry), *(["" if size is None else f"{size:,}"] if sized else [])]
+    cells = "".join(f'<td class="number">{escape(text)}</td>' for text in texts)
     opening = f'<tr class="{kind}">' if kind else "<tr>"
     return f"{opening}<td>{escape(name)}</td>{cells}<td>{escape(remark)}</td></tr>"
 

@@ -80,8 +80,9 @@ def _roc(picture: Picture) -> str:
         for k, (heading, rows) in enumerate(picture.panels):
             _roc_panel(figure.add_subplot(down, across, k + 1), heading, rows, colours)
 
-    size = 3.7 if across > 1 else 4.6
-    return draw(picture.name, paint, width=size * across, height=(size + 0.1) * down, title=picture.title)
+    # A single panel is square too, but the picture is as wide as others, so that its text is as large as theirs.
+    width, height = (3.7 * across, 3.8 * down) if across > 1 else (5.6, 4.1)
+    return draw(picture.name, paint, width=width, height=height, title=picture.title)
 
 
 def _roc_panel(axes: Axes, heading: str, rows: Sequence[Row], colours: dict[str, str]) -> None:
@@ -200,7 +201,7 @@ def _ranges(picture: Picture) -> str:
             top = figure.add_subplot(grid[0, k])
             _range_panel(top, figure.add_subplot(grid[1, k], sharex=top), rows)
             if across > 1:
-                top.set_title(heading, fontsize=9.5)
+                figure.axes[-1].set_xlabel(f"target ({heading})")
 
     return draw(picture.name, paint, width=5.8 * across, height=4.6, title=picture.title)
 
@@ -216,7 +217,9 @@ def _range_panel(top: Axes, bottom: Axes, rows: Sequence[Row]) -> None:
     top.margins(y=0.12)
     top.set_ylim(bottom=0)
     top.tick_params(labelbottom=False)
-    top.legend(fontsize=8)
+    if len(rows) > 1:
+        columns = 2 if len(rows) < 5 else 3
+        top.legend(fontsize=8, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns, borderaxespad=0.2)
     width = parts[0]["high"] - parts[0]["low"]
     bottom.bar(middles, [part["count"] for part in parts], width=0.9 * width, color="#c5ccd3")
     bottom.set_ylabel("structures")
