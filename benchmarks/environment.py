@@ -3,59 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import json
-import os
-import platform
-import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
+from hiddenfield.machine import describe_machine
 
 PACKAGES = ("torch", "numpy", "numba", "pyarrow", "torch-geometric", "rdkit", "pyagrum", "pgmpy")
 
 
 def environment() -> dict[str, Any]:
     """Describe the machine and the versions that a result was measured with."""
-    model = platform.processor() or "unknown processor"
-    cpu_info = Path("/proc/cpuinfo")
-    if cpu_info.exists():
-        names = [
-            line.split(":", 1)[1].strip()
-            for line in cpu_info.read_text().splitlines()
-            if line.startswith("model name")
-        ]
-        model = names[0] if names else model
-    return {
-        "processor": model,
-        "cores": os.cpu_count(),
-        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        "system": f"{platform.system()} {platform.release()}",
-        "python": platform.python_version(),
-        "packages": {name: _version(name) for name in PACKAGES},
-        "date": time.strftime("%Y-%m-%d"),
-        "revision": _revision(),
-    }
-
-
-def _revision() -> str | None:
-    """Return the commit that was measured, None outside a repository."""
-    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return None
-
-
-def _version(name: str) -> str | None:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
+    return describe_machine(PACKAGES)
 
 
 def side_by_side(candidates: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, float]:

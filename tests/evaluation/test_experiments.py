@@ -10,16 +10,9 @@ import pytest
 import hiddenfield as hf
 from hiddenfield.cli import main
 from hiddenfield.errors import InputError
-from hiddenfield.evaluation.experiments import EXPERIMENTS, FULL, QUICK, Scale, results_page, run_experiment
+from hiddenfield.evaluation.experiments import EXPERIMENTS, FULL, QUICK, Scale, merge_results, run_experiment
 from hiddenfield.evaluation.experiments.base import cut_down
 from hiddenfield.evaluation.splits import Split
-
-CRUMB = Scale(structures=60, folds=2, epochs=1, models=("mean_field",), small_grid=True)
-SETS = {"s2v-graphs": "MUTAG", "s2v-strings": "SCOP 2.19", "s2v-cep": "CEP", "inex": "INEX2006"}
-
-
-def test_every_experiment_has_a_crumb():
-    assert set(SETS) == set(EXPERIMENTS)
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -29,17 +22,24 @@ def test_trials_are_distinct_and_few_when_quick(name):
         assert len({trial.name for trial in trials}) == len(trials) > 0
 
 
-@pytest.mark.parametrize("name", ["s2v-graphs", "s2v-strings", "inex"])
-def test_a_crumb_of_it(data_path, tmp_path, name):
-    scale = Scale(**{**vars(CRUMB), "data": (SETS[name],)})
-    content = run_experiment(EXPERIMENTS[name], data_path, scale, folder=tmp_path / "cells")
-    assert {row["data"] for row in content["rows"]} == {SETS[name]}
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_the_quick_version_of_it(data_path, tmp_path, name, capsys):
+    given = [
+        "reproduce", name, "--quick", "--data", data_path, "--jobs", 1, "--keep", tmp_path / "cells",
+        "--out", tmp_path / "result.json", "--page", tmp_path / f"{name}.md",
+    ]  # fmt: skip
+    code, out, err = call(capsys, *given)
+    assert (code, err) == (0, "")
+    first = (tmp_path / "result.json").read_text()
+    content = json.loads(first)
+    assert content["experiment"] == name
     for row in content["rows"]:
-        assert {"metric", "mean", "protocol", "baselines", "figures", "column"} <= set(row)
-    page = results_page(content)
-    assert "A part only" in page
-    assert all(row["protocol"]["text"] in page for row in content["rows"] if "as_published" not in row)
-    again = run_experiment(EXPERIMENTS[name], data_path, scale, folder=tmp_path / "cells")
+        assert {"metric", "mean", "protocol", "baselines", "figures", "column", "run"} <= set(row)
+        assert row["protocol"]["text"].split(";")[0] in out
+    assert "A part only" in out
+    # Again: nothing is computed twice, and the rows of the same trials take each other's place.
+    assert call(capsys, *given)[0] == 0
+    again = json.loads((tmp_path / "result.json").read_text())
     assert [row["mean"] for row in again["rows"]] == [row["mean"] for row in content["rows"]]
 
 
@@ -81,6 +81,12 @@ def test_nothing_left(data_path):
         run_experiment(EXPERIMENTS["inex"], data_path, Scale(data=("INEX2007",)))
 
 
+def test_results_of_different_scales_do_not_go_together():
+    first = {"experiment": "inex", "scale": {"folds": None}, "rows": []}
+    with pytest.raises(InputError, match="do not go together"):
+        merge_results(first, {**first, "scale": {"folds": 2}})
+
+
 # -- the command -------------------------------------------------------------------------------------------
 
 
@@ -109,7 +115,7 @@ def test_a_page_from_a_result(capsys, tmp_path):
     for part in (
         "| s2v | tuned | loopy_bp | 0.8828 | 0.9000 | reached |",
         "3 test structures have a copy",
-        "| *WL-3 + logistic* | A |  | 0.8500 |",
+        "| *WL-3 + logistic* | A | 0.8500 |",
         "Protocol A: 10 splits.",
     ):
         assert part in out

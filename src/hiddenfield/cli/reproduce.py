@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json as text_json
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +16,11 @@ from hiddenfield.errors import InputError, ReadError
 def command(
     name: Annotated[
         str,
-        typer.Argument(metavar="NAME", help="s2v-graphs, s2v-strings, s2v-cep or inex.", show_default=False),
+        typer.Argument(
+            metavar="NAME",
+            help="s2v-graphs, s2v-ablation, s2v-strings, s2v-cep, s2v-huckel or inex.",
+            show_default=False,
+        ),
     ],
     quick: Annotated[bool, typer.Option("--quick", help="A part that takes minutes.")] = False,
     data: Annotated[
@@ -30,7 +33,10 @@ def command(
         list[str] | None, typer.Option("--model", help="Only this model; may be given several times.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Where the result goes: one JSON file.")
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="Where the result goes: one JSON file; rows are added to one that is there."
+        ),
     ] = None,
     page: Annotated[
         Path | None, typer.Option(help="Also write the page (.md) of the result, its pictures beside it.")
@@ -53,24 +59,32 @@ def command(
     The full ones take hours on a GPU; --quick runs a part of each.
     """
     from hiddenfield.evaluation.assessment.store import write_json
-    from hiddenfield.evaluation.experiments import EXPERIMENTS, FULL, QUICK, results_page, run_experiment
+    from hiddenfield.evaluation.experiments import EXPERIMENTS, merge_results, results_page, run_experiment
     from hiddenfield.registry import choose
 
     experiment = choose("experiment", EXPERIMENTS, name)
     if result is not None:
         content = _read(result, name)
     else:
-        scale = QUICK if quick else FULL
-        scale = replace(
-            scale, data=tuple(only) if only else scale.data, models=tuple(model) if model else scale.models
-        )
+        before = _read(out, name) if out is not None and out.exists() else None
+
+        def write(found: dict[str, Any]) -> None:
+            if out is not None:
+                out.parent.mkdir(parents=True, exist_ok=True)
+                write_json(out, found if before is None else merge_results(before, found))
+
         content = run_experiment(
-            experiment, _data(data), scale, folder=keep, device=device, jobs=jobs, show_progress=not json
+            experiment,
+            None if experiment.computed else _data(data),
+            experiment.scale(quick, only, model),
+            folder=keep,
+            device=device,
+            jobs=jobs,
+            show_progress=not json,
+            each=write,
         )
+        content = content if before is None else merge_results(before, content)
     text = results_page(content, None if page is None else page.stem)
-    if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        write_json(out, content)
     if page is not None:
         from hiddenfield.report.experiment_page import write_experiment
 

@@ -112,6 +112,7 @@ def assess(
         inner_splits(problem, splits, settings) if settings.nested else tuple(() for _ in splits),
         settings.seed,
         settings.device,
+        tuple(settings.wl_rounds),
     )
     candidates = _candidates(settings, estimator)
     seeds = settings.seeds if _has_seed(estimator) else 1
@@ -199,6 +200,7 @@ def _plan(context: Context, settings: AssessmentSettings, candidates: list[dict[
         "candidates": [{k: repr(v) for k, v in candidate.items()} for candidate in candidates],
         "metric": context.metric.name,
         "seed": settings.seed,
+        "wl_rounds": list(settings.wl_rounds),
     }
 
 

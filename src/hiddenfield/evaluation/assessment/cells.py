@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -38,6 +38,8 @@ class Context:
         For each of them the inner ones, as positions in the problem; empty without a selection.
     seed, device
         Of everything random; where estimators compute that can choose.
+    wl_rounds
+        Of the colours that simple models count.
     """
 
     problem: Problem
@@ -47,6 +49,7 @@ class Context:
     inner: tuple[tuple[Split, ...], ...]
     seed: int = 0
     device: str | None = None
+    wl_rounds: Sequence[int] = (3,)
 
 
 @dataclass(frozen=True)
@@ -143,7 +146,9 @@ def _blind(context: Context, cell: Cell) -> dict[str, Any]:
 def _simple(context: Context, cell: Cell) -> dict[str, Any]:
     """Fit the simple models to the training part; measure them on the test part."""
     split = context.splits[cell.fold]
-    scores = simple_models(context.problem, _part_of(context, cell, split.train), split.test)
+    scores = simple_models(
+        context.problem, _part_of(context, cell, split.train), split.test, context.wl_rounds
+    )
     result: dict[str, Any] = {
         "scores": {score.name: score.as_dict()["metrics"] for score in scores},
         "num_parameters": {score.name: score.parameters for score in scores},

@@ -24,7 +24,7 @@ class Assessment:
     Parameters
     ----------
     content
-        Plain values: ``metric``, ``mean``, ``std``, ``interval``, ``folds`` (of each its value, metrics, sizes and
+        Plain values: ``metric``, ``mean``, ``std``, ``interval``, ``metrics``, ``folds`` (of each its value, metrics, sizes and
         selected settings), ``protocol``, ``baselines``, ``leakage``, ``seconds``; ``num_parameters`` and
         ``training_curve`` of networks; ``ranges`` of a number, ``roc`` of two classes; ``learning_curve`` and
         ``as_published`` where they were asked for.

@@ -54,7 +54,10 @@ def _in_words(context: Context, settings: AssessmentSettings, finished: Finished
         inner = "inner hold-out as given"
     if settings.nested:
         count = len(finished.candidates)
-        parts.append(f"{count} candidate{'s' * (count > 1)}, selected by {context.metric.name} on {inner}")
+        drawn = "" if settings.draws is None else " drawn at random"
+        parts.append(
+            f"{count} candidate{'s' * (count > 1)}{drawn}, selected by {context.metric.name} on {inner}"
+        )
     else:
         parts.append("settings fixed beforehand")
     if hasattr(context.estimator, "validation_fraction"):

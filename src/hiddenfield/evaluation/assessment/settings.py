@@ -47,6 +47,8 @@ class AssessmentSettings:
         ``"regression"``, ``"classification"`` or ``"auto"``.
     baselines
         Whether simple models stand beside it.
+    wl_rounds
+        Rounds of the Weisfeiler-Lehman colours that one of them counts; for each number a model.
     learning_curve
         Shares of the training structures on which the model is also fitted.
     as_published
@@ -75,6 +77,7 @@ class AssessmentSettings:
     metric: str | None = None
     task: str = "auto"
     baselines: bool = True
+    wl_rounds: Sequence[int] = (3,)
     learning_curve: Sequence[float] = ()
     as_published: bool = False
     seed: int = 0

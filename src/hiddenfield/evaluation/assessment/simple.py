@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,11 @@ from hiddenfield.evaluation.score import Score, measure
 from hiddenfield.evaluation.splits.drawn import hold_out_positions
 from hiddenfield.shapes import Array, Int
 
-__all__ = ["BLIND", "BLIND_NAME", "ROUNDS", "has_blind_twin", "simple_models"]
+__all__ = ["BLIND", "BLIND_NAME", "has_blind_twin", "simple_models"]
 
 # The assessed network with nothing to pass along: what remains is the sum of the node labels and the same head.
 BLIND: dict[str, Any] = {"model": "mean_field", "rounds": 1, "model_options": None}
 BLIND_NAME = "no arcs, same head"
-ROUNDS = 3
 
 
 def has_blind_twin(estimator: Any, problem: Problem) -> bool:
@@ -28,14 +28,16 @@ def has_blind_twin(estimator: Any, problem: Problem) -> bool:
     return isinstance(estimator, StructureEstimator) and isinstance(problem.X, Structures)
 
 
-def simple_models(problem: Problem, train: Int[Array, " train"], test: Int[Array, " test"]) -> list[Score]:
+def simple_models(
+    problem: Problem, train: Int[Array, " train"], test: Int[Array, " test"], rounds: Sequence[int] = (3,)
+) -> list[Score]:
     """Fit the simple models to the training positions; return their scores on the test positions.
 
-    Of structures these are those of `fit_baselines`. Of a table of features they are the mean, or the most frequent
-    class, and a linear model on the features.
+    Of structures these are those of `fit_baselines`, on colours of so many rounds. Of a table of features they are the
+    mean, or the most frequent class, and a linear model on the features.
     """
     if isinstance(problem.X, Structures):
-        return fit_baselines(problem.X[train], problem.X[test], rounds=(ROUNDS,))
+        return fit_baselines(problem.X[train], problem.X[test], rounds=rounds)
     return _on_features(problem, train, test)
 
 

@@ -42,6 +42,7 @@ def collect(context: Context, settings: AssessmentSettings, finished: Finished) 
     content: dict[str, Any] = {
         "metric": name,
         **summary,
+        "metrics": _mean_metrics([fold["metrics"] for fold in folds]),
         "task": problem.task,
         "target": problem.target,
         "model": model if isinstance(model, str) else type(estimator).__name__,
@@ -103,25 +104,26 @@ def _baselines(
 ) -> dict[str, dict[str, Any]]:
     name, folds = context.metric.name, range(len(context.splits))
     columns: dict[str, list[Any]] = {}
-    sizes: dict[str, list[Mapping[str, Any]]] = {}
+    cells: dict[str, list[Mapping[str, Any]]] = {}
     for fold in folds:
         for result in finished.of("simple", fold)[:1]:
             for model, metrics in result["scores"].items():
                 columns.setdefault(model, []).append(metrics[name])
                 count = result.get("num_parameters", {}).get(model)
-                sizes.setdefault(model, []).append({"num_parameters": count})
+                cells.setdefault(model, []).append({"metrics": metrics, "num_parameters": count})
         blind = finished.of("blind", fold)
         if blind:
             columns.setdefault(BLIND_NAME, []).append(
                 _mean_metrics([result["metrics"] for result in blind])[name]
             )
-            sizes.setdefault(BLIND_NAME, []).extend(blind)
+            cells.setdefault(BLIND_NAME, []).extend(blind)
     result = {}
     for model, column in columns.items():
         if None in column:
             continue
         entry = {**summarise(column, share, context.metric), "folds": column}
-        size = mean_size(sizes[model])
+        entry["metrics"] = _mean_metrics([cell["metrics"] for cell in cells[model]])
+        size = mean_size(cells[model])
         if size is not None:
             entry["num_parameters"] = size
         if len(column) > 1:

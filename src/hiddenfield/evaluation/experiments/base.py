@@ -50,7 +50,7 @@ class Scale:
 
 
 FULL = Scale()
-QUICK = Scale(structures=240, folds=3, epochs=15, models=("mean_field", "loopy_bp"), small_grid=True)
+QUICK = Scale(structures=120, folds=2, epochs=5, models=("mean_field", "loopy_bp"), small_grid=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +67,8 @@ class Trial:
         Of the assessment and of the model.
     figures
         What was published of it.
+    variant
+        Which of several ways to train the model; empty where there is but one.
     """
 
     data: str
@@ -76,11 +78,13 @@ class Trial:
     settings: AssessmentSettings
     parameters: Mapping[str, Any] = field(default_factory=dict)
     figures: tuple[Figure, ...] = ()
+    variant: str = ""
 
     @property
     def name(self) -> str:
         """A name for its folder."""
-        return "-".join((self.data, self.model, self.column)).replace(" ", "_").replace("/", "_")
+        parts = (self.data, self.model, self.variant, self.column)
+        return "-".join(filter(None, parts)).replace(" ", "_").replace("/", "_")
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,12 +97,33 @@ class Experiment:
         What it is called, its heading, and what a reader must know of it.
     trials
         From the scale to everything that is run; `load` reads nothing before it is called.
+    layout
+        ``"table"``: a row for every trial; ``"ablation"``: one for every variant, with its difference from the first.
+    quick
+        The sets of a quick run; empty: all.
+    computed
+        Whether its structures are computed, so that no folder of data is needed.
+    remarks
+        What was tried, and the likely reason where a published figure is not reached.
     """
 
     name: str
     title: str
     about: str
     trials: Callable[[Scale], list[Trial]]
+    layout: str = "table"
+    quick: tuple[str, ...] = ()
+    computed: bool = False
+    remarks: tuple[str, ...] = ()
+
+    def scale(
+        self, quick: bool = False, data: Sequence[str] | None = None, models: Sequence[str] | None = None
+    ) -> Scale:
+        """Return the scale of a full or a quick run, of some sets and models or of all."""
+        whole = replace(QUICK, data=self.quick or None) if quick else FULL
+        return replace(
+            whole, data=tuple(data) if data else whole.data, models=tuple(models) if models else whole.models
+        )
 
 
 def cut_down(

@@ -46,4 +46,5 @@ EXPERIMENT = Experiment(
     "XML documents",
     "Accuracy on the test part of the INEX 2005 and 2006 document sets; settings selected within the training part.",
     trials,
+    quick=("INEX2006",),
 )

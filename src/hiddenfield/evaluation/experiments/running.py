@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import platform
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from functools import partial
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +12,23 @@ from hiddenfield.data.files import existing
 from hiddenfield.errors import InputError
 from hiddenfield.evaluation.assessment.assessing import assess
 from hiddenfield.evaluation.experiments.base import FULL, Experiment, Scale, Trial, cut_down, scaled
+from hiddenfield.machine import describe_machine
 
-__all__ = ["run_experiment"]
+__all__ = ["merge_results", "run_experiment"]
 
-PACKAGES = ("hiddenfield", "torch", "numpy", "scikit-learn")
+PACKAGES = ("hiddenfield", "torch", "numpy", "numba", "scikit-learn")
 
 
 def run_experiment(
     experiment: Experiment,
-    data: str | Path,
+    data: str | Path | None,
     scale: Scale = FULL,
     *,
     folder: str | Path | None = None,
     device: str | None = None,
     jobs: int | None = 1,
     show_progress: bool = False,
+    each: Callable[[dict[str, Any]], None] | None = None,
 ) -> dict[str, Any]:
     """Assess every trial of an experiment that the scale allows.
 
@@ -36,29 +37,34 @@ def run_experiment(
     experiment
         One of `EXPERIMENTS`.
     data
-        The folder that holds ``graphs/`` and ``sequences/``.
+        The folder that holds ``graphs/`` and ``sequences/``; None where the structures are computed.
     scale
         How much of it.
     folder
         Keeps every finished cell; a run that finds one of the same plan goes on with it.
     device, jobs, show_progress
         As in `assess`.
+    each
+        Is given the result so far after every trial.
 
     Returns
     -------
     dict
-        Plain values: ``experiment``, ``title``, ``about``, ``scale``, ``versions`` and ``rows``.
+        Plain values: ``experiment``, ``title``, ``about``, ``layout``, ``remarks``, ``scale`` and ``rows``, each with
+        the machine, versions and date of its ``run``.
     """
-    data = existing(data)
+    if not experiment.computed:
+        data = existing(data or "")
     chosen = [trial for trial in experiment.trials(scale) if _wanted(trial, scale)]
     if not chosen:
         names = sorted({trial.data for trial in experiment.trials(scale)})
         raise InputError(f"nothing of {experiment.name} is left to run; its data are: {', '.join(names)}")
     rows: list[dict[str, Any]] = []
+    run = describe_machine(PACKAGES) | {"device": device or "auto"}
     source: Any = None
     for trial in chosen:
         if source != _source(trial):  # reading 30,000 molecules takes longer than a quick trial
-            source, (everything, given) = _source(trial), trial.load(data)
+            source, (everything, given) = _source(trial), trial.load(Path(data or ""))
         structures, splits = cut_down(everything, given, scale)
         settings = replace(scaled(trial.settings, scale, splits), device=device, jobs=jobs)
         parameters = {"model": trial.model, **trial.parameters}
@@ -73,15 +79,49 @@ def run_experiment(
             resume=folder is not None,
             show_progress=show_progress,
         )
-        rows.append(_row(trial, found.as_dict(), parameters))
+        rows.append(_row(trial, found.as_dict(), parameters) | {"run": run})
+        if each is not None:
+            each(_header(experiment, scale) | {"rows": rows})
+    return _header(experiment, scale) | {"rows": rows}
+
+
+def _header(experiment: Experiment, scale: Scale) -> dict[str, Any]:
     return {
         "experiment": experiment.name,
         "title": experiment.title,
         "about": experiment.about,
-        "scale": asdict(scale),
-        "versions": {name: _version(name) for name in PACKAGES} | {"python": platform.python_version()},
-        "rows": rows,
+        "layout": experiment.layout,
+        "remarks": list(experiment.remarks),
+        "scale": asdict(scale) | {"data": None, "models": None},
     }
+
+
+def merge_results(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a result with the rows of another beside its own; of the same trial the later row stays.
+
+    Hours of an experiment can so be spread over several runs. Both must be of the same experiment at the same scale.
+
+    Examples
+    --------
+    >>> same = {"experiment": "x", "scale": {"folds": None}}
+    >>> row = {"data": "A", "model": "m", "variant": "", "column": "honest", "mean": 0.1}
+    >>> merged = merge_results(
+    ...     {**same, "rows": [row]}, {**same, "rows": [{**row, "data": "B"}, {**row, "mean": 0.2}]}
+    ... )
+    >>> [(row["data"], row["mean"]) for row in merged["rows"]]
+    [('A', 0.2), ('B', 0.1)]
+    """
+    for key in ("experiment", "scale"):
+        if before[key] != after[key]:
+            raise InputError(
+                f"results of {key} {before[key]!r} and {after[key]!r} do not go together; write to another file"
+            )
+    rows = {_place(row): row for row in (*before["rows"], *after["rows"])}
+    return dict(after) | {"rows": list(rows.values())}
+
+
+def _place(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(row[key] for key in ("data", "model", "variant", "column"))
 
 
 def _source(trial: Trial) -> Any:
@@ -99,15 +139,9 @@ def _row(trial: Trial, content: dict[str, Any], parameters: dict[str, Any]) -> d
     return {
         "data": trial.data,
         "model": trial.model,
+        "variant": trial.variant,
         "column": trial.column,
         "figures": [asdict(figure) for figure in trial.figures],
         "parameters": parameters,
         **content,
     }
-
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "from source"

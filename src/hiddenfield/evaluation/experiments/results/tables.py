@@ -137,6 +137,16 @@ def every_number(rows: Sequence[Row], letters: Mapping[str, str]) -> list[str]:
     return lines
 
 
+def _other(metric: str) -> str:
+    """Return the error that stands beside another, by its short name: papers report both."""
+    return {"rmse": "MAE", "mae": "RMSE"}.get(metric, "")
+
+
+def _other_value(entry: Mapping[str, Any], metric: str) -> str:
+    value = (entry.get("metrics") or {}).get(_other(metric).lower())
+    return "" if value is None else number(value)
+
+
 def _full(row: Row, letters: Mapping[str, str]) -> list[str]:
     column = group_of(row)
     letter = letters[protocol_of(row)]
@@ -149,6 +159,7 @@ def _full(row: Row, letters: Mapping[str, str]) -> list[str]:
         _remark(row),
         value_of(own_of(row)),
         _interval(interval_of(row)),
+        _other_value(own_of(row), row["metric"]),
         "" if size is None else f"{size:,}",
     ]
 
@@ -190,7 +201,8 @@ def _simple(rows: Sequence[Row], letters: Mapping[str, str]) -> list[list[str]]:
         interval = tuple(entry["interval"]) if entry.get("interval") else None
         size = entry.get("num_parameters")
         line = [f"*{name}*", "", used, remark, text, _interval(interval)]
-        lines.append([*line, "" if size is None else f"{size:,}"])
+        metric = there[0]["metric"]
+        lines.append([*line, _other_value(entry, metric), "" if size is None else f"{size:,}"])
     return sorted(lines, key=lambda line: bool(line[3]))
 
 

@@ -1,0 +1,73 @@
+"""The machine and the versions that a figure was measured with, in plain values."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+__all__ = ["describe_machine"]
+
+
+def describe_machine(packages: Sequence[str]) -> dict[str, Any]:
+    """Describe where and when something was measured.
+
+    Parameters
+    ----------
+    packages
+        Whose versions matter; None stands for one that is not installed.
+
+    Returns
+    -------
+    dict
+        ``processor``, ``cores``, ``memory_gib``, ``gpu``, ``system``, ``python``, ``packages``, ``date`` and
+        ``revision``, the commit where the package runs from its repository, else None.
+
+    Examples
+    --------
+    >>> sorted(describe_machine(["numpy"])["packages"])
+    ['numpy']
+    """
+    import torch
+
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "packages": {name: _version(name) for name in packages},
+        "date": time.strftime("%Y-%m-%d"),
+        "revision": _revision(),
+    }
+
+
+def _processor() -> str:
+    file = Path("/proc/cpuinfo")
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or "unknown processor"
+
+
+def _revision() -> str | None:
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():  # installed elsewhere, perhaps inside somebody else's repository
+        return None
+    command = ["git", "-C", str(root), "rev-parse", "--short", "HEAD"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
