@@ -101,6 +101,10 @@ def test_numbers_from_structures():
     settings = AssessmentSettings(folds=2, metric="rmse")
     found = assess("loopy_bp", pack, pack.targets[:, 0].numpy(), settings, parameters=QUICK)
     assert found.content["task"] == "regression"
+    assert found.content["metrics"]["rmse"] == pytest.approx(found.mean)
+    assert found.content["metrics"]["mae"] < found.mean
+    beside = found.content["baselines"]
+    assert all(entry["metrics"]["rmse"] == pytest.approx(entry["mean"]) for entry in beside.values())
     ranges = found.content["ranges"]
     assert len(ranges) == 10
     assert sum(part["count"] for part in ranges) == 30

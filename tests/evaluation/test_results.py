@@ -77,6 +77,15 @@ def test_too_many_columns_are_broken_up():
     assert max(line.count("|") for line in page.splitlines()) <= 8
 
 
+def test_both_errors_and_the_number_of_weights():
+    lines = section(results_page(molecules()), "Every number")
+    assert "| model | protocol | remark | root mean square error | 95 % interval | MAE | weights |" in lines
+    assert "| *WL-3 + ridge* | A |  | 1.6200 ± 0.0200 | 1.5800 to 1.6600 | 1.1340 | 21,043 |" in lines
+    assert any(
+        line.startswith("| loopy_bp (T = 4) | A |") and line.endswith("| 0.8820 | 9,400 |") for line in lines
+    )
+
+
 # -- shortfalls --------------------------------------------------------------------------------------------
 
 

@@ -120,19 +120,15 @@ def every_number(rows: Sequence[Row], letters: Mapping[str, str]) -> list[str]:
     for data, members in by(rows, _data).items():
         used = members[0].get("structures", {}).get("used")
         lines += [f"### {data}", "", *([f"{used:,} structures.", ""] if used else [])]
-        heads = [
-            "model",
-            "variant",
-            "protocol",
-            "remark",
-            NAMES[members[0]["metric"]],
-            "95 % interval",
-            "weights",
-        ]
+        metric = members[0]["metric"]
+        heads = ["model", "variant", "protocol", "remark"]
+        texts = len(heads)
+        heads += [NAMES[metric], "95 % interval", _other(metric), "weights"]
         body = [*_simple(members, letters), *(_full(row, letters) for row in members)]
-        if not any(line[1] for line in body):
-            heads, body = [heads[0], *heads[2:]], [[line[0], *line[2:]] for line in body]
-        lines += table(heads, body, text_columns=len(heads) - 3)
+        # What no row has takes no room.
+        filled = [k for k in range(len(heads)) if k == 0 or any(line[k] for line in body)]
+        body = [[line[k] for k in filled] for line in body]
+        lines += table([heads[k] for k in filled], body, text_columns=sum(k < texts for k in filled))
         lines += _leakage(members)
     return lines
 
