@@ -41,6 +41,7 @@ def test_every_page_tells_all_there_is_to_know(name):
     assert "seed 0" in page
     for part in ("2026-02-03", "abc1234", "A GPU", "16 cores", "128 GiB", "torch 2.10", "device cuda"):
         assert part in "".join(section(page, "How it was run"))
+    assert "Linux;" in page
     assert f"hiddenfield reproduce {name}" in page
     assert "12 test structures (6.4%) have a copy in training" in page
     assert max(line.count("|") for line in page.splitlines()) <= 8

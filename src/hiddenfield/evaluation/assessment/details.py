@@ -55,7 +55,7 @@ def _roc(context: Context, finished: Finished) -> dict[str, Any] | None:
     beside = {name: mean_roc(truths, scores) for name, scores in _beside(finished, len(truths)).items()}
     return {
         "positive": str(problem.classes[1]) if problem.classes else "",
-        "false_positive": GRID.round(5).tolist(),
+        "false_positive": GRID.round(4).tolist(),
         **own,
         "baselines": {name: curve for name, curve in beside.items() if curve is not None},
     }

@@ -58,8 +58,8 @@ def mean_roc(
         return None
     table = np.stack(curves)
     return {
-        "true_positive": table.mean(axis=0).round(5).tolist(),
-        "std": table.std(axis=0, ddof=1).round(5).tolist() if len(table) > 1 else None,
+        "true_positive": table.mean(axis=0).round(4).tolist(),
+        "std": table.std(axis=0, ddof=1).round(4).tolist() if len(table) > 1 else None,
         "auc": round(pooled, 6),
     }
 

@@ -10,11 +10,13 @@ from hiddenfield.evaluation.assessment.measuring import NAMES
 from hiddenfield.evaluation.experiments.results.ablation import ablation
 from hiddenfield.evaluation.experiments.results.pictures import picture_lines
 from hiddenfield.evaluation.experiments.results.provenance import command_of, runs_in_words
-from hiddenfield.evaluation.experiments.results.rows import Row, by, label_of, protocol_of, table
+from hiddenfield.evaluation.experiments.results.rows import Row, by, label_of, own_of, protocol_of, table
 from hiddenfield.evaluation.experiments.results.shortfalls import beside_published, shortfalls
 from hiddenfield.evaluation.experiments.results.tables import every_number, summary
 
 __all__ = ["results_page"]
+
+CORRECTED = ", for splits share training structures (Nadeau and Bengio 2003)"
 
 
 def results_page(content: Mapping[str, Any], stem: str | None = None) -> str:
@@ -73,7 +75,9 @@ def _section(heading: str, lines: Sequence[str]) -> list[str]:
 def _lead(content: Mapping[str, Any], rows: Sequence[Row]) -> str:
     """Say what the numbers of the first table are."""
     metrics = " and ".join(by([NAMES[row["metric"]] for row in rows], str))
-    text = f"{metrics[:1].upper()}{metrics[1:]}, mean ± standard deviation over the splits"
+    text = f"{metrics[:1].upper()}{metrics[1:]}"
+    if any(own_of(row)["std"] is not None for row in rows):
+        text += ", mean ± standard deviation over the splits"
     if content.get("layout") == "ablation":
         text += (
             "; the difference from the first row, split by split, with its 95 % interval by the corrected resampled "
@@ -89,10 +93,7 @@ def _lead(content: Mapping[str, Any], rows: Sequence[Row]) -> str:
 
 
 def _explained(rows: Sequence[Row]) -> str:
-    text = (
-        "Letters stand for the protocols below. Intervals are corrected for splits that share training structures "
-        "(Nadeau and Bengio 2003)."
-    )
+    text = "Letters stand for the protocols below, which also say how intervals are come by."
     if any(row["baselines"] for row in rows):
         text += (
             " In italics the simple models on the same splits; the remark says which of them a "
@@ -116,11 +117,8 @@ def _protocols(rows: Sequence[Row], letters: Mapping[str, str]) -> list[str]:
     lines = []
     for text, members in by(rows, protocol_of).items():
         parts = [f"{text}; seed {members[0]['protocol'].get('seed', 0)}"]
-        parts += (
-            [f"interval: {members[0]['protocol']['interval']}"]
-            if "interval" in members[0]["protocol"]
-            else []
-        )
+        kind = members[0]["protocol"].get("interval")
+        parts += [f"interval: {kind}{CORRECTED if 'corrected' in kind else ''}"] if kind else []
         sets = ", ".join(by(members, lambda row: str(row["data"])))
         lines.append(f"- **{letters[text]}** ({sets}): {'. '.join(_sentence(part) for part in parts)}.")
     lines.append("")

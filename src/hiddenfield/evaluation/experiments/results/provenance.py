@@ -71,6 +71,8 @@ def _in_words(run: Mapping[str, Any]) -> str:
 
 def _machine(entries: Mapping[str, Any]) -> str:
     known = {name: value for name, value in entries.items() if value is not None and name != "machine"}
+    if "system" in known:
+        known["system"] = str(known["system"]).split()[0]  # the build of its kernel tells a reader nothing
     return ", ".join(
         f"{value} {WORDS[name]}" if name in WORDS else str(value) for name, value in known.items()
     )

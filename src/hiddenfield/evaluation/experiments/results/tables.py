@@ -27,6 +27,9 @@ __all__ = ["every_number", "short_source", "summary"]
 # Columns that a page has room for, beside the first.
 WIDE = 6
 
+# Simple models that there is room to name in a cell.
+FEW = 2
+
 
 def summary(rows: Sequence[Row], letters: Mapping[str, str]) -> list[str]:
     """Return, for each protocol, a table of models by data, with the published figures beside; the longer side down."""
@@ -173,7 +176,13 @@ def _remark(row: Row) -> str:
     if "better" in verdicts:
         told.append(f"better than {len(verdicts['better'])} of {len(_compared(row))}")
     for verdict, words in (("worse", "worse than"), ("not told apart", "not told apart from")):
-        told += [f"{words} {name}" for name, _ in verdicts.get(verdict, ())]
+        names = [name for name, _ in verdicts.get(verdict, ())]
+        few = len(names) <= FEW
+        told += (
+            [f"{words} {name}" for name in names]
+            if few
+            else [f"{words} {len(names)} of {len(_compared(row))}"]
+        )
     return "; ".join(told)
 
 
