@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hiddenfield.data.description import Description, describe
     from hiddenfield.data.molecule_library import huckel, huckel_range, huckel_shards, write_huckel
     from hiddenfield.data.molecules import from_smiles
+    from hiddenfield.data.positions import with_positions
     from hiddenfield.data.reading import read, scan, write
     from hiddenfield.data.structures import Structures
     from hiddenfield.data.vocabulary import Vocabulary
@@ -50,6 +51,7 @@ __getattr__, __dir__, __all__ = attach(
         "to_pyg": "hiddenfield.data.convert.pyg",
         "to_sequences": "hiddenfield.data.convert.sequences",
         "to_table": "hiddenfield.data.convert.tables",
+        "with_positions": "hiddenfield.data.positions",
         "write": "hiddenfield.data.reading",
         "write_huckel": "hiddenfield.data.molecule_library",
     },
