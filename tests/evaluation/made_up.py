@@ -6,7 +6,8 @@ import numpy as np
 
 RUN = {
     "processor": "A processor", "cores": 16, "memory_gib": 128, "gpu": "A GPU", "system": "Linux 6.1-build",
-    "python": "3.12.1", "packages": {"hiddenfield": "0.1.0", "torch": "2.10"}, "date": "2026-02-03", "revision": "abc1234",
+    "python": "3.12.1", "packages": {"hiddenfield": "0.1.0", "torch": "2.10"}, "date": "2026-02-03",
+    "revision": "abc1234",
     "device": "cuda",
 }  # fmt: skip
 SCALE = {"structures": None, "folds": None, "epochs": None, "models": None, "data": None, "small_grid": False}
