@@ -101,7 +101,15 @@ def _roc_panel(axes: Axes, heading: str, rows: Sequence[Row], colours: dict[str,
     axes.set_ylabel("true positive rate")
     axes.set_title(heading, fontsize=9.5)
     axes.set_aspect("equal")
-    axes.legend(loc="lower right", fontsize=7 if len(rows) <= 5 else 6, handlelength=1.6, labelspacing=0.3)
+    legend = axes.legend(
+        loc="lower right",
+        fontsize=7 if len(rows) <= 5 else 6,
+        handlelength=1.6,
+        labelspacing=0.3,
+        frameon=True,
+    )
+    # A poor curve may run below it.
+    legend.get_frame().set(facecolor="#ffffff", edgecolor="none", alpha=0.85)
 
 
 def _beside(rows: Sequence[Row]) -> list[tuple[str, Any]]:
