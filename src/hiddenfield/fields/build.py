@@ -48,6 +48,15 @@ def from_factors(
     variable_names, state_names
         Names, where there are some.
 
+    Returns
+    -------
+    FactorGraph
+        One graph; a factor over variables of :math:`k_1, \dots, k_r` states has a table of that shape.
+
+    Notes
+    -----
+    Linear in the entries of the tables, those that are shared counted once.
+
     Examples
     --------
     The sum-product example of a chain of three: two states each, neighbours like to agree.
@@ -100,7 +109,16 @@ def from_factors(
 def concatenate_fields(fields: Sequence[FactorGraph]) -> FactorGraph:
     """Join fields end to end into one batch: a disjoint union whose results come graph by graph.
 
-    Groups of one shape are merged. Names are kept where every field has them.
+    The variables of each field follow those of the one before, and so do its graphs: a batch may be joined again.
+    Groups of one shape are merged; tables are copied, in linear time. Names are kept where every field has them.
+
+    Examples
+    --------
+    >>> from hiddenfield.fields import ising_grid
+    >>> from hiddenfield.inference import log_partition
+    >>> batch = concatenate_fields([ising_grid(2, 2), ising_grid(3, 3)])
+    >>> batch.variable_ptr, log_partition(batch).shape
+    (tensor([ 0,  4, 13]), torch.Size([2]))
     """
     if not fields:
         raise InputError("concatenate at least one field")

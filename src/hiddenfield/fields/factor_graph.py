@@ -34,6 +34,13 @@ class FactorGroup:
         Which table each factor reads; None: each has its own, in order.
     count
         How many ground factors each stands for; ones in a ground model.
+
+    Examples
+    --------
+    >>> from hiddenfield.fields import ising_grid
+    >>> group = ising_grid(2, 2).groups[0]
+    >>> group.scopes.tolist(), group.states, group.log_tables.shape
+    ([[0, 1], [2, 3], [0, 2], [1, 3]], (2, 2), torch.Size([1, 2, 2]))
     """
 
     scopes: Int[Tensor, "factors arity"]

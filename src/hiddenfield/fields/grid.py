@@ -19,7 +19,7 @@ def grid_edges(rows: int, columns: int, *, periodic: bool = False) -> Int[Array,
     """Return the pairs of neighbours of a grid: row by row to the right, then downwards; each pair once.
 
     Variables are numbered row by row. With `periodic` the last row and column are joined to the first, where there
-    are at least three.
+    are at least three. Linear in the edges.
 
     Examples
     --------
@@ -67,6 +67,12 @@ def ising_grid(
     dtype
         Of the potentials.
 
+    Returns
+    -------
+    FactorGraph
+        One graph of rows times columns variables; a (2, 2) table for each edge, or one for all if J is one number.
+        Linear in the edges.
+
     Examples
     --------
     >>> import numpy as np
@@ -113,6 +119,11 @@ def potts_grid(
         that returns one of these.
     periodic, dtype
         As of `ising_grid`.
+
+    Returns
+    -------
+    FactorGraph
+        One graph of rows times columns variables; a (K, K) table for each edge, or one for all. Linear in the tables.
 
     Examples
     --------

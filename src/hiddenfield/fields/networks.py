@@ -44,6 +44,11 @@ def from_networkx(
     dtype
         Of the potentials.
 
+    Returns
+    -------
+    FactorGraph
+        One graph, a variable of K states for each node; linear in nodes, edges and the entries of their tables.
+
     Examples
     --------
     >>> import networkx, numpy as np

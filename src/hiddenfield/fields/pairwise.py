@@ -15,7 +15,8 @@ __all__ = ["edge_arcs", "pairwise_field"]
 def edge_arcs(structures: Structures) -> Int[Tensor, " edges"]:
     """Return the arc that stands for each edge: of two that are each other's reverse the one to the higher node.
 
-    One-way arcs and self-loops stand for themselves. In the order of arcs, that is by target, then by source.
+    One-way arcs and self-loops stand for themselves. In the order of arcs, that is by target, then by source; linear in
+    the arcs.
 
     Examples
     --------
@@ -60,6 +61,7 @@ def pairwise_field(
     Returns
     -------
     FactorGraph
+        A graph a structure, a variable a node, in the same order; linear in nodes and arcs.
 
     Examples
     --------

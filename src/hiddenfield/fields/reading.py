@@ -27,7 +27,7 @@ def read(path: str | Path, format: str | None = None) -> FactorGraph:
     Returns
     -------
     FactorGraph
-        Tables as logarithms in float64; numbers that no double holds keep their logarithm.
+        Tables as logarithms in float64; numbers that no double holds keep their logarithm. Linear in the file.
 
     Raises
     ------
@@ -55,6 +55,16 @@ def write(field: FactorGraph, path: str | Path, format: str | None = None, **opt
     """Write a field to a file whose suffix names the format; reading it gives the same field, up to rounding.
 
     The file is there whole, or not at all. See the module of the format for its options and for what it cannot hold.
+    Linear in the entries of all factors: most formats know no shared tables.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from hiddenfield.fields import ising_grid
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "grid.uai"
+    >>> write(ising_grid(2, 2), path)
+    >>> read(path)
+    FactorGraph(1 graph, 4 variables of 2 states, 4 factors of up to 2 ports)
     """
     path = Path(path)
     found = _by_suffix(path) if format is None else choose("format", field_formats(), format)

@@ -29,7 +29,13 @@ def regions_from_cycles(field: FactorGraph, longest: int = 6, *, most: int = 100
 
     Two variables are neighbours where a factor names both. On a grid cycles of up to 6 variables are its faces
     (``longest=4`` says so), on a triangular lattice its triangles, in a molecule its rings. `most`: cycles of one graph
-    beyond which it is refused.
+    beyond which it is refused. Cost: a depth-first search, which in a dense graph grows as degree to the power
+    `longest`, and then what `regions_from_clusters` costs.
+
+    References
+    ----------
+    Yedidia, Freeman and Weiss (2005), Constructing free-energy approximations and generalized belief propagation
+    algorithms.
 
     Examples
     --------
@@ -44,6 +50,11 @@ def regions_from_junction_tree(field: FactorGraph, order: str = "best") -> Regio
     """Make a cluster of every clique of a junction tree: on these regions the free energy is exact.
 
     Memory grows exponentially with the treewidth; `order` is that of `elimination_order`.
+
+    References
+    ----------
+    Yedidia, Freeman and Weiss (2005), Constructing free-energy approximations and generalized belief propagation
+    algorithms.
 
     Examples
     --------

@@ -62,6 +62,13 @@ class RegionGraph:
         An outer region of each variable, and where it stands in it.
     graph_ptr
         Bounds of every graph's inner regions.
+
+    Examples
+    --------
+    >>> from hiddenfield.fields import ising_grid
+    >>> regions = regions_from_factors(ising_grid(2, 2))
+    >>> regions.outer.sizes, regions.counting, regions.is_junction_tree
+    (array([2, 2, 2, 2]), array([-1., -1., -1., -1.]), False)
     """
 
     outer: Sets
@@ -154,6 +161,11 @@ def regions_from_factors(field: FactorGraph) -> RegionGraph:
     Message passing on them is belief propagation. Counts are allowed: :math:`c_v = 1 - \sum_f N_f / N_v` over the
     ports of v. A variable without factors is an outer region. Linear time.
 
+    References
+    ----------
+    Yedidia, Freeman and Weiss (2005), Constructing free-energy approximations and generalized belief propagation
+    algorithms.
+
     Examples
     --------
     >>> import numpy as np
@@ -208,6 +220,23 @@ def regions_from_clusters(field: FactorGraph, clusters: Iterable[Sequence[int]] 
     factor and variable counts once. Copies of a factor (a count on variables of count 1) lie in one region and are
     multiplied; a field whose *variables* have counts is refused. Cost: the number of overlapping pairs of regions,
     vectorised.
+
+    Parameters
+    ----------
+    field
+        The field; its potentials do not matter.
+    clusters
+        The variables of each cluster, in any order, within one graph.
+
+    Returns
+    -------
+    RegionGraph
+        With counting numbers that sum to 1 over the regions around each variable and each factor.
+
+    References
+    ----------
+    Yedidia, Freeman and Weiss (2005), Constructing free-energy approximations and generalized belief propagation
+    algorithms.
 
     Examples
     --------

@@ -157,8 +157,28 @@ def gibbs_sample(
 ) -> Int[Tensor, "samples variables"]:
     """Draw assignments by Gibbs sampling, evidence included: `chains` at a time, every `thin` sweeps.
 
-    Samples of one chain are correlated; see `gibbs` for diagnostics, and `hiddenfield.inference.sample` for independent
-    exact samples where the field is narrow enough.
+    Samples of one chain are correlated; see `gibbs` for the update, diagnostics and parameters, and
+    `hiddenfield.inference.sample` for independent exact samples where the field is narrow enough. Guarantee: every
+    chain has the field as its stationary distribution.
+
+    Parameters
+    ----------
+    field
+        A ground field.
+    num_samples
+        How many; those of all chains at one time follow each other.
+    chains, burn_in, thin
+        Chains, sweeps before the first sample, and sweeps between two of one chain.
+    blocks, seed
+        As of `gibbs`.
+
+    Notes
+    -----
+    Costs burn_in + thin num_samples / chains sweeps of all chains.
+
+    References
+    ----------
+    Geman and Geman (1984), Stochastic relaxation, Gibbs distributions, and the Bayesian restoration of images.
 
     Examples
     --------

@@ -81,10 +81,28 @@ def infer(
     options
         Of the algorithm: see the function of its name.
 
+    Returns
+    -------
+    Posterior
+        Marginals, log partition a graph, and what both are worth: `guarantee`, `status`, `converged`, `residual`.
+
     Warns
     -----
     ConvergenceWarning
         Where an iteration did not settle; the posterior's `status` says what to try.
+
+    Notes
+    -----
+    Costs what the algorithm does; evidence one vector, the gradient as much as the beliefs.
+
+    Examples
+    --------
+    >>> from hiddenfield.fields import ising_grid
+    >>> posterior = infer(ising_grid(3, 3, 0.5), "exact", evidence={0: 1})
+    >>> posterior
+    Posterior(exact: log partition 7.19838 (exact); converged; 1 iterations)
+    >>> posterior.marginals[4]
+    tensor([0.2616, 0.7384], dtype=torch.float64)
     """
     run = method if callable(method) else choose("method", METHODS, method)
     if not callable(method):
@@ -109,7 +127,16 @@ def infer(
 def log_partition(
     field: FactorGraph, method: str | Callable[..., Posterior] = "exact", **options: Any
 ) -> Float[Tensor, " graphs"]:
-    """Return the log partition of each graph by an algorithm, with its gradient: the marginals. See `infer`."""
+    r"""Return the log partition :math:`\log \sum_x \prod_f \Psi_f(x)` of each graph by an algorithm.
+
+    Its gradient is the marginals; what it is worth is the algorithm's guarantee: see `infer`, which has the options.
+
+    Examples
+    --------
+    >>> from hiddenfield.fields import ising_grid
+    >>> log_partition(ising_grid(1, 2, 0.5))  # log(2 e^0.5 + 2 e^-0.5)
+    tensor([1.5063], dtype=torch.float64)
+    """
     return infer(field, method, **options).log_partition
 
 
@@ -123,7 +150,16 @@ def log_likelihood(
 
     The gradient with respect to a log potential is *observed minus expected*: 1 where the assignment is, minus the
     marginal. The block that conditional random fields are made of. Exact with ``method="exact"``; with another method
-    it is as good as that method's log partition.
+    it is as good as that method's log partition. `assignment` holds a state for each variable of all graphs, leading
+    axes are further assignments; the log partition is computed once for all of them.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from hiddenfield.fields import ising_grid
+    >>> states = torch.tensor([[0, 0], [0, 1], [1, 0], [1, 1]])
+    >>> log_likelihood(ising_grid(1, 2, 0.5), states).exp()[:, 0]
+    tensor([0.3655, 0.1345, 0.1345, 0.3655], dtype=torch.float64)
     """
     return field.log_value(assignment) - log_partition(field, method, **options)
 
@@ -135,7 +171,36 @@ def map_state(
     evidence: Mapping[Any, Any] | Tensor | None = None,
     **options: Any,
 ) -> MapState:
-    """Return the most likely joint assignment by an algorithm of `MAP_METHODS`."""
+    r"""Return the most likely joint assignment :math:`\arg\max_x \prod_f \Psi_f(x)` by an algorithm.
+
+    Parameters
+    ----------
+    field
+        The field, or a batch of fields.
+    method
+        "exact" (the best one), "loopy_bp" (max-product: exact on a forest, elsewhere a good one) or "tree_reweighted"
+        (with an upper bound on the best value, and a certificate where it is met).
+    evidence
+        See `FactorGraph.given`.
+    options
+        Of the algorithm: see the function of its name.
+
+    Returns
+    -------
+    MapState
+        A state for each variable, the log value of each graph, and whether it is the best: `guarantee`.
+
+    Notes
+    -----
+    Costs what the algorithm's marginals do.
+
+    Examples
+    --------
+    >>> from hiddenfield.fields import ising_grid
+    >>> best = map_state(ising_grid(2, 2, 1.0, 0.1))
+    >>> best.assignment, best.log_value, best.guarantee
+    (tensor([1, 1, 1, 1]), tensor([4.4000], dtype=torch.float64), 'exact')
+    """
     run = choose("method for joint assignments", MAP_METHODS, method)
     # What passes its options on has those of the method that finds marginals.
     passes_on = "options" in inspect.signature(run).parameters

@@ -99,7 +99,9 @@ class NetworkCounts:
 def enumerate_networks(
     scheme: RelationalScheme, size: int, *, weights: str = "ground", method: str = "auto"
 ) -> NetworkCounts:
-    """Count all labelled undirected networks of `size` vertices by their features.
+    r"""Count all labelled undirected networks of `size` vertices by their features.
+
+    .. math:: N_r = |\{x : f(x) = f_r\}|
 
     Guarantee: exact, for any scheme of one type with one binary attribute of unordered pairs.
 
@@ -115,6 +117,15 @@ def enumerate_networks(
         "all": each of the 2^(n(n-1)/2) networks, in an order in which one edge changes at a time. "classes": a network
         of each isomorphism class of n - 1 vertices with the size of the class, extended in all 2^(n-1) ways: 133,632
         instead of 268,435,456 for eight vertices. "auto": "classes".
+
+    Returns
+    -------
+    NetworkCounts
+        A row for each combination of features that occurs: (rows, features) values, (rows,) counts.
+
+    Notes
+    -----
+    Costs, for each network that is looked at, its ground features ("classes"), or those that one edge touches ("all").
 
     Examples
     --------

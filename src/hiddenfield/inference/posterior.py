@@ -49,6 +49,16 @@ class Posterior:
         Wall-clock time.
     extra
         What only some algorithms have: messages for a warm start, edge appearance probabilities, diagnostics of chains.
+
+    Examples
+    --------
+    >>> from hiddenfield.fields import ising_grid
+    >>> from hiddenfield.inference.infer import infer
+    >>> posterior = infer(ising_grid(1, 3, 0.5, 0.2), "loopy_bp")
+    >>> posterior.marginals.shape, posterior.factor_marginals[0].shape, posterior.guarantee
+    (torch.Size([3, 2]), torch.Size([2, 2, 2]), 'exact')
+    >>> posterior.most_likely
+    tensor([1, 1, 1])
     """
 
     field: FactorGraph
@@ -109,6 +119,13 @@ class MapState:
         A bound on the best value where the algorithm has one (tree-reweighted max-product), otherwise None.
     status
         How the algorithm ended.
+
+    Examples
+    --------
+    >>> from hiddenfield.fields import ising_grid
+    >>> from hiddenfield.inference import map_state
+    >>> map_state(ising_grid(1, 3, 0.5, 0.2)).assignment
+    tensor([1, 1, 1])
     """
 
     assignment: Int[Tensor, " variables"]

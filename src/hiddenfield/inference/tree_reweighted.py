@@ -151,11 +151,36 @@ def tree_reweighted(
 
 
 def map_state(field: FactorGraph, **options: Any) -> MapState:
-    """Decode tree-reweighted max-product: the best state of each variable, and an upper bound on the best value.
+    r"""Decode tree-reweighted max-product: the best state of each variable, and an upper bound on the best value.
 
-    Where value and bound agree the assignment is certified to be the best one ("exact"), which happens where no two
-    states of a variable tie; otherwise the value is a lower bound. "Agree" is within 1e-8 of their size (1e-4 in single
-    precision). Options as of `tree_reweighted`, without the temperature, and with a smaller tolerance.
+    .. math::
+
+        \hat x_v = \arg\max_{x_v} \log\Phi_v(x_v) + \sum_{f \ni v} \rho_f \nu_{f \to v}(x_v), \qquad
+        \text{value}(\hat x) \le \max_x \text{value}(x) \le \text{bound},
+
+    the messages and the bound those of `tree_reweighted` with maxima in place of sums. Guarantee: where value and bound
+    agree the assignment is certified to be the best one ("exact"), which happens where no two states of a variable tie;
+    otherwise the value is a lower bound. "Agree" is within 1e-8 of their size (1e-4 in single precision).
+
+    Parameters
+    ----------
+    field
+        The field.
+    options
+        As of `tree_reweighted`, without the temperature, and with a smaller tolerance.
+
+    Returns
+    -------
+    MapState
+        A state for each variable, the value and the upper bound of each graph.
+
+    Notes
+    -----
+    Costs what `tree_reweighted` does.
+
+    References
+    ----------
+    Kolmogorov (2006), Convergent tree-reweighted message passing for energy minimization.
 
     Examples
     --------

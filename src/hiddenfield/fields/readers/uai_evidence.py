@@ -50,7 +50,16 @@ def read_evidence(path: str | Path, sample: int | None = None) -> dict[int, int]
 
 
 def write_evidence(evidence: Mapping[int, int], path: str | Path) -> None:
-    """Write the states of observed variables as an ``.evid`` file of one line."""
+    """Write the states of observed variables as an ``.evid`` file of one line.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.uai.evid"
+    >>> write_evidence({0: 1, 7: 0}, path)
+    >>> path.read_text().strip(), read_evidence(path)
+    ('2 0 1 7 0', {0: 1, 7: 0})
+    """
     pairs = [str(int(number)) for pair in evidence.items() for number in pair]
     write_text(path, " ".join([str(len(evidence)), *pairs]) + "\n")
 

@@ -85,7 +85,16 @@ def write_result(
     log_partition: float | None = None,
     assignment: Sequence[int] | None = None,
 ) -> None:
-    """Write one of the three as a result file; the natural logarithm `log_partition` is written to base 10."""
+    """Write one of the three as a result file; the natural logarithm `log_partition` is written to base 10.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.uai.MAR"
+    >>> write_result(path, marginals=[np.array([0.25, 0.75]), np.array([1.0])])
+    >>> path.read_text().split()
+    ['MAR', '2', '2', '0.25', '0.75', '1', '1']
+    """
     given = [value for value in (marginals, log_partition, assignment) if value is not None]
     if len(given) != 1:
         raise InputError(
