@@ -115,11 +115,42 @@ def exact(
 
 
 def map_state(field: FactorGraph, *, order: str = "best", max_memory: float | None = None) -> MapState:
-    """Return the most likely joint assignment: the sums of `exact` as maxima, then traced back from the roots.
+    r"""Return the most likely joint assignment: the sums of `exact` as maxima, then traced back from the roots.
 
-    Exact. Of several best assignments one is returned, the same whenever the field is; it is always one joint
-    assignment, not best states of different ones. Cost as of `exact`, in log space. See `marginal_map` for the
-    parameters.
+    .. math::
+
+        m_C(x_S) = \max_{x_{C \setminus S}} \psi_C(x_C) \prod_{D} m_D(x_{S_D}), \qquad
+        \hat x_{C \setminus S} = \arg\max_{x_{C \setminus S}} \psi_C(x_C) \prod_{D} m_D(x_{S_D})
+        \ \text{at}\ x_S = \hat x_S
+
+    Guarantee: exact. Of several best assignments one is returned, the same whenever the field is; it is always one
+    joint assignment, not best states of different ones.
+
+    Parameters
+    ----------
+    field, order, max_memory
+        As of `exact`.
+
+    Returns
+    -------
+    MapState
+        A state for each variable; guarantee "exact".
+
+    Notes
+    -----
+    Cost as of `exact`, in log space.
+
+    References
+    ----------
+    Dechter (1999), Bucket elimination: a unifying framework for reasoning.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hiddenfield.fields import from_factors
+    >>> best = map_state(from_factors([[0, 1]], [np.log([[0.4, 0.01], [0.3, 0.29]])]))
+    >>> best.assignment, best.log_value.exp()
+    (tensor([0, 0]), tensor([0.4000], dtype=torch.float64))
     """
     return marginal_map(field, range(field.num_variables), order=order, max_memory=max_memory)
 
@@ -152,6 +183,10 @@ def marginal_map(
     MapState
         `assignment` is -1 where a variable was summed over; `log_value` is the unnormalised log value of the assignment
         in each graph, sums included.
+
+    Notes
+    -----
+    Cost as of `exact` with the constrained order, in log space.
 
     References
     ----------
@@ -206,6 +241,14 @@ def sample(
         A number, or a generator to draw one from.
     order, max_memory
         See `exact`.
+
+    Notes
+    -----
+    Cost: collecting as of `exact`, once; then, for each sample, the states of every variable.
+
+    References
+    ----------
+    Dechter (1999), Bucket elimination: a unifying framework for reasoning.
 
     Examples
     --------
