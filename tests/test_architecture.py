@@ -27,7 +27,7 @@ STATIONS = (
     {"cli", "studio"},
 )
 RANK = {name: rank for rank, names in enumerate(STATIONS) for name in names}
-COMMON = {"errors", "lazy", "progress", "registry", "shapes"}
+COMMON = {"errors", "lazy", "machine", "progress", "registry", "shapes"}
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 NAMES = [path.relative_to(PACKAGE).as_posix() for path in MODULES]

@@ -96,8 +96,11 @@ def test_metrics():
     task = Task.of(pack)
     outputs = torch.tensor([[0.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], dtype=torch.float64)
     found = task.metrics(outputs, pack.targets)
-    assert found == pytest.approx({"mae": 0.5, "rmse": 0.5, "accuracy": 2 / 3})
+    assert found == pytest.approx({"mae": 0.5, "rmse": 0.5, "accuracy": 2 / 3, "roc_auc": 0.75})
     assert np.isnan(task.metrics(outputs, torch.full_like(pack.targets, torch.nan))["mae"])
+    one = pack.targets.clone()
+    one[:, 1] = 0.0
+    assert np.isnan(task.metrics(outputs, one)["roc_auc"])
 
 
 def test_balanced_weights_make_classes_count_alike():

@@ -45,7 +45,7 @@ COMMON: dict[str, list[Any]] = {
     "clip": [POSITIVE, None],
     "patience": [COUNT, None],
     "validation_fraction": [Interval(Real, 0, 1, closed="left")],
-    "monitor": [StrOptions({"loss", "mae", "rmse", "accuracy"})],
+    "monitor": [StrOptions({"loss", "mae", "rmse", "accuracy", "roc_auc"})],
     "resample": [POSITIVE, None],
     "precision": [StrOptions(set(PRECISIONS))],
     "device": [str],

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from hiddenfield.evaluation.baselines import fit_baselines
     from hiddenfield.evaluation.leakage import Leakage, find_leakage
     from hiddenfield.evaluation.method_comparison import MethodResult, compare_methods
-    from hiddenfield.evaluation.metrics import accuracy, balanced_accuracy, mae, r2, rmse, roc_auc
     from hiddenfield.evaluation.query import Answer, ask
     from hiddenfield.evaluation.score import Score
     from hiddenfield.evaluation.search import Between
     from hiddenfield.evaluation.significance import Comparison, confidence_interval, corrected_t_test
     from hiddenfield.evaluation.splits.base import Request, Split
     from hiddenfield.evaluation.splits.making import SPLITTERS, make_splits
+    from hiddenfield.learning.metrics import accuracy, balanced_accuracy, mae, r2, rmse, roc_auc
 
 __getattr__, __dir__, __all__ = attach(
     __name__,
@@ -35,20 +35,20 @@ __getattr__, __dir__, __all__ = attach(
         "SPLITTERS": "hiddenfield.evaluation.splits.making",
         "Score": "hiddenfield.evaluation.score",
         "Split": "hiddenfield.evaluation.splits.base",
-        "accuracy": "hiddenfield.evaluation.metrics",
+        "accuracy": "hiddenfield.learning.metrics",
         "ask": "hiddenfield.evaluation.query",
         "assess": "hiddenfield.evaluation.assessment.assessing",
-        "balanced_accuracy": "hiddenfield.evaluation.metrics",
+        "balanced_accuracy": "hiddenfield.learning.metrics",
         "compare": "hiddenfield.evaluation.assessment.outcome",
         "compare_methods": "hiddenfield.evaluation.method_comparison",
         "confidence_interval": "hiddenfield.evaluation.significance",
         "corrected_t_test": "hiddenfield.evaluation.significance",
         "find_leakage": "hiddenfield.evaluation.leakage",
         "fit_baselines": "hiddenfield.evaluation.baselines",
-        "mae": "hiddenfield.evaluation.metrics",
+        "mae": "hiddenfield.learning.metrics",
         "make_splits": "hiddenfield.evaluation.splits.making",
-        "r2": "hiddenfield.evaluation.metrics",
-        "rmse": "hiddenfield.evaluation.metrics",
-        "roc_auc": "hiddenfield.evaluation.metrics",
+        "r2": "hiddenfield.learning.metrics",
+        "rmse": "hiddenfield.learning.metrics",
+        "roc_auc": "hiddenfield.learning.metrics",
     },
 )

@@ -20,7 +20,7 @@ from hiddenfield.errors import HiddenfieldError, InputError
 from hiddenfield.estimators import StructureClassifier, StructureEstimator, StructureRegressor
 from hiddenfield.estimators.splitting import keep_aside
 from hiddenfield.estimators.targets import as_classes, as_numbers, attach, looks_like_classes
-from hiddenfield.evaluation.metrics import accuracy, balanced_accuracy, mae, r2, rmse, roc_auc
+from hiddenfield.learning.metrics import accuracy, balanced_accuracy, mae, r2, rmse, roc_auc
 from hiddenfield.shapes import Array, Int
 
 __all__ = ["Plan", "fit_run", "read_for_learning", "read_settings"]

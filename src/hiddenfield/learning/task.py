@@ -15,6 +15,7 @@ from torch.nn import functional
 from hiddenfield.data.structures import Structures
 from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.errors import InputError
+from hiddenfield.learning.metrics import accuracy, mae, rmse, roc_auc
 from hiddenfield.shapes import Array, Float, Tensor
 
 __all__ = ["LOSSES", "Column", "Task"]
@@ -163,23 +164,30 @@ class Task:
     def metrics(
         self, outputs: Float[Tensor, "structures outputs"], targets: Float[Tensor, "structures targets"]
     ) -> dict[str, float]:
-        """Return mean absolute and root mean square error, or accuracy, over all columns of the kind."""
-        absolute, square, right = [], [], []
+        """Return mean absolute and root mean square error over all columns of numbers; accuracy over those of classes.
+
+        Where there are classes also the area under the ROC curve, its mean over the columns for which it can be told,
+        NaN if there is none.
+        """
+        numbers: list[tuple[Array, Array]] = []
+        codes: list[tuple[Array, Array]] = []
+        areas: list[float] = []
         for k, (column, prediction) in enumerate(zip(self.columns, self.predictions(outputs), strict=True)):
             truth = targets[:, k].double().cpu().numpy()
-            present = ~np.isnan(truth)
             if column.vocabulary is None:
-                difference = prediction[present] - truth[present]
-                absolute.append(np.abs(difference))
-                square.append(difference**2)
+                numbers.append((truth, prediction))
             else:
-                right.append(prediction[present].argmax(axis=1) == truth[present])
+                codes.append((truth, prediction.argmax(axis=1)))
+                areas.append(roc_auc(truth, prediction))
         result: dict[str, float] = {}
-        if absolute:
-            result["mae"] = _mean(absolute)
-            result["rmse"] = math.sqrt(_mean(square))
-        if right:
-            result["accuracy"] = _mean(right)
+        if numbers:
+            result |= {"mae": mae(*_joined(numbers)), "rmse": rmse(*_joined(numbers))}
+        if codes:
+            told = [area for area in areas if not math.isnan(area)]
+            result |= {
+                "accuracy": accuracy(*_joined(codes)),
+                "roc_auc": float(np.mean(told)) if told else math.nan,
+            }
         return result
 
     def as_dict(self) -> dict[str, Any]:
@@ -212,9 +220,9 @@ class Task:
         return cls(columns, values["loss"])
 
 
-def _mean(parts: list[Array]) -> float:
-    joined = np.concatenate(parts)
-    return float(joined.mean()) if len(joined) else math.nan
+def _joined(pairs: list[tuple[Array, Array]]) -> tuple[Array, Array]:
+    truths, predictions = zip(*pairs, strict=True)
+    return np.concatenate(truths), np.concatenate(predictions)
 
 
 def _column(values: Array, name: str, words: Vocabulary | None, class_weight: Any) -> Column:

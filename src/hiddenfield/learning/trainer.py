@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["History", "predict", "train"]
 
 PRECISIONS = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed", "64": "64-true"}
-HIGHER_IS_BETTER = ("accuracy",)
+HIGHER_IS_BETTER = ("accuracy", "roc_auc")
 
 
 def train(
@@ -115,7 +115,11 @@ def _check_targets(structures: Structures, task: Task, what: str) -> None:
 
 def _check_monitor(monitor: str, task: Task) -> None:
     kinds = {column.vocabulary is None for column in task.columns}
-    known = ["loss", *(["mae", "rmse"] if True in kinds else []), *(["accuracy"] if False in kinds else [])]
+    known = [
+        "loss",
+        *(["mae", "rmse"] if True in kinds else []),
+        *(["accuracy", "roc_auc"] if False in kinds else []),
+    ]
     if monitor not in known:
         raise InputError(f"unknown monitor {monitor!r} for these targets; choose from: {', '.join(known)}")
 

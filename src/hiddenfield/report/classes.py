@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hiddenfield.evaluation.metrics import roc_auc, roc_curve
+from hiddenfield.learning.metrics import roc_auc, roc_curve
 from hiddenfield.report.drawing import BLUE, GREY, draw
 from hiddenfield.report.page import figure_box
 from hiddenfield.shapes import Array, Float, Int

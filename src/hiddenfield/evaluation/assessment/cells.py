@@ -176,7 +176,7 @@ def _published(context: Context, cell: Cell) -> dict[str, Any]:
     if not rows or any(name not in row for row in rows[0]):
         raise InputError(
             f"selection on the reported folds needs {context.metric.name} after every epoch, which this estimator does "
-            f"not record; metrics that are: accuracy, mae, rmse"
+            f"not record; metrics that are: accuracy, roc_auc, mae, rmse"
         )
     return {"curve": [finite(row[name]) for row in rows[0]]}
 

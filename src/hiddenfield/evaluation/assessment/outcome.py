@@ -24,8 +24,8 @@ class Assessment:
     Parameters
     ----------
     content
-        Plain values: ``metric``, ``mean``, ``std``, ``interval``, ``metrics``, ``folds`` (of each its value, metrics, sizes and
-        selected settings), ``protocol``, ``baselines``, ``leakage``, ``seconds``; ``num_parameters`` and
+        Plain values: ``metric``, ``mean``, ``std``, ``interval``, ``metrics``, ``folds`` (of each its value, metrics,
+        sizes and selected settings), ``protocol``, ``baselines``, ``leakage``, ``seconds``; ``num_parameters`` and
         ``training_curve`` of networks; ``ranges`` of a number, ``roc`` of two classes; ``learning_curve`` and
         ``as_published`` where they were asked for.
     """

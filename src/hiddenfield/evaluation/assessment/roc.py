@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hiddenfield.evaluation.metrics import roc_auc, roc_curve
+from hiddenfield.learning.metrics import roc_auc, roc_curve
 from hiddenfield.shapes import Array, Float
 
 __all__ = ["GRID", "mean_roc"]

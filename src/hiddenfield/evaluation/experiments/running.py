@@ -16,6 +16,8 @@ from hiddenfield.machine import describe_machine
 
 __all__ = ["merge_results", "run_experiment"]
 
+# Of a row that is selected on the reported folds these would be of other fits.
+NOT_OF_PUBLISHED = ("roc", "training_curve", "ranges", "num_parameters", "learning_curve")
 PACKAGES = ("hiddenfield", "torch", "numpy", "numba", "scikit-learn")
 
 
@@ -136,6 +138,8 @@ def _wanted(trial: Trial, scale: Scale) -> bool:
 
 
 def _row(trial: Trial, content: dict[str, Any], parameters: dict[str, Any]) -> dict[str, Any]:
+    if "as_published" in content:
+        content = {name: value for name, value in content.items() if name not in NOT_OF_PUBLISHED}
     return {
         "data": trial.data,
         "model": trial.model,

@@ -6,11 +6,13 @@ import tarfile
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from hiddenfield.data.convert.sequences import from_sequences
 from hiddenfield.data.files import decode, existing
+from hiddenfield.data.positions import with_positions
 from hiddenfield.data.reading import read
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import ReadError
@@ -21,7 +23,8 @@ from hiddenfield.evaluation.splits.drawn import leave_one_group_out
 
 __all__ = ["EXPERIMENT"]
 
-GRID = {"dim": [16, 32, 64], "rounds": [1, 2, 3, 4]}
+GRID = {"rounds": [2, 4], "dropout": [0.0, 0.3]}
+PARAMETERS: dict[str, Any] = {"standardise": True, "batch_size": 64, "epochs": 40, "monitor": "roc_auc"}
 GUIDES = {"mean_field": 0.7713, "loopy_bp": 0.7701}
 
 # AUC of the gapped k-mer kernels on the same training and test sequences: GaKCo (its table 3), FastSK exact.
@@ -46,9 +49,14 @@ def trials(scale: Scale) -> list[Trial]:
     settings = AssessmentSettings(nested=True, space=GRID, seeds=3, metric="roc_auc")
     result = []
     for model, value in GUIDES.items():
-        figure = Figure(value, "structure2vec, as quoted", "cross-validation")
-        result.append(Trial("FC_RES", model, "random folds", _guides, settings, {}, (figure,)))
-        result.append(Trial("FC_RES", model, "leave one gene out", _by_gene, settings))
+        figures: tuple[Figure, ...] = (Figure(value, "structure2vec, Dai et al. 2016", "cross-validation"),)
+        for variant, placed in (("symbols", False), ("symbols and positions", True)):
+            for column, load, own in (
+                ("random folds", _guides, figures),
+                ("leave one gene out", _by_gene, ()),
+            ):
+                where = partial(load, placed)
+                result.append(Trial("FC_RES", model, column, where, settings, PARAMETERS, own, variant))
     for family, values in FAMILIES.items():
         figures = tuple(
             Figure(value, f"{kernel}, support vector machine", "same split")
@@ -56,13 +64,21 @@ def trials(scale: Scale) -> list[Trial]:
             if value is not None
         )
         result += [
-            Trial(f"SCOP {family}", model, "given split", partial(_family, family), settings, {}, figures)
+            Trial(
+                f"SCOP {family}",
+                model,
+                "given split",
+                partial(_family, family),
+                settings,
+                PARAMETERS,
+                figures,
+            )
             for model in GUIDES
         ]
     return result
 
 
-def _guides(data: Path) -> tuple[Structures, None]:
+def _guides(placed: bool, data: Path) -> tuple[Structures, None]:
     pack = read(
         data / "sequences" / "crispr_fc_res.csv.gz",
         structure="30mer",
@@ -72,11 +88,11 @@ def _guides(data: Path) -> tuple[Structures, None]:
         keep=["Target gene"],
         arc_labels="direction",
     )
-    return pack, None
+    return with_positions(pack) if placed else pack, None
 
 
-def _by_gene(data: Path) -> tuple[Structures, Sequence[Split]]:
-    pack, _ = _guides(data)
+def _by_gene(placed: bool, data: Path) -> tuple[Structures, Sequence[Split]]:
+    pack, _ = _guides(placed, data)
     return pack, leave_one_group_out(Request(len(pack), groups=np.asarray(pack.columns["Target gene"])))
 
 

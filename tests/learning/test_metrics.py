@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hiddenfield.errors import InputError
 from hiddenfield.evaluation import accuracy, balanced_accuracy, mae, r2, rmse, roc_auc
-from hiddenfield.evaluation.metrics import roc_curve
+from hiddenfield.learning.metrics import roc_curve
 
 NUMBERS = st.floats(-100, 100, allow_nan=False).map(lambda value: round(value, 3))
 
