@@ -62,7 +62,8 @@ def loopy_bp(
         1 is sum-product. 0 is max-product: `log_marginals` are max-marginals (best value 0) and `log_partition` is the
         value of the decoded assignment, ``extra["assignment"]``. Otherwise sum-product on potentials divided by it.
     tolerance, max_iterations
-        Of the largest change of a message's probabilities in one undamped update.
+        Of the largest change of a message's probabilities in one undamped update, and of the largest difference
+        between a factor's belief about a variable and the variable's own.
     messages
         Where to start, for example ``posterior.extra["messages"]``; uniform by default.
     backend
@@ -156,10 +157,35 @@ def loopy_bp(
 
 
 def map_state(field: FactorGraph, **options: Any) -> MapState:
-    """Decode max-product belief propagation: states are chosen one after another, each given those before it.
+    r"""Decode max-product belief propagation: states are chosen one after another, each given those before it.
 
-    Exact on a forest, also where several assignments are best; elsewhere the value is a lower bound on the best one.
-    Options as of `loopy_bp`, without the temperature.
+    .. math::
+
+        \hat x_v = \arg\max_{x_v} \log\Phi_v(x_v) + \sum_{f \ni v} \max_{x_u,\; u \text{ not yet chosen}} \Big(
+        \log\Psi_f(x_C) + \sum_u \mu_{u \to f}(x_u)\Big),
+
+    with the messages of `loopy_bp` at temperature 0. Guarantee: exact on a forest, also where several assignments are
+    best; elsewhere the value is a lower bound on the best one.
+
+    Parameters
+    ----------
+    field
+        The field.
+    options
+        As of `loopy_bp`, without the temperature.
+
+    Returns
+    -------
+    MapState
+        A state for each variable, and the value of each graph.
+
+    Notes
+    -----
+    Costs what `loopy_bp` does; decoding about one iteration.
+
+    References
+    ----------
+    Pearl (1988), Probabilistic reasoning in intelligent systems.
 
     Examples
     --------
