@@ -16,7 +16,6 @@ from hiddenfield.inference.free_energy import negative_free_energy
 from hiddenfield.inference.message_passing import MessagePassing
 from hiddenfield.inference.posterior import Posterior
 from hiddenfield.inference.propagation import propagate
-from hiddenfield.ops import segment_logsumexp, segment_repeat
 from hiddenfield.shapes import Array, Float, Tensor
 
 __all__ = ["FixedPoint", "fixed_points", "pole_messages"]
@@ -146,10 +145,6 @@ def _unlike(rows: Float[Tensor, "rows messages"]) -> list[Tensor]:
     return kept
 
 
-def _log_normaliser(messages: Tensor, port_ptr: Tensor) -> Tensor:
-    return segment_repeat(segment_logsumexp(messages, port_ptr), port_ptr, messages.shape[0])
-
-
 def _interleave(field: FactorGraph, rows: Tensor) -> Tensor:
     """Lay the messages of each copy where the batch has them: position by position, copy by copy."""
     parts = [rows.new_zeros(0)]
@@ -184,7 +179,7 @@ def _newton(passing: MessagePassing, start: Tensor, tolerance: float) -> Tensor 
     found = torch.from_numpy(np.asarray(solution.x)).to(start.dtype)
     if not bool(found.isfinite().all()):
         return None
-    found = found - _log_normaliser(found, passing.field.wiring.port_ptr)
+    found = passing.normalise(found)
     return found if float(passing.residual(found).max()) <= math.sqrt(tolerance) else None
 
 
