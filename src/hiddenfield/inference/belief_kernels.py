@@ -1,19 +1,25 @@
-"""CPU kernels of what follows message passing: beliefs of pairs, and the terms of a free energy, in one pass each.
+"""CPU kernels of what follows message passing: beliefs, and the terms of a free energy, in one pass each.
 
 Tables of beliefs are the largest arrays of all; in separate tensor operations each would be read and written ten times.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import torch
 
 from hiddenfield.fields.factor_graph import FactorGroup
 from hiddenfield.ops.compile import as_array, kernel, prange
-from hiddenfield.ops.vector_math import fast_exp, fast_log
-from hiddenfield.shapes import Array, Float, Int, Tensor
+from hiddenfield.ops.dispatch import empty
+from hiddenfield.ops.vector_math import fast_exp, fast_log, unchecked
+from hiddenfield.shapes import Array, Float, Tensor
 
-__all__ = ["factor_terms", "pair_beliefs", "suits_kernels"]
+if TYPE_CHECKING:
+    from hiddenfield.inference.message_passing import MessagePassing
+
+__all__ = ["factor_terms", "pair_beliefs", "suits_kernels", "variable_beliefs"]
 
 
 def suits_kernels(*tensors: Tensor) -> bool:
@@ -26,20 +32,59 @@ def suits_kernels(*tensors: Tensor) -> bool:
     )
 
 
+def variable_beliefs(
+    passing: MessagePassing, messages: Float[Tensor, " messages"], *, terms: bool
+) -> tuple[Array, Array, Array, Array]:
+    """Return of all variables totals up to a constant each, log marginals, expected log potentials and entropies.
+
+    The last two are empty where no terms of a free energy are asked for.
+    """
+    field, wiring = passing.field, passing.field.wiring
+    given = as_array(messages)
+    totals, marginals = (
+        np.empty_like(given, shape=field.log_unary.shape),
+        np.empty_like(given, shape=field.log_unary.shape),
+    )
+    energy, entropy = (np.empty(field.num_variables if terms else 0) for _ in range(2))
+    variable_beliefs_kernel(
+        given,
+        as_array(field.log_unary),
+        as_array(field.state_ptr),
+        *map(as_array, wiring.by_variable),
+        as_array(wiring.port_ptr),
+        as_array(passing.port_weight),
+        not passing.unweighted,
+        passing.maximise,
+        totals,
+        marginals,
+        energy,
+        entropy,
+        work=totals.size,
+    )
+    return totals, marginals, energy, entropy
+
+
 def pair_beliefs(
-    tables: Float[Tensor, "tables rows columns"],
-    table: Int[Tensor, " factors"],
-    first: Float[Tensor, "factors rows"],
-    second: Float[Tensor, "factors columns"],
-    maximise: bool,
-) -> Float[Tensor, "factors rows columns"]:
-    """Return log beliefs of pairs from log tables, which of them each reads, and what the variables send."""
-    factors, rows, columns = first.shape[0], first.shape[1], second.shape[1]
-    out = np.empty((factors, rows * columns), as_array(first).dtype)
-    flat = as_array(tables).reshape(-1, rows * columns)
-    vectors = as_array(first), as_array(second)
-    pair_beliefs_kernel(flat, as_array(table), *vectors, maximise, out, work=out.size)
-    return torch.from_numpy(out).reshape(factors, rows, columns)
+    passing: MessagePassing, number: int, messages: Float[Tensor, " messages"], totals: Array
+) -> tuple[Float[Tensor, "factors rows columns"], Array]:
+    """Return log beliefs of a group of pairs, and each one's mean of log table - log belief."""
+    field, group = passing.field, passing.field.groups[number]
+    given = as_array(messages)
+    out = empty((group.num_factors, *group.states), messages)
+    gain = np.empty(group.num_factors)
+    pair_beliefs_kernel(
+        given,
+        totals,
+        as_array(field.state_ptr),
+        as_array(group.scopes),
+        *(begin for begin, _ in field.wiring.blocks[number]),
+        *passing.pair_tables(number),
+        passing.maximise,
+        out.numpy(),
+        gain,
+        work=out.numel(),
+    )
+    return out, gain
 
 
 def factor_terms(
@@ -55,39 +100,140 @@ def factor_terms(
     return torch.from_numpy(energy), torch.from_numpy(entropy)
 
 
+@kernel(fast=True)
+def variable_beliefs_kernel(
+    messages: Array,
+    log_unary: Array,
+    state_ptr: Array,
+    variable_port: Array,
+    variable_ptr: Array,
+    port_ptr: Array,
+    port_weight: Array,
+    relative: bool,
+    maximise: bool,
+    totals: Array,
+    marginals: Array,
+    energy: Array,
+    entropy: Array,
+) -> None:
+    """Add up each variable's messages, where they are weighted relative to their largest; normalise; take means."""
+    dead, zero, one = messages.dtype.type(-np.inf), messages.dtype.type(0), messages.dtype.type(1)
+    given, unary, total, belief = (
+        unchecked(messages),
+        unchecked(log_unary),
+        unchecked(totals),
+        unchecked(marginals),
+    )
+    chunk, variables = 256, state_ptr.size - 1
+    for part in prange((variables + chunk - 1) // chunk):
+        first, last = part * chunk, min((part + 1) * chunk, variables)
+        low, high = state_ptr[first], state_ptr[last]
+        probability = np.empty(high - low, messages.dtype)
+        for variable in range(first, last):
+            begin, end = state_ptr[variable], state_ptr[variable + 1]
+            for state in range(begin, end):
+                total[state] = unary[state]
+            for place in range(variable_ptr[variable], variable_ptr[variable + 1]):
+                port = variable_port[place]
+                at, weight, top = port_ptr[port] - begin, port_weight[port], zero
+                if relative:
+                    top = dead
+                    for state in range(begin, end):
+                        top = max(top, given[at + state])
+                    top = top if top > dead else zero
+                for state in range(begin, end):
+                    total[state] += weight * (given[at + state] - top)
+            top = dead
+            for state in range(begin, end):
+                top = total[state] if total[state] > top or total[state] != total[state] else top
+            # A variable of -inf alone stays as it is.
+            top = top if top != dead else zero
+            for state in range(begin, end):
+                belief[state] = total[state] - top
+        # Exponentials in one loop over all states of the chunk, on whole vectors.
+        for place in range(high - low):
+            probability[place] = fast_exp(belief[low + place])
+        for variable in range(first, last):
+            begin, end = state_ptr[variable], state_ptr[variable + 1]
+            share = probability[begin - low : end - low]
+            sums = zero
+            for state in range(end - begin):
+                sums += share[state]
+            shift, scale = zero, one
+            if not maximise and sums != zero:
+                shift, scale = fast_log(sums), one / sums
+            for state in range(begin, end):
+                belief[state] -= shift
+            if energy.size == 0:
+                continue
+            expected, surprise = 0.0, 0.0
+            for state in range(end - begin):
+                if share[state] > zero:
+                    expected += np.float64(share[state] * scale * unary[begin + state])
+                    surprise -= np.float64(share[state] * scale * belief[begin + state])
+            energy[variable] = expected
+            # Nothing is possible: the whole has no probability.
+            entropy[variable] = surprise if sums != zero else -np.inf
+
+
 @kernel(fast=True, reorder=True)
 def pair_beliefs_kernel(
-    tables: Array, index: Array, first: Array, second: Array, maximise: bool, out: Array
+    messages: Array,
+    totals: Array,
+    state_ptr: Array,
+    scopes: Array,
+    first_begin: int,
+    second_begin: int,
+    tables: Array,
+    index: Array,
+    maximise: bool,
+    out: Array,
+    gain: Array,
 ) -> None:
-    """Write log table plus both vectors, less the logarithm of the sum or the maximum."""
-    rows, columns = first.shape[1], second.shape[1]
-    dead, zero = out.dtype.type(-np.inf), out.dtype.type(0)
+    """Write log table plus what both variables send, less the logarithm of the sum or the maximum; take the mean."""
+    factors, rows, columns = out.shape
+    size = rows * columns
+    dead, zero, one = out.dtype.type(-np.inf), out.dtype.type(0), out.dtype.type(1)
+    given, total, entries, beliefs = unchecked(messages), unchecked(totals), unchecked(tables), unchecked(out)
     chunk = 64
-    for part in prange((out.shape[0] + chunk - 1) // chunk):
-        best = np.empty(columns, out.dtype)
-        for factor in range(part * chunk, min((part + 1) * chunk, out.shape[0])):
-            table, here, other = tables[index[factor]], out[factor], second[factor]
+    for part in prange((factors + chunk - 1) // chunk):
+        best, other = np.empty(columns, out.dtype), np.empty(columns, out.dtype)
+        probability = np.empty(size, out.dtype)
+        for factor in range(part * chunk, min((part + 1) * chunk, factors)):
+            table, here = index[factor] * size, factor * size
+            own, at = state_ptr[scopes[factor, 0]], first_begin + factor * rows
+            there, old = state_ptr[scopes[factor, 1]], second_begin + factor * columns
             for column in range(columns):
+                whole = total[there + column]
+                other[column] = whole - given[old + column] if whole != dead else dead
                 best[column] = dead
             for row in range(rows):
-                sent = first[factor, row]
-                entries, to = table[row * columns :], here[row * columns :]
+                whole = total[own + row]
+                sent = whole - given[at + row] if whole != dead else dead
                 for column in range(columns):
-                    value = entries[column] + sent + other[column]
-                    to[column] = value
+                    value = entries[table + row * columns + column] + sent + other[column]
+                    beliefs[here + row * columns + column] = value
                     best[column] = value if value > best[column] else best[column]
             top = dead
             for column in range(columns):
                 top = max(top, best[column])
-            if top == dead:
-                continue
-            if not maximise:
-                total = zero
-                for entry in range(here.size):
-                    total += fast_exp(here[entry] - top)
-                top += fast_log(total)
-            for entry in range(here.size):
-                here[entry] -= top
+            top = top if top > dead else zero
+            sums = zero
+            for entry in range(size):
+                value = fast_exp(beliefs[here + entry] - top)
+                probability[entry] = value
+                sums += value
+            scale = one
+            if not maximise and sums > zero:
+                top += fast_log(sums)
+                scale = one / sums
+            mean = 0.0
+            for entry in range(size):
+                value = beliefs[here + entry] - top
+                beliefs[here + entry] = value
+                share = probability[entry] * scale
+                mean += np.float64(share * (entries[table + entry] - value) if share > zero else zero)
+            gain[factor] = mean
 
 
 @kernel(fast=True, reorder=True)

@@ -85,9 +85,9 @@ def iterate(
     if max_iterations < 0:
         raise InputError(f"max_iterations must not be negative, got {max_iterations}")
     trace: list[float] = []
-    settled: Tensor | None = None
     residual: Tensor | None = None
     done, verified = 0, False
+    settled: Tensor | int = min(every, max_iterations)
     while done < max_iterations:
         state, residual = step(state)
         done, verified = done + 1, False
@@ -95,24 +95,23 @@ def iterate(
             continue
         worst = float(residual.max()) if len(residual) else 0.0
         trace.append(worst)
-        if settled is None:
-            settled = torch.full_like(residual, -1, dtype=torch.int64)
-        now = residual <= tolerance
-        settled = torch.where(now, torch.where(settled < 0, done, settled), -1)
+        # Whoever has not settled by now will have at the next look, at the earliest.
+        following = min(done + every, max_iterations)
+        if not worst <= tolerance:
+            settled = torch.where(residual <= tolerance, settled, following)
         if not math.isfinite(worst):
             break
         if worst <= tolerance:
             if verify is None:
                 break
             residual, verified = verify(state), True
-            settled = torch.where(residual <= tolerance, settled, -1)
             if bool((residual <= tolerance).all()):
                 break
-    if residual is None or settled is None:
+            settled = torch.where(residual <= tolerance, settled, following)
+    if residual is None:
         residual = verify(state) if verify is not None else torch.full((1,), math.inf)
-        settled = torch.full_like(residual, -1, dtype=torch.int64)
     elif verify is not None and not verified:
         residual = verify(state)
     converged = residual <= tolerance
-    iterations = torch.where(converged & (settled >= 0), settled, done)
+    iterations = torch.where(converged, settled, done).clamp(max=done)
     return Outcome(state, converged, iterations, residual, trace)

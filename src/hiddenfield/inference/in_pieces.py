@@ -1,4 +1,4 @@
-"""Run an algorithm on a large batch piece by piece, so that each stays in the processor's cache."""
+"""Pass messages in a large batch piece by piece, so that each stays in the processor's cache."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.pieces import cut_batch
-from hiddenfield.inference.posterior import Posterior
+from hiddenfield.inference.fixed_point import Outcome
 from hiddenfield.shapes import Tensor
 
 __all__ = ["PIECE", "in_pieces"]
@@ -18,10 +18,10 @@ PIECE = 1 << 18
 """Numbers in the messages of a piece: with totals and tables about the second cache (benchmarks/propagation.py)."""
 
 
-def in_pieces(field: FactorGraph, run: Callable[[FactorGraph], Posterior]) -> Posterior | None:
-    """Return the posterior of a batch on the CPU, put together from those of its pieces; None where it is one piece.
+def in_pieces(field: FactorGraph, run: Callable[[FactorGraph], Outcome[Tensor]]) -> Outcome[Tensor] | None:
+    """Return where the messages of a batch on the CPU ended, put together from its pieces; None where it is one piece.
 
-    Every piece stops when its own graphs have settled. The status is that of the first piece that did not settle.
+    Every piece stops when its own graphs have settled.
     """
     if field.num_graphs < 2 or field.device.type != "cpu" or field.wiring.message_state.shape[0] <= 2 * PIECE:
         return None
@@ -30,33 +30,13 @@ def in_pieces(field: FactorGraph, run: Callable[[FactorGraph], Posterior]) -> Po
     pieces = cut_batch(field, PIECE)
     if len(pieces) == 1:
         return None
-    return _joined(field, pieces, [run(piece) for piece in pieces])
-
-
-def _joined(field: FactorGraph, pieces: list[FactorGraph], parts: list[Posterior]) -> Posterior:
-    def cat(name: str) -> Tensor:
-        return torch.cat([getattr(part, name) for part in parts])
-
-    extra = {"messages": _messages(field, pieces, [part.extra["messages"] for part in parts])}
-    if "assignment" in parts[0].extra:
-        extra["assignment"] = torch.cat([part.extra["assignment"] for part in parts])
-    exact = all(part.guarantee == "exact" for part in parts)
-    traces = [part.trace["residual"] for part in parts]
-    return Posterior(
-        field=field,
-        method=parts[0].method,
-        log_marginals=cat("log_marginals"),
-        factor_log_marginals=tuple(
-            torch.cat(each) for each in zip(*(part.factor_log_marginals for part in parts), strict=True)
-        ),
-        log_partition=cat("log_partition"),
-        guarantee="exact" if exact else "estimate",
-        converged=cat("converged"),
-        iterations=cat("iterations"),
-        residual=cat("residual"),
-        status=next((part.status for part in parts if part.status != "converged"), "converged"),
-        trace={"residual": [max(step) for step in zip_longest(*traces, fillvalue=0.0)]},
-        extra=extra,
+    outcomes = [run(piece) for piece in pieces]
+    return Outcome(
+        _messages(field, pieces, [outcome.state for outcome in outcomes]),
+        torch.cat([outcome.converged for outcome in outcomes]),
+        torch.cat([outcome.iterations for outcome in outcomes]),
+        torch.cat([outcome.residual for outcome in outcomes]),
+        [max(step) for step in zip_longest(*(outcome.trace for outcome in outcomes), fillvalue=0.0)],
     )
 
 

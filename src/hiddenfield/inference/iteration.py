@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 
+from hiddenfield.inference.message_passing import MessagePassing
 from hiddenfield.shapes import Float, Tensor
 
 __all__ = ["Iteration"]
@@ -19,6 +20,10 @@ class Iteration(abc.ABC):
     def start(self, messages: Float[Tensor, " messages"]) -> Tensor:
         """Return the representation of log messages that the steps work on."""
         return messages
+
+    def start_uniform(self, passing: MessagePassing) -> Tensor:
+        """Return the representation of uniform messages."""
+        return self.start(passing.start())
 
     def messages(self, state: Tensor) -> Float[Tensor, " messages"]:
         """Return normalised log messages."""

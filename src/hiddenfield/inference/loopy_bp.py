@@ -10,9 +10,8 @@ import torch
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
+from hiddenfield.inference.bethe import evaluate
 from hiddenfield.inference.decoding import decode
-from hiddenfield.inference.free_energy import negative_free_energy
-from hiddenfield.inference.in_pieces import in_pieces
 from hiddenfield.inference.message_passing import MessagePassing
 from hiddenfield.inference.posterior import MapState, Posterior, padded
 from hiddenfield.inference.propagation import propagate
@@ -76,8 +75,8 @@ def loopy_bp(
 
     Notes
     -----
-    One iteration costs, for each factor, its arity times the size of its table. A large batch on the CPU is worked
-    through in pieces that fit the cache, each to its own end.
+    One iteration costs, for each factor, its arity times the size of its table. Messages of a large batch on the CPU
+    are passed in pieces that fit the cache, each to its own end.
 
     References
     ----------
@@ -111,17 +110,6 @@ def loopy_bp(
     if temperature < 0:
         raise InputError(f"the temperature must not be negative, got {temperature}")
     maximise = temperature == 0
-    if messages is None:
-        options: dict[str, Any] = {
-            "schedule": schedule,
-            "damping": damping,
-            "temperature": temperature,
-            "tolerance": tolerance,
-        }
-        options |= {"max_iterations": max_iterations, "backend": backend}
-        joined = in_pieces(field, lambda piece: loopy_bp(piece, **options))
-        if joined is not None:
-            return joined
     scaled = field if temperature in (0, 1) else _scaled(field, 1 / temperature)
     passing, outcome = propagate(
         scaled,
@@ -133,12 +121,13 @@ def loopy_bp(
         messages=messages,
         backend=backend,
     )
-    marginals, factors = passing.beliefs(outcome.state)
     extra: dict[str, Any] = {"messages": outcome.state}
     if maximise:
+        marginals, factors = passing.beliefs(outcome.state)
         extra["assignment"], value = _decoded(passing, outcome.state, marginals)
     else:
-        value = temperature * negative_free_energy(scaled, marginals, factors)
+        marginals, factors, value = evaluate(passing, outcome.state)
+        value = temperature * value
     converged = bool(outcome.converged.all())
     return Posterior(
         field=field,

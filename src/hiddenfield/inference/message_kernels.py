@@ -311,6 +311,13 @@ def parallel_sweep(
 @kernel
 def largest_by_graph(values: Array, graph: Array, out: Array) -> None:
     """Write the largest of the values of each graph; `out` comes in as zeros. NaN counts as largest."""
+    here, worst = 0, values.dtype.type(0)
     for place in range(values.size):
-        if not values[place] <= out[graph[place]]:
-            out[graph[place]] = values[place]
+        # What belongs to one graph mostly comes in a row.
+        if graph[place] != here:
+            out[here] = worst
+            here = graph[place]
+            worst = out[here]
+        worst = values[place] if values[place] > worst or values[place] != values[place] else worst
+    if values.size:
+        out[here] = worst

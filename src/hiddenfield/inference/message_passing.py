@@ -21,12 +21,14 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import torch
 
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.inference.belief_kernels import pair_beliefs, suits_kernels
 from hiddenfield.ops import segment_logsumexp, segment_max, segment_repeat, segment_sum
-from hiddenfield.shapes import Float, Tensor
+from hiddenfield.ops.compile import as_array
+from hiddenfield.shapes import Array, Float, Tensor
 
 __all__ = ["MessagePassing", "change", "normalise_segments"]
 
@@ -208,10 +210,10 @@ class MessagePassing:
         marginals, _ = normalise_segments(totals, self.field.state_ptr, self.maximise)
         factors = []
         for number, group in enumerate(self.field.groups):
-            blocks = self._blocks(number, cavities)
             if group.arity == 2 and suits_kernels(group.log_tables, cavities):
-                factors.append(pair_beliefs(*self._pair_tables(number), blocks[0], blocks[1], self.maximise))
+                factors.append(pair_beliefs(self, number, messages, as_array(totals))[0])
                 continue
+            blocks = self._blocks(number, cavities)
             joint = self.log_tables[number]
             for port, block in enumerate(blocks):
                 joint = joint + _along(block, port, group.arity)
@@ -221,13 +223,15 @@ class MessagePassing:
             factors.append(flat.reshape(group.num_factors, *group.states))
         return marginals, tuple(factors)
 
-    def _pair_tables(self, number: int) -> tuple[Tensor, Tensor]:
-        """Return the tables of a group and which of them each factor reads."""
+    def pair_tables(self, number: int) -> tuple[Array, Array]:
+        """Return the tables of a group of pairs end to end, and which of them each factor reads."""
         group = self.field.groups[number]
         if self.weights is None and group.table is not None:
-            return group.log_tables, group.table
-        tables, each = self.log_tables[number], torch.arange(group.num_factors, device=self.field.device)
-        return tables, each.clamp(max=tables.shape[0] - 1)
+            tables, row = group.log_tables, as_array(group.table)
+        else:
+            tables = self.log_tables[number]
+            row = np.arange(group.num_factors) if len(tables) > 1 else np.zeros(group.num_factors, np.int64)
+        return as_array(tables).reshape(-1), row
 
     def _blocks(self, number: int, messages: Tensor) -> list[Tensor]:
         """Return the messages of each position of a group as (factors, states) matrices."""

@@ -64,6 +64,11 @@ class MessagePlan:
         return as_array(self.passing.field.wiring.factor_graph)
 
     @cached_property
+    def variable_graph(self) -> Array:
+        """Graph of each variable."""
+        return as_array(self.passing.field.variable_graph)
+
+    @cached_property
     def port_graph(self) -> Array:
         """Graph of each port."""
         return as_array(self.passing.field.wiring.port_graph)

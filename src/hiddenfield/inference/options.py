@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import numbers
 from collections.abc import Callable, Mapping
@@ -33,11 +34,7 @@ def check_options(name: str, run: Callable[..., Any], options: Mapping[str, Any]
     Traceback (most recent call last):
     hiddenfield.errors.InputError: loopy_bp: max_iterations must be a whole number, got 'many'
     """
-    known = {
-        key: str(parameter.annotation)
-        for key, parameter in inspect.signature(run).parameters.items()
-        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
-    }
+    known = _options_of(run)
     for option, value in options.items():
         annotation = choose(f"option of {name}", known, option)
         parts = [part.strip() for part in annotation.split("|")]
@@ -47,6 +44,16 @@ def check_options(name: str, run: Callable[..., Any], options: Mapping[str, Any]
             continue
         words = [text for kind, text in stated if kind is not type(None)] or ["given in Python"]
         raise InputError(f"{name}: {option} must be {' or '.join(words)}, got {value!r}")
+
+
+@functools.lru_cache(maxsize=64)
+def _options_of(run: Callable[..., Any]) -> dict[str, str]:
+    """Return the names of an algorithm's options and how they are annotated."""
+    return {
+        key: str(parameter.annotation)
+        for key, parameter in inspect.signature(run).parameters.items()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    }
 
 
 def _is_a(value: Any, kind: Any) -> bool:

@@ -17,7 +17,15 @@ from hiddenfield.ops.lane_product import lane_maxima, lane_products
 from hiddenfield.ops.vector_math import fast_exp, fast_log, stack_numbers, unchecked
 from hiddenfield.shapes import Array
 
-__all__ = ["LANES", "MOST_STATES", "laid_out", "pairwise_sweep", "pairwise_totals", "port_by_port"]
+__all__ = [
+    "LANES",
+    "MOST_STATES",
+    "assign_slots",
+    "laid_out",
+    "pairwise_sweep",
+    "pairwise_totals",
+    "port_by_port",
+]
 
 LANES = 64
 """Factors in a block: a few vectors. Loops over fewer are unrolled before the compiler thinks of vectors."""
@@ -26,6 +34,35 @@ MOST_STATES = 64
 """States for which there is room on the stack."""
 
 ROOM = LANES * MOST_STATES
+
+
+@kernel
+def assign_slots(
+    kind: Array,
+    following: Array,
+    begin: Array,
+    graph: Array,
+    rows: int,
+    columns: int,
+    place: Array,
+    table_begin: Array,
+    used: Array,
+    slot_graph: Array,
+) -> None:
+    """Give each factor the next slot of its kind; write where its messages begin, and by slot what belongs to it.
+
+    `following` is the first slot of each kind, and is changed. The last three come in as zeros.
+    """
+    factors, second = kind.size, slot_graph.size * rows
+    for factor in range(factors):
+        slot = following[kind[factor]]
+        following[kind[factor]] += 1
+        block, lane = slot // LANES, slot % LANES
+        place[factor] = block * (rows * LANES) + lane
+        place[factors + factor] = second + block * (columns * LANES) + lane
+        table_begin[slot] = begin[factor]
+        used[slot] = 1
+        slot_graph[slot] = graph[factor]
 
 
 @kernel

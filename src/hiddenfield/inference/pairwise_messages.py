@@ -13,6 +13,7 @@ from hiddenfield.inference.message_plan import MessagePlan
 from hiddenfield.inference.pairwise_kernels import (
     LANES,
     MOST_STATES,
+    assign_slots,
     laid_out,
     pairwise_sweep,
     pairwise_totals,
@@ -37,39 +38,44 @@ LARGEST = {np.dtype(np.float32): 80.0, np.dtype(np.float64): 650.0}
 class PairwiseMessages(Iteration):
     """The parallel schedule where `fits`, on messages in blocks of factors: (states, lanes) a block.
 
-    Messages are multiplied as they are where that is safe; otherwise their logarithms are added.
+    Messages are multiplied as they are where that is safe; otherwise their logarithms are added. Where they are
+    multiplied, graphs of a batch whose messages have settled rest until all have.
     """
 
-    def __init__(self, passing: MessagePassing, damping: float) -> None:
+    def __init__(self, passing: MessagePassing, damping: float, tolerance: float) -> None:
         self.plan, self.passing, self.damping = MessagePlan(passing), passing, damping
+        self.tolerance, self.moving = tolerance, np.ones(passing.field.num_graphs, np.bool_)
         self.rows, self.columns = passing.field.groups[0].states
         logs, begin = self.plan.tables
         size = self.rows * self.columns
         tables, row = logs.reshape(-1, size), begin // size
         top = tables.max(1)
         self.bounded = self._bounded(top, tables.min(1), row)
-        slot, self.table_of_block, self.shared = self._assign()
-        blocks = self.table_of_block.size
-        block, lane = slot // LANES, slot % LANES
-        first = block * (self.rows * LANES) + lane
-        second = (blocks * self.rows * LANES) + block * (self.columns * LANES) + lane
-        self.place = np.concatenate([first, second])
-        self.tables = tables.ravel()
+        kind, following = self._kinds()
+        slots = LANES * self.table_of_block.size
+        self.place, self.table_begin = np.empty(2 * row.size, np.int64), np.zeros(slots, np.int64)
+        self.used, self.slot_graph = np.zeros(slots, logs.dtype), np.zeros(slots, np.int64)
+        assign_slots(
+            kind,
+            following,
+            begin,
+            self.plan.factor_graph,
+            self.rows,
+            self.columns,
+            self.place,
+            self.table_begin,
+            self.used,
+            self.slot_graph,
+        )
         if not passing.maximise:
-            self.tables = np.exp(tables - np.where(top == -np.inf, 0, top)[:, None]).ravel()
+            tables = np.exp(tables - np.where(top == -np.inf, 0, top)[:, None])
         if not self.shared:
             # Ones where there is no factor: zeros would send the block to log space.
-            own = np.ones((blocks * LANES, size), logs.dtype)
-            own[slot] = self.tables.reshape(-1, size)[row]
-            self.tables = in_lanes(own, LANES)
-        self.table_begin = np.zeros(blocks * LANES, np.int64)
-        self.table_begin[slot] = begin
-        self.used = np.zeros(blocks * LANES, logs.dtype)
-        self.used[slot] = 1
-        self.slot_graph = np.zeros(blocks * LANES, np.int64)
-        self.slot_graph[slot] = self.plan.factor_graph
-        self.totals = np.ones(blocks * LANES * (self.rows + self.columns), logs.dtype)
-        self.residual = np.empty(blocks * LANES, logs.dtype)
+            own = np.ones((slots, size), logs.dtype)
+            own[: row.size] = tables[row]
+        self.tables = tables.ravel() if self.shared else in_lanes(own, LANES)
+        self.totals = np.ones(slots * (self.rows + self.columns), logs.dtype)
+        self.residual = np.zeros(slots, logs.dtype)
 
     @staticmethod
     def fits(passing: MessagePassing) -> bool:
@@ -100,22 +106,22 @@ class PairwiseMessages(Iteration):
         widest = math.log(max(self.rows, self.columns))
         return bool(bound.max() + self.span.max() + widest <= LARGEST[top.dtype])
 
-    def _assign(self) -> tuple[Array, Array, bool]:
-        """Return the slot of each factor, where the table of each block begins, and whether blocks share tables."""
+    def _kinds(self) -> tuple[Array, Array]:
+        """Return the kind of each factor, and the first slot of each kind; say where the table of each block begins.
+
+        Factors are of one kind each table where many share one, and then so are blocks.
+        """
         group = self.passing.field.groups[0]
         factors, size = group.num_factors, self.rows * self.columns
         tables = group.log_tables.shape[0]
         if self.passing.weights is not None or group.table is None or factors < LANES * tables:
-            blocks = -(-factors // LANES)
-            return np.arange(factors), size * LANES * np.arange(blocks), False
-        table = group.table.numpy(force=True)
-        count = np.bincount(table, minlength=tables)
-        filled = -(-count // LANES)
-        order = np.argsort(table, kind="stable")
-        first_factor, first_block = np.cumsum(count) - count, np.cumsum(filled) - filled
-        slot = np.empty(factors, np.int64)
-        slot[order] = np.arange(factors) + (first_block * LANES - first_factor)[table[order]]
-        return slot, size * np.repeat(np.arange(tables), filled), True
+            self.shared = False
+            self.table_of_block = np.arange(-(-factors // LANES)) * (size * LANES)
+            return np.zeros(factors, np.int64), np.zeros(1, np.int64)
+        kind = group.table.numpy(force=True)
+        filled = -(-np.bincount(kind, minlength=tables) // LANES)
+        self.shared, self.table_of_block = True, np.repeat(np.arange(tables) * size, filled)
+        return kind, LANES * (np.cumsum(filled) - filled)
 
     def start(self, messages: Float[Tensor, " messages"]) -> Tensor:
         """Lay messages out in blocks."""
@@ -131,6 +137,11 @@ class PairwiseMessages(Iteration):
             laid_out(given, port_ptr, self.place, state, work=given.size)
         return torch.from_numpy(state)
 
+    def start_uniform(self, passing: MessagePassing) -> Tensor:
+        """Return ones, unless logarithms are added."""
+        self.as_shares = self.bounded
+        return torch.from_numpy(np.ones_like(self.totals)) if self.bounded else super().start_uniform(passing)
+
     def messages(self, state: Tensor) -> Float[Tensor, " messages"]:
         """Return log messages in the order of ports."""
         values, port_ptr = state.numpy(), self.plan.port_ptr
@@ -143,12 +154,27 @@ class PairwiseMessages(Iteration):
         """Update every message in place."""
         values = state.numpy()
         (self._multiply if self.as_shares else self._add)(values)
-        return state, self.plan.by_graph(self.residual, self.slot_graph)
+        worst = self.plan.by_graph(self.residual, self.slot_graph)
+        if self.as_shares and len(self.moving) > 1:
+            # A quarter: beliefs may still move more than the messages.
+            np.greater(worst.numpy(), self.tolerance / 4, out=self.moving)
+            # Whoever goes on although all rest has found that some should not.
+            if not self.moving.any():
+                self.moving[:] = True
+        return state, worst
 
     def _multiply(self, shares: Array) -> None:
         plan, work = self.plan, shares.size
         share_cavities(
-            shares, self.own, plan.state_ptr, *plan.by_variable, self.place, self.totals, work=work
+            shares,
+            self.own,
+            plan.state_ptr,
+            *plan.by_variable,
+            self.place,
+            plan.variable_graph,
+            self.moving,
+            self.totals,
+            work=work,
         )
         share_sweep(
             shares,
@@ -159,6 +185,8 @@ class PairwiseMessages(Iteration):
             self.columns,
             self.shared,
             self.used,
+            self.slot_graph,
+            self.moving,
             self.residual,
             work=work,
         )

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.inference.agreement import disagreement
 from hiddenfield.inference.fixed_point import Outcome, iterate
+from hiddenfield.inference.in_pieces import in_pieces
 from hiddenfield.inference.message_passing import MessagePassing
+from hiddenfield.inference.recheck import recheck
 from hiddenfield.inference.schedules import BACKENDS, make_iteration
 from hiddenfield.shapes import Float, Tensor
 
@@ -31,6 +33,8 @@ def propagate(
     backend: str = "auto",
 ) -> tuple[MessagePassing, Outcome[Tensor]]:
     """Iterate the update of `MessagePassing` until it settles; return the passing and where it ended.
+
+    A large batch on the CPU is worked through in pieces that fit the cache, each to its own end.
 
     Parameters
     ----------
@@ -52,26 +56,34 @@ def propagate(
     if not 0 <= damping < 1:
         raise InputError(f"damping is the weight of the old message, at least 0 and below 1, got {damping}")
     passing = MessagePassing(field, None if weights is None else tuple(weights), maximise)
-    start = passing.start() if messages is None else messages
-    if start.shape != (field.wiring.message_state.shape[0],):
-        raise InputError(
-            f"messages hold {field.wiring.message_state.shape[0]} numbers, got {tuple(start.shape)}"
-        )
+    if messages is None and weights is None:
+        options: dict[str, Any] = {"schedule": schedule, "damping": damping, "tolerance": tolerance}
+        options |= {"maximise": maximise, "max_iterations": max_iterations, "backend": backend}
+        joined = in_pieces(field, lambda piece: propagate(piece, **options)[1])
+        if joined is not None:
+            return passing, joined
+    size = field.wiring.message_state.shape[0]
+    if messages is not None and messages.shape != (size,):
+        raise InputError(f"messages hold {size} numbers, got {tuple(messages.shape)}")
     # A port that stands for several moves a belief as many times over: its message must settle so much closer.
     most = float(passing.port_weight.max()) if len(passing.port_weight) else 1.0
     iteration = make_iteration(passing, schedule, backend, damping, tolerance / max(most, 1.0))
 
+    start = iteration.start_uniform(passing) if messages is None else iteration.start(messages)
+    final = start
+
     def verify(state: Tensor) -> Float[Tensor, " graphs"]:
+        nonlocal final
+        final = iteration.messages(state)
         with torch.no_grad():
-            settled = iteration.messages(state).detach()
-            updated = passing.update(settled)
-            return torch.maximum(passing.residual(settled, updated), disagreement(passing, settled, updated))
+            return recheck(passing, final.detach())
 
     outcome = iterate(
         iteration.step,
-        iteration.start(start),
+        start,
         tolerance=tolerance,
         max_iterations=max_iterations,
         verify=verify,
     )
-    return passing, dataclasses.replace(outcome, state=iteration.messages(outcome.state))
+    # However an iteration ends, it has been verified last.
+    return passing, dataclasses.replace(outcome, state=final)

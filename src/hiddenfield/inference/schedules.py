@@ -139,7 +139,8 @@ def make_iteration(
             )
         return TorchParallel(passing, damping)
     if schedule == "parallel":
-        for special in (BinaryMessages, PairwiseMessages):
-            if special.fits(passing):
-                return special(passing, damping)
+        if BinaryMessages.fits(passing):
+            return BinaryMessages(passing, damping)
+        if PairwiseMessages.fits(passing):
+            return PairwiseMessages(passing, damping, tolerance)
     return kernels(passing, damping, tolerance)

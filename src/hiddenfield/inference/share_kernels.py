@@ -39,11 +39,12 @@ def bound_products(
     or a potential that is not a number.
     """
     dead = log_unary.dtype.type(-np.inf)
+    given, out = unchecked(log_unary), unchecked(own)
     for variable in prange(state_ptr.size - 1):
         begin, end = state_ptr[variable], state_ptr[variable + 1]
         low, top = -dead, dead
         for state in range(begin, end):
-            value = log_unary[state]
+            value = given[state]
             # What is not a number stays: nothing is larger.
             top = value if value > top or value != value else top
             low = value if dead < value < low else low
@@ -52,29 +53,29 @@ def bound_products(
             reach += span[port_factor[variable_port[place]]]
         bound[variable] = reach
         for state in range(begin, end):
-            own[state] = fast_exp(log_unary[state] - top)
+            out[state] = fast_exp(given[state] - top)
 
 
 @kernel(fast=True)
 def shares_of(messages: Array, port_ptr: Array, place: Array, shares: Array, excess: Array) -> None:
     """Lay K times the probabilities of log messages out in blocks; write the largest logarithm of each port's."""
-    numbers = unchecked(shares)
+    given, numbers = unchecked(messages), unchecked(shares)
     for port in prange(place.size):
         begin, at = port_ptr[port], place[port]
         states = port_ptr[port + 1] - begin
         count = messages.dtype.type(states)
         shift, worst = fast_log(count), messages.dtype.type(0)
         for state in range(states):
-            value = abs(messages[begin + state] + shift)
+            value = abs(given[begin + state] + shift)
             worst = worst if value <= worst else value
-            numbers[at + state * LANES] = fast_exp(messages[begin + state]) * count
+            numbers[at + state * LANES] = fast_exp(given[begin + state]) * count
         excess[port] = worst
 
 
 @kernel(fast=True)
 def log_messages(shares: Array, port_ptr: Array, place: Array, messages: Array) -> None:
     """Write normalised log messages in the order of ports."""
-    numbers, chunk = unchecked(shares), 256
+    numbers, out, chunk = unchecked(shares), unchecked(messages), 256
     for part in prange((place.size + chunk - 1) // chunk):
         first, last = part * chunk, min((part + 1) * chunk, place.size)
         for port in range(first, last):
@@ -82,9 +83,9 @@ def log_messages(shares: Array, port_ptr: Array, place: Array, messages: Array) 
             states = port_ptr[port + 1] - begin
             inverse = messages.dtype.type(1) / messages.dtype.type(states)
             for state in range(states):
-                messages[begin + state] = numbers[at + state * LANES] * inverse
+                out[begin + state] = numbers[at + state * LANES] * inverse
         for entry in range(port_ptr[first], port_ptr[last]):
-            messages[entry] = fast_log(messages[entry])
+            out[entry] = fast_log(out[entry])
 
 
 @kernel(fast=True)
@@ -95,39 +96,45 @@ def share_cavities(
     variable_port: Array,
     variable_ptr: Array,
     port_place: Array,
+    variable_graph: Array,
+    moving: Array,
     sent: Array,
 ) -> None:
-    """Write what each variable sends to each of its ports: its potential times all other messages to it."""
+    """Write what each variable sends to each of its ports: its potential times all other messages to it.
+
+    Graphs that do not move are left out.
+    """
     chunk = 256
     variables = state_ptr.size - 1
-    old, out = unchecked(shares), unchecked(sent)
+    old, out, potential = unchecked(shares), unchecked(sent), unchecked(own)
+    ports, places = unchecked(variable_port), unchecked(port_place)
     for part in prange((variables + chunk - 1) // chunk):
         running = stack_numbers(shares, MOST_STATES)
         for variable in range(part * chunk, min((part + 1) * chunk, variables)):
             begin, end = variable_ptr[variable], variable_ptr[variable + 1]
             first, degree = state_ptr[variable], end - begin
-            if degree == 0:
+            if degree == 0 or not moving[variable_graph[variable]]:
                 continue
             states = state_ptr[variable + 1] - first
-            i = port_place[variable_port[begin]]
+            i = places[ports[begin]]
             # Few factors are the most frequent: loops of unknown length would cost more than the products.
             if degree == 1:
                 for state in range(states):
-                    out[i + state * LANES] = own[first + state]
+                    out[i + state * LANES] = potential[first + state]
             elif degree == 2:
-                j = port_place[variable_port[begin + 1]]
+                j = places[ports[begin + 1]]
                 for state in range(states):
-                    here = own[first + state]
+                    here = potential[first + state]
                     out[i] = here * old[j]
                     out[j] = here * old[i]
                     i += LANES
                     j += LANES
             elif degree == 3:
-                j, k = port_place[variable_port[begin + 1]], port_place[variable_port[begin + 2]]
+                j, k = places[ports[begin + 1]], places[ports[begin + 2]]
                 for state in range(states):
                     last = old[k]
-                    front = own[first + state] * old[i]
-                    back = own[first + state] * last
+                    front = potential[first + state] * old[i]
+                    back = potential[first + state] * last
                     out[i] = back * old[j]
                     out[k] = front * old[j]
                     out[j] = front * last
@@ -135,11 +142,11 @@ def share_cavities(
                     j += LANES
                     k += LANES
             elif degree == 4:
-                j, k = port_place[variable_port[begin + 1]], port_place[variable_port[begin + 2]]
-                l = port_place[variable_port[begin + 3]]
+                j, k = places[ports[begin + 1]], places[ports[begin + 2]]
+                l = places[ports[begin + 3]]
                 for state in range(states):
-                    front = own[first + state] * (old[i] * old[j])
-                    back = own[first + state] * (old[k] * old[l])
+                    front = potential[first + state] * (old[i] * old[j])
+                    back = potential[first + state] * (old[k] * old[l])
                     out[i] = back * old[j]
                     out[j] = back * old[i]
                     out[k] = front * old[l]
@@ -150,16 +157,16 @@ def share_cavities(
                     l += LANES
             else:
                 for state in range(states):
-                    running[state] = own[first + state]
+                    running[state] = potential[first + state]
                 for place in range(begin, end):
-                    at = port_place[variable_port[place]]
+                    at = places[ports[place]]
                     for state in range(states):
                         out[at + state * LANES] = running[state]
                         running[state] *= old[at + state * LANES]
                 for state in range(states):
                     running[state] = 1
                 for place in range(end - 1, begin - 1, -1):
-                    at = port_place[variable_port[place]]
+                    at = places[ports[place]]
                     for state in range(states):
                         out[at + state * LANES] *= running[state]
                         running[state] *= old[at + state * LANES]
@@ -198,13 +205,24 @@ def share_sweep(
     columns: int,
     shared: bool,
     used: Array,
+    slot_graph: Array,
+    moving: Array,
     residual: Array,
 ) -> None:
-    """Replace all messages in place by what the variables sent, times the tables; see `pairwise_sweep`."""
+    """Replace all messages in place by what the variables sent, times the tables; see `pairwise_sweep`.
+
+    Blocks of graphs that do not move are left out. Elsewhere such a graph's messages come out as they are: what its
+    variables sent is what it was.
+    """
     blocks, entries = block_table.size, unchecked(tables)
     chunk = 16
     for part in prange((blocks + chunk - 1) // chunk):
         for block in range(part * chunk, min((part + 1) * chunk, blocks)):
+            slot, end = block * LANES, (block + 1) * LANES
+            while slot < end and not moving[slot_graph[slot]]:
+                slot += 1
+            if slot == end:
+                continue
             first, second = block * rows * LANES, (blocks * rows + block * columns) * LANES
             by_row, by_column = unchecked(sent[first:]), unchecked(sent[second:])
             to_row, to_column = stack_numbers(shares, ROOM), stack_numbers(shares, ROOM)
