@@ -11,6 +11,7 @@ import pytest
 
 import hiddenfield as hf
 from hiddenfield.cli import main
+from tests.cli.calling import call
 
 REQUIRED = {
     "structures",
@@ -21,14 +22,6 @@ REQUIRED = {
     "node_attributes",
     "targets",
 }
-
-
-def call(capsys, *words):
-    """Run the command line in this process; return its exit code, output and errors."""
-    with pytest.raises(SystemExit) as stop:
-        main([str(word) for word in words])
-    out, err = capsys.readouterr()
-    return stop.value.code or 0, out, err
 
 
 @pytest.fixture

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import pytest
 
-from hiddenfield.cli import main
+from tests.cli.calling import call, done
 
 QUICK = [
     "-p",
@@ -23,20 +22,6 @@ QUICK = [
     "--jobs",
     "1",
 ]
-
-
-def call(capsys, *given):
-    """Run the command line in this process; return its exit code, output and errors."""
-    with pytest.raises(SystemExit) as stop:
-        main([str(word) for word in given])
-    out, err = capsys.readouterr()
-    return stop.value.code or 0, out, err
-
-
-def done(capsys, *given):
-    code, out, err = call(capsys, *given, "--json")
-    assert code == 0, err
-    return json.loads(out)
 
 
 @pytest.fixture

@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
 import sys
 
-import pytest
-
 import hiddenfield as hf
-from hiddenfield.cli import main
-
-
-def evaluate(capsys, *given):
-    with pytest.raises(SystemExit) as stop:
-        main([str(word) for word in given])
-    out, err = capsys.readouterr()
-    assert not stop.value.code, err
-    return json.loads(out)
+from tests.cli.calling import done
 
 
 def test_a_killed_assessment_resumes_to_the_same_json(capsys, tmp_path):
@@ -28,7 +17,7 @@ def test_a_killed_assessment_resumes_to_the_same_json(capsys, tmp_path):
     hf.write(hf.data.huckel(24, seed=0), tmp_path / "m.parquet")
     words = [
         "evaluate", tmp_path / "m.parquet", "--target", "gap", "--folds", "3", "--nested", "--grid", "dim=2,4,6",
-        "--seeds", "2", "-p", "epochs=2", "-p", "dropout=0.2", "-p", "hidden=4", "--device", "cpu", "--json",
+        "--seeds", "2", "-p", "epochs=2", "-p", "dropout=0.2", "-p", "hidden=4", "--device", "cpu",
     ]  # fmt: skip
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
     run = tmp_path / "run"
@@ -38,9 +27,9 @@ def test_a_killed_assessment_resumes_to_the_same_json(capsys, tmp_path):
     assert process.returncode == -signal.SIGKILL
     assert not (run / "assessment.json").exists()
     kept = {cell: cell.stat().st_mtime_ns for cell in cells}
-    resumed = evaluate(capsys, *words, "--jobs", "1", "--out", run, "--resume")
+    resumed = done(capsys, *words, "--jobs", "1", "--out", run, "--resume")
     assert {cell: cell.stat().st_mtime_ns for cell in cells} == kept  # what was done was not done again
-    whole = evaluate(capsys, *words, "--jobs", "1", "--out", tmp_path / "whole")
+    whole = done(capsys, *words, "--jobs", "1", "--out", tmp_path / "whole")
     assert {**resumed, "seconds": 0} == {**whole, "seconds": 0}
     assert {"num_parameters", "ranges", "training_curve"} <= set(whole)
     names = [

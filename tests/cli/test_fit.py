@@ -16,24 +16,9 @@ import numpy as np
 import pytest
 
 import hiddenfield as hf
-from hiddenfield.cli import main
+from tests.cli.calling import call, done
 
 QUICK = ["--epochs", "2", "--dim", "4", "--rounds", "2", "-p", "hidden=4", "--device", "cpu"]
-
-
-def call(capsys, *words):
-    """Run the command line in this process; return its exit code, output and errors."""
-    with pytest.raises(SystemExit) as stop:
-        main([str(word) for word in words])
-    out, err = capsys.readouterr()
-    return stop.value.code or 0, out, err
-
-
-def done(capsys, *words):
-    """Run a command that must succeed; return what it prints as JSON."""
-    code, out, err = call(capsys, *words, "--json")
-    assert code == 0, err
-    return json.loads(out)
 
 
 def rows_of(path):

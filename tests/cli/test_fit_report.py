@@ -11,7 +11,7 @@ import pytest
 import hiddenfield as hf
 from hiddenfield.errors import ReadError
 from hiddenfield.report import collect_run
-from tests.cli.test_cli import call
+from tests.cli.calling import call
 from tests.report.test_report import checked
 
 

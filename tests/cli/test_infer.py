@@ -11,7 +11,7 @@ import pytest
 
 import hiddenfield as hf
 from hiddenfield.inference import METHODS
-from tests.cli.test_cli import call
+from tests.cli.calling import call
 
 KEYS = {"log_partition", "marginals", "map", "guarantee", "status", "iterations", "residual", "seconds"}
 NETWORK = """network rain { }

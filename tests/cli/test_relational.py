@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_cli import call
+from tests.cli.calling import call
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
 SCHEME, EDGES = EXAMPLES / "network.toml", EXAMPLES / "florentine.csv"
