@@ -6,6 +6,7 @@ Both move the weights by Newton steps :math:`\theta \leftarrow \theta + C^{-1} (
 
 from __future__ import annotations
 
+import abc
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ LARGEST_STEP = 1.0
 
 
 @dataclass(eq=False)
-class _Sampled:
+class _Sampled(abc.ABC):
     """What both methods share: networks of one scheme, and Newton steps on sampled features."""
 
     scheme: RelationalScheme
@@ -54,8 +55,11 @@ class _Sampled:
             total = total + self._sample(network, theta, effort, seed + 7919 * number) * self._scale
         return np.asarray(total)
 
-    def _sample(self, network: Network, theta: Array, effort: int, seed: int) -> Array:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def _sample(
+        self, network: Network, theta: Array, effort: int, seed: int
+    ) -> Float[Array, "samples features"]:
+        """Return the features of networks sampled in place of an observed one; `effort` asks for more of them."""
 
     def climb(self, objective: Any, start: Array, max_iterations: int, seed: int) -> Ascent:
         """Step from a start until observed and sampled means agree within their noise."""
