@@ -99,10 +99,7 @@ def _energy(field: FactorGraph, chains: Chains, own: Array, tables: Array) -> Ar
     out = np.zeros((field.num_graphs, chains.number))
     owner = as_array(field.wiring.factor_graph)
     energies(
-        *(flat.variable_ptr, flat.state_ptr, own),
-        *(flat.scope_ptr, flat.scope, flat.stride, flat.table_start, tables, flat.factor_count, owner),
-        chains.state,
-        out,
+        *(flat, own, tables, owner, chains.state, out),
         work=len(flat.table_start) * chains.number,
     )
     return out

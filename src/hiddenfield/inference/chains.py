@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +11,8 @@ from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.inference.colouring import colour_variables
 from hiddenfield.inference.feasible import feasible_assignments, has_hard_zeros
 from hiddenfield.inference.flat_field import FlatField, flatten
-from hiddenfield.inference.gibbs_kernels import scaled_tree_sweeps, site_sweeps, tree_sweeps
+from hiddenfield.inference.gibbs_kernels import Record, Walk, site_sweeps
+from hiddenfield.inference.gibbs_tree_kernels import tree_sweeps
 from hiddenfield.inference.tree_blocks import TreeBlocks, tree_blocks
 from hiddenfield.ops import segment_sum
 from hiddenfield.shapes import Array
@@ -138,30 +138,22 @@ class Chains:
                 1,
             )
         batch_of = np.minimum(np.arange(sweeps) // seen.batch_length, max(batches - 1, 0))
-        values = flat.tables if tables is None else tables
+        record = Record(batch_of, seen.mean, seen.visits, seen.joint_start, seen.joint)
+        walk = Walk(self.chain_ptr, self.state, self.random)
         work = 1 << 30 if len(self.order) * self.number * sweeps > 1 << 15 else 0
-        tail: tuple[Any, ...] = (self.chain_ptr, self.state, self.random, collect, batch_of)
-        tail += (seen.mean, seen.visits, seen.joint_start, seen.joint)
-        shape = (
-            flat.state_ptr,
-            flat.log_unary if unary is None else unary,
-            flat.scope_ptr,
-            flat.scope,
-            flat.stride,
-            flat.table_start,
-            values,
-        )
+        if unary is not None:
+            flat = flat._replace(log_unary=unary)
+        if tables is not None:
+            flat = flat._replace(tables=tables)
         if self.blocks is not None and beta == 1.0:
-            ports: tuple[Array, ...] = (flat.port_ptr, flat.port_place, flat.place_factor)
+            logs = self.potentials is None
             if self.potentials is not None:
-                shape = (*shape[:1], self.potentials[0], *shape[2:-2], *self.potentials[1:])
-                scaled_tree_sweeps(sweeps, *self.blocks, *shape, *ports, *tail, work=work)
-            else:
-                tree_sweeps(sweeps, *self.blocks, *shape, flat.factor_count, *ports, *tail, work=work)
+                scaled, start, powers = self.potentials
+                flat = flat._replace(log_unary=scaled, table_start=start, tables=powers)
+            tree_sweeps(sweeps, logs, self.blocks, flat, walk, collect, record, work=work)
         else:
-            ports = (flat.port_ptr, flat.port_place, flat.port_weight, flat.place_factor)
             hard = self.hard and tables is None
-            site_sweeps(sweeps, beta, hard, self.order, *shape, *ports, *tail, work=work)
+            site_sweeps(sweeps, beta, hard, self.order, flat, walk, collect, record, work=work)
 
 
 def scaled_potentials(flat: FlatField) -> tuple[Array, Array, Array] | None:

@@ -1,4 +1,4 @@
-"""Sweeps of Gibbs sampling over many chains: one variable at a time, or one tree of variables at a time.
+"""Sweeps of Gibbs sampling over many chains, one variable at a time, and what all such sweeps share.
 
 States are (variables, chains); chains are split into a fixed number of blocks that run on different threads. Each chain
 has its own random numbers (xorshift64*, Vigna 2016), so that what is drawn does not depend on the number of threads.
@@ -6,463 +6,237 @@ has its own random numbers (xorshift64*, Vigna 2016), so that what is drawn does
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from hiddenfield.ops.compile import kernel, prange
+from hiddenfield.inference.flat_field import FlatField
+from hiddenfield.ops.compile import kernel, prange, subroutine
+from hiddenfield.shapes import Array
 
-__all__ = ["energies", "scaled_tree_sweeps", "site_sweeps", "tree_sweeps"]
+__all__ = [
+    "Record",
+    "Walk",
+    "collect_states",
+    "draw_state",
+    "energies",
+    "entry_given",
+    "exponentials",
+    "most_states",
+    "site_sweeps",
+]
+
+
+class Walk(NamedTuple):
+    """Chains: bounds of the blocks that run side by side, (variables, chains) states, and random numbers."""
+
+    chain_ptr: Array
+    state: Array
+    random: Array
+
+
+class Record(NamedTuple):
+    """What is collected of every sweep: conditional probabilities, visits by batch, and joint states of factors."""
+
+    batch_of: Array
+    mean: Array
+    visits: Array
+    joint_start: Array
+    joint: Array
+
+
+# -- what all sweeps share ---------------------------------------------------------------------------------
+
+
+@subroutine(allocates=False, fast=True)
+def entry_given(factor: int, own: int, other: int, flat: FlatField, state: Array, chain: int) -> int:
+    """Return where a factor's table is, given the states of all its places but `own` and `other`."""
+    entry = flat.table_start[factor]
+    for place in range(flat.scope_ptr[factor], flat.scope_ptr[factor + 1]):
+        if place != own and place != other:
+            entry += flat.stride[place] * state[flat.scope[place], chain]
+    return entry
+
+
+@subroutine(allocates=False, fast=True)
+def uniform(random: Array, chain: int) -> float:
+    """Draw a number from [0, 1)."""
+    word = random[chain]
+    word ^= word >> np.uint64(12)
+    word ^= word << np.uint64(25)
+    word ^= word >> np.uint64(27)
+    random[chain] = word
+    return ((word * np.uint64(2685821657736338717)) >> np.uint64(11)) * 1.1102230246251565e-16
+
+
+@subroutine(allocates=False, fast=True)
+def exponentials(values: Array, begin: int, step: int, card: int) -> float:
+    """Replace logarithms by exponentials relative to the largest; return their sum, 0 where all are -inf."""
+    top = -np.inf
+    for x in range(card):
+        top = max(top, values[begin + x * step])
+    if top == -np.inf:
+        return 0.0
+    total = 0.0
+    for x in range(card):
+        at = begin + x * step
+        values[at] = np.exp(values[at] - top)
+        total += values[at]
+    return total
+
+
+@subroutine(allocates=False, fast=True)
+def draw_state(
+    variable: int,
+    chain: int,
+    values: Array,
+    begin: int,
+    step: int,
+    total: float,
+    flat: FlatField,
+    walk: Walk,
+    collect: bool,
+    mean: Array,
+) -> None:
+    """Draw a variable's state by weights that sum to `total`, and add them to `mean`; at 0 it stays as it is."""
+    first = flat.state_ptr[variable]
+    card = flat.state_ptr[variable + 1] - first
+    if total == 0.0:  # no state is possible given the others
+        if collect:
+            mean[first + walk.state[variable, chain]] += 1.0
+        return
+    rest = uniform(walk.random, chain) * total
+    chosen = -1
+    for x in range(card):
+        weight = values[begin + x * step]
+        if weight > 0.0:
+            chosen = x
+            rest -= weight
+            if rest < 0.0:
+                break
+    walk.state[variable, chain] = chosen
+    if collect:
+        for x in range(card):
+            mean[first + x] += values[begin + x * step] / total
+
+
+@subroutine(allocates=False, fast=True)
+def collect_states(batch: int, block: int, order: Array, flat: FlatField, walk: Walk, record: Record) -> None:
+    """Count the states of variables, and the joint states of factors, in the chains of a block."""
+    first, last = walk.chain_ptr[block], walk.chain_ptr[block + 1]
+    for v in order:
+        for c in range(first, last):
+            record.visits[batch, flat.state_ptr[v] + walk.state[v, c], c] += 1
+    for f in range(record.joint_start.size):
+        for c in range(first, last):
+            entry = entry_given(f, -1, -1, flat, walk.state, c) - flat.table_start[f]
+            record.joint[block, record.joint_start[f] + entry] += 1
+
+
+@subroutine
+def most_states(order: Array, flat: FlatField) -> int:
+    """Return the number of states of the largest variable."""
+    most = 1
+    for v in order:
+        most = max(most, flat.state_ptr[v + 1] - flat.state_ptr[v])
+    return most
+
+
+# -- one variable at a time --------------------------------------------------------------------------------
 
 
 @kernel
-def site_sweeps(  # type: ignore[no-untyped-def]
-    sweeps,
-    beta,
-    hard,
-    order,
-    state_ptr,
-    log_unary,
-    scope_ptr,
-    scope,
-    stride,
-    table_start,
-    tables,
-    port_ptr,
-    port_place,
-    port_weight,
-    place_factor,
-    chain_ptr,
-    state,
-    random,
-    collect,
-    batch_of,
-    mean,
-    visits,
-    joint_start,
-    joint,
-):
+def site_sweeps(
+    sweeps: int,
+    beta: float,
+    hard: bool,
+    order: Array,
+    flat: FlatField,
+    walk: Walk,
+    collect: bool,
+    record: Record,
+) -> None:
     """Draw each variable of `order` from its distribution given all others, `sweeps` times.
 
-    With `collect`, conditional probabilities are added to ``mean[block]``, visits to ``visits[batch]``, and joint
-    states of factors to ``joint[block]``. Factors count `beta` times. Without hard zeros pairs of binary
-    variables take a path without branches.
+    With `collect`, `record` is added to, conditional probabilities block by block. Factors count `beta` times. Without
+    hard zeros pairs of binary variables take a path without branches.
     """
-    most = 1
-    for v in order:
-        most = max(most, state_ptr[v + 1] - state_ptr[v])
-    for block in prange(chain_ptr.size - 1):
-        first_chain, last_chain = chain_ptr[block], chain_ptr[block + 1]
-        width = last_chain - first_chain
-        logits = np.empty((most, width))
-        offset = np.empty(width, np.int64)
+    most, tables, stride = most_states(order, flat), flat.tables, flat.stride
+    # Arrays that are written to here have names of their own: in parallel Numba forgets writes through a tuple.
+    state, mean = walk.state, record.mean
+    for block in prange(walk.chain_ptr.size - 1):
+        first_chain = walk.chain_ptr[block]
+        width = walk.chain_ptr[block + 1] - first_chain
+        logits, offset = np.empty(most * width), np.empty(width, np.int64)
         for sweep in range(sweeps):
             for v in order:
-                begin = state_ptr[v]
-                card = state_ptr[v + 1] - begin
+                begin = flat.state_ptr[v]
+                card = flat.state_ptr[v + 1] - begin
                 binary = card == 2 and not hard
-                if binary:
+                for x in range(1 if binary else card):
+                    own_logit = flat.log_unary[begin + x]
+                    if binary:
+                        own_logit = flat.log_unary[begin + 1] - own_logit
                     for j in range(width):
-                        logits[0, j] = log_unary[begin + 1] - log_unary[begin]
-                else:
-                    for x in range(card):
-                        for j in range(width):
-                            logits[x, j] = log_unary[begin + x]
-                for p in range(port_ptr[v], port_ptr[v + 1]):
-                    own = port_place[p]
-                    f = place_factor[own]
-                    weight = beta * port_weight[p]
+                        logits[x * width + j] = own_logit
+                for p in range(flat.port_ptr[v], flat.port_ptr[v + 1]):
+                    own = flat.port_place[p]
+                    f = flat.place_factor[own]
+                    weight = beta * flat.port_weight[p]
                     if weight == 0.0:
                         continue
-                    base, step = table_start[f], stride[own]
-                    if scope_ptr[f + 1] - scope_ptr[f] == 2:
-                        other = 2 * scope_ptr[f] + 1 - own
-                        u, across = scope[other], stride[other]
-                        if binary and state_ptr[u + 1] - state_ptr[u] == 2:
+                    step = stride[own]
+                    if flat.scope_ptr[f + 1] - flat.scope_ptr[f] == 2:
+                        other = 2 * flat.scope_ptr[f] + 1 - own
+                        u, across, base = flat.scope[other], stride[other], flat.table_start[f]
+                        if binary and flat.state_ptr[u + 1] - flat.state_ptr[u] == 2:
                             low = weight * (tables[base + step] - tables[base])
                             high = weight * (tables[base + across + step] - tables[base + across]) - low
                             for j in range(width):
-                                logits[0, j] += low + high * state[u, first_chain + j]
+                                logits[j] += low + high * state[u, first_chain + j]
                             continue
                         for j in range(width):
                             offset[j] = base + across * state[u, first_chain + j]
                     else:
                         for j in range(width):
-                            offset[j] = base
-                        for other in range(scope_ptr[f], scope_ptr[f + 1]):
-                            if other != own:
-                                for j in range(width):
-                                    offset[j] += stride[other] * state[scope[other], first_chain + j]
+                            offset[j] = entry_given(f, own, own, flat, state, first_chain + j)
                     if binary:
                         for j in range(width):
-                            logits[0, j] += weight * (tables[offset[j] + step] - tables[offset[j]])
+                            logits[j] += weight * (tables[offset[j] + step] - tables[offset[j]])
                     else:
                         for j in range(width):
                             for x in range(card):
-                                logits[x, j] += weight * tables[offset[j] + x * step]
+                                logits[x * width + j] += weight * tables[offset[j] + x * step]
                 if binary:
                     total = 0.0
                     for j in range(width):
-                        c = first_chain + j
-                        chance = 1.0 / (1.0 + np.exp(-logits[0, j]))
-                        word = random[c]
-                        word ^= word >> np.uint64(12)
-                        word ^= word << np.uint64(25)
-                        word ^= word >> np.uint64(27)
-                        random[c] = word
-                        uniform = (
-                            (word * np.uint64(2685821657736338717)) >> np.uint64(11)
-                        ) * 1.1102230246251565e-16
-                        state[v, c] = 1 if uniform < chance else 0
+                        chance = 1.0 / (1.0 + np.exp(-logits[j]))
+                        state[v, first_chain + j] = 1 if uniform(walk.random, first_chain + j) < chance else 0
                         total += chance
                     if collect:
                         mean[block, begin + 1] += total
                         mean[block, begin] += width - total
                 else:
                     for j in range(width):
-                        c = first_chain + j
-                        top = logits[0, j]
-                        for x in range(1, card):
-                            top = max(top, logits[x, j])
-                        if top == -np.inf:  # no state is possible given the others: stay
-                            if collect:
-                                mean[block, begin + state[v, c]] += 1.0
-                            continue
-                        total = 0.0
-                        for x in range(card):
-                            logits[x, j] = np.exp(logits[x, j] - top)
-                            total += logits[x, j]
-                        word = random[c]
-                        word ^= word >> np.uint64(12)
-                        word ^= word << np.uint64(25)
-                        word ^= word >> np.uint64(27)
-                        random[c] = word
-                        uniform = (
-                            (word * np.uint64(2685821657736338717)) >> np.uint64(11)
-                        ) * 1.1102230246251565e-16
-                        rest = uniform * total
-                        chosen = -1
-                        for x in range(card):
-                            if logits[x, j] > 0.0:
-                                chosen = x
-                                rest -= logits[x, j]
-                                if rest < 0.0:
-                                    break
-                        state[v, c] = chosen
-                        if collect:
-                            for x in range(card):
-                                mean[block, begin + x] += logits[x, j] / total
+                        total = exponentials(logits, j, width, card)
+                        draw_state(
+                            *(v, first_chain + j, logits, j, width, total, flat, walk),
+                            collect,
+                            mean[block],
+                        )
             if collect:
-                batch = batch_of[sweep]
-                for v in order:
-                    for c in range(first_chain, last_chain):
-                        visits[batch, state_ptr[v] + state[v, c], c] += 1
-                for f in range(joint_start.size):
-                    for c in range(first_chain, last_chain):
-                        e = joint_start[f]
-                        for place in range(scope_ptr[f], scope_ptr[f + 1]):
-                            e += stride[place] * state[scope[place], c]
-                        joint[block, e] += 1
+                collect_states(record.batch_of[sweep], block, order, flat, walk, record)
 
 
 @kernel
-def tree_sweeps(  # type: ignore[no-untyped-def]
-    sweeps,
-    tree_ptr,
-    order,
-    parent,
-    own_place,
-    parent_place,
-    internal,
-    state_ptr,
-    log_unary,
-    scope_ptr,
-    scope,
-    stride,
-    table_start,
-    tables,
-    factor_count,
-    port_ptr,
-    port_place,
-    place_factor,
-    chain_ptr,
-    state,
-    random,
-    collect,
-    batch_of,
-    mean,
-    visits,
-    joint_start,
-    joint,
-):
-    """Draw the variables of each forest together: filter from the leaves to the roots, then sample back.
-
-    ``order[tree_ptr[t]:tree_ptr[t + 1]]`` is a forest whose parents come after their children; `own_place` and
-    `parent_place` are the two places of the factor that joins a variable to its parent, `internal` marks the ports
-    whose factor joins two variables of one forest.
-    """
-    most = 1
-    for v in order:
-        most = max(most, state_ptr[v + 1] - state_ptr[v])
-    for block in prange(chain_ptr.size - 1):
-        belief = np.empty(state_ptr[-1])
-        weight = np.empty(most)
-        for sweep in range(sweeps):
-            for tree in range(tree_ptr.size - 1):
-                for c in range(chain_ptr[block], chain_ptr[block + 1]):
-                    for i in range(tree_ptr[tree], tree_ptr[tree + 1]):
-                        v = order[i]
-                        begin, end = state_ptr[v], state_ptr[v + 1]
-                        for s in range(begin, end):
-                            belief[s] = log_unary[s]
-                        for p in range(port_ptr[v], port_ptr[v + 1]):
-                            if internal[p]:
-                                continue
-                            own = port_place[p]
-                            f = place_factor[own]
-                            e = table_start[f]
-                            for other in range(scope_ptr[f], scope_ptr[f + 1]):
-                                if other != own:
-                                    e += stride[other] * state[scope[other], c]
-                            for x in range(end - begin):
-                                belief[begin + x] += factor_count[f] * tables[e + x * stride[own]]
-                    for i in range(tree_ptr[tree], tree_ptr[tree + 1]):
-                        v, u = order[i], parent[i]
-                        if u < 0:
-                            continue
-                        own, other = own_place[i], parent_place[i]
-                        f = place_factor[own]
-                        e = table_start[f]
-                        for place in range(scope_ptr[f], scope_ptr[f + 1]):
-                            if place != own and place != other:
-                                e += stride[place] * state[scope[place], c]
-                        begin, card = state_ptr[v], state_ptr[v + 1] - state_ptr[v]
-                        for y in range(state_ptr[u + 1] - state_ptr[u]):
-                            entry = e + y * stride[other]
-                            top = -np.inf
-                            for x in range(card):
-                                weight[x] = (
-                                    belief[begin + x] + factor_count[f] * tables[entry + x * stride[own]]
-                                )
-                                top = max(top, weight[x])
-                            if top == -np.inf:
-                                belief[state_ptr[u] + y] = -np.inf
-                                continue
-                            total = 0.0
-                            for x in range(card):
-                                total += np.exp(weight[x] - top)
-                            belief[state_ptr[u] + y] += top + np.log(total)
-                    for i in range(tree_ptr[tree + 1] - 1, tree_ptr[tree] - 1, -1):
-                        v, u = order[i], parent[i]
-                        begin, card = state_ptr[v], state_ptr[v + 1] - state_ptr[v]
-                        if u >= 0:
-                            own, other = own_place[i], parent_place[i]
-                            f = place_factor[own]
-                            e = table_start[f]
-                            for place in range(scope_ptr[f], scope_ptr[f + 1]):
-                                if place != own:  # the parent's state has just been drawn
-                                    e += stride[place] * state[scope[place], c]
-                            for x in range(card):
-                                belief[begin + x] += factor_count[f] * tables[e + x * stride[own]]
-                        top = -np.inf
-                        for x in range(card):
-                            top = max(top, belief[begin + x])
-                        if top == -np.inf:
-                            if collect:
-                                mean[block, begin + state[v, c]] += 1.0
-                            continue
-                        total = 0.0
-                        for x in range(card):
-                            weight[x] = np.exp(belief[begin + x] - top)
-                            total += weight[x]
-                        word = random[c]
-                        word ^= word >> np.uint64(12)
-                        word ^= word << np.uint64(25)
-                        word ^= word >> np.uint64(27)
-                        random[c] = word
-                        uniform = (
-                            (word * np.uint64(2685821657736338717)) >> np.uint64(11)
-                        ) * 1.1102230246251565e-16
-                        rest = uniform * total
-                        chosen = -1
-                        for x in range(card):
-                            if weight[x] > 0.0:
-                                chosen = x
-                                rest -= weight[x]
-                                if rest < 0.0:
-                                    break
-                        state[v, c] = chosen
-                        if collect:
-                            for x in range(card):
-                                mean[block, begin + x] += weight[x] / total
-            if collect:
-                batch = batch_of[sweep]
-                for v in order:
-                    for c in range(chain_ptr[block], chain_ptr[block + 1]):
-                        visits[batch, state_ptr[v] + state[v, c], c] += 1
-                for f in range(joint_start.size):
-                    for c in range(chain_ptr[block], chain_ptr[block + 1]):
-                        e = joint_start[f]
-                        for place in range(scope_ptr[f], scope_ptr[f + 1]):
-                            e += stride[place] * state[scope[place], c]
-                        joint[block, e] += 1
-
-
-@kernel
-def scaled_tree_sweeps(  # type: ignore[no-untyped-def]
-    sweeps,
-    tree_ptr,
-    order,
-    parent,
-    own_place,
-    parent_place,
-    internal,
-    state_ptr,
-    unary,
-    scope_ptr,
-    scope,
-    stride,
-    table_start,
-    tables,
-    port_ptr,
-    port_place,
-    place_factor,
-    chain_ptr,
-    state,
-    random,
-    collect,
-    batch_of,
-    mean,
-    visits,
-    joint_start,
-    joint,
-):
-    """Do as `tree_sweeps` with potentials in place of their logarithms, about twice as fast.
-
-    `unary` and `tables` are exponentials, scaled to a maximum of 1, tables to the power of their factor's count. The
-    caller makes sure that the product of all that touch a variable cannot underflow. Every message is scaled to a
-    maximum of 1.
-    """
-    most = 1
-    for v in order:
-        most = max(most, state_ptr[v + 1] - state_ptr[v])
-    for block in prange(chain_ptr.size - 1):
-        belief = np.empty(state_ptr[-1])
-        weight = np.empty(most)
-        for sweep in range(sweeps):
-            for tree in range(tree_ptr.size - 1):
-                for c in range(chain_ptr[block], chain_ptr[block + 1]):
-                    for i in range(tree_ptr[tree], tree_ptr[tree + 1]):
-                        v = order[i]
-                        begin, end = state_ptr[v], state_ptr[v + 1]
-                        for s in range(begin, end):
-                            belief[s] = unary[s]
-                        for p in range(port_ptr[v], port_ptr[v + 1]):
-                            if internal[p]:
-                                continue
-                            own = port_place[p]
-                            f = place_factor[own]
-                            e = table_start[f]
-                            for other in range(scope_ptr[f], scope_ptr[f + 1]):
-                                if other != own:
-                                    e += stride[other] * state[scope[other], c]
-                            for x in range(end - begin):
-                                belief[begin + x] *= tables[e + x * stride[own]]
-                    for i in range(tree_ptr[tree], tree_ptr[tree + 1]):
-                        v, u = order[i], parent[i]
-                        if u < 0:
-                            continue
-                        own, other = own_place[i], parent_place[i]
-                        f = place_factor[own]
-                        e = table_start[f]
-                        for place in range(scope_ptr[f], scope_ptr[f + 1]):
-                            if place != own and place != other:
-                                e += stride[place] * state[scope[place], c]
-                        begin, card = state_ptr[v], state_ptr[v + 1] - state_ptr[v]
-                        card_u = state_ptr[u + 1] - state_ptr[u]
-                        top = 0.0
-                        for y in range(card_u):
-                            entry = e + y * stride[other]
-                            total = 0.0
-                            for x in range(card):
-                                total += belief[begin + x] * tables[entry + x * stride[own]]
-                            weight[y] = total
-                            top = max(top, total)
-                        scale = 1.0 / top if top > 0.0 else 0.0
-                        for y in range(card_u):
-                            belief[state_ptr[u] + y] *= weight[y] * scale
-                    for i in range(tree_ptr[tree + 1] - 1, tree_ptr[tree] - 1, -1):
-                        v, u = order[i], parent[i]
-                        begin, card = state_ptr[v], state_ptr[v + 1] - state_ptr[v]
-                        if u >= 0:
-                            own, other = own_place[i], parent_place[i]
-                            f = place_factor[own]
-                            e = table_start[f]
-                            for place in range(scope_ptr[f], scope_ptr[f + 1]):
-                                if place != own:  # the parent's state has just been drawn
-                                    e += stride[place] * state[scope[place], c]
-                            for x in range(card):
-                                belief[begin + x] *= tables[e + x * stride[own]]
-                        total = 0.0
-                        for x in range(card):
-                            total += belief[begin + x]
-                        if total == 0.0:
-                            if collect:
-                                mean[block, begin + state[v, c]] += 1.0
-                            continue
-                        word = random[c]
-                        word ^= word >> np.uint64(12)
-                        word ^= word << np.uint64(25)
-                        word ^= word >> np.uint64(27)
-                        random[c] = word
-                        uniform = (
-                            (word * np.uint64(2685821657736338717)) >> np.uint64(11)
-                        ) * 1.1102230246251565e-16
-                        rest = uniform * total
-                        chosen = -1
-                        for x in range(card):
-                            if belief[begin + x] > 0.0:
-                                chosen = x
-                                rest -= belief[begin + x]
-                                if rest < 0.0:
-                                    break
-                        state[v, c] = chosen
-                        if collect:
-                            for x in range(card):
-                                mean[block, begin + x] += belief[begin + x] / total
-            if collect:
-                batch = batch_of[sweep]
-                for v in order:
-                    for c in range(chain_ptr[block], chain_ptr[block + 1]):
-                        visits[batch, state_ptr[v] + state[v, c], c] += 1
-                for f in range(joint_start.size):
-                    for c in range(chain_ptr[block], chain_ptr[block + 1]):
-                        e = joint_start[f]
-                        for place in range(scope_ptr[f], scope_ptr[f + 1]):
-                            e += stride[place] * state[scope[place], c]
-                        joint[block, e] += 1
-
-
-@kernel
-def energies(  # type: ignore[no-untyped-def]
-    variable_ptr,
-    state_ptr,
-    own,
-    scope_ptr,
-    scope,
-    stride,
-    table_start,
-    tables,
-    factor_count,
-    factor_graph,
-    state,
-    out,
-):
+def energies(
+    flat: FlatField, own: Array, tables: Array, factor_graph: Array, state: Array, out: Array
+) -> None:
     """Add the log values of all factors, and what `own` has for every state, to ``out[graph, chain]``."""
     for c in prange(state.shape[1]):
-        for graph in range(variable_ptr.size - 1):
-            for v in range(variable_ptr[graph], variable_ptr[graph + 1]):
-                out[graph, c] += own[state_ptr[v] + state[v, c]]
-        for f in range(table_start.size):
-            e = table_start[f]
-            for place in range(scope_ptr[f], scope_ptr[f + 1]):
-                e += stride[place] * state[scope[place], c]
-            out[factor_graph[f], c] += factor_count[f] * tables[e]
+        for graph in range(flat.variable_ptr.size - 1):
+            for v in range(flat.variable_ptr[graph], flat.variable_ptr[graph + 1]):
+                out[graph, c] += own[flat.state_ptr[v] + state[v, c]]
+        for f in range(flat.table_start.size):
+            entry = entry_given(f, -1, -1, flat, state, c)
+            out[factor_graph[f], c] += flat.factor_count[f] * tables[entry]
