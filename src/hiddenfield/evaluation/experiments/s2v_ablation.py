@@ -11,12 +11,13 @@ from hiddenfield.evaluation.experiments.s2v_graphs import PLAIN, RECIPE, load_gr
 
 __all__ = ["EXPERIMENT"]
 
+FALLING: dict[str, Any] = {"learning_rate": 3e-3, "schedule": "cosine"}
 EPOCHS = {"ENZYMES": 150, "NCI1": 40}
 # Each ingredient alone, on top of the paper's plain model; then all that are kept together.
 VARIANTS: dict[str, dict[str, Any]] = {
     "plain": {},
     "twice the epochs": {"times": 2},
-    "falling rate from 3e-3": {"learning_rate": 3e-3, "schedule": "cosine"},
+    "falling rate from 3e-3": FALLING,
     "width 128": {"dim": 128, "hidden": 128},
     "standardised embedding": {"standardise": True},
     "readout of every round": {"every_round": True},
@@ -25,8 +26,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "layer on every node, 128": {"node_width": 128},
     "mean instead of sum": {"pooling": "mean"},
     "mean field": {"model": "mean_field"},
-    "recipe": {"learning_rate": 3e-3, "schedule": "cosine", **RECIPE},
-    "recipe, five networks": {"learning_rate": 3e-3, "schedule": "cosine", **RECIPE, "ensemble": 5},
+    "recipe": FALLING | RECIPE,
+    "recipe, dropout 0.5": FALLING | RECIPE | {"dropout": 0.5},
+    "recipe, dropout 0.5, five networks": FALLING | RECIPE | {"dropout": 0.5, "ensemble": 5},
 }
 
 
