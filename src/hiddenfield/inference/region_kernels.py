@@ -3,59 +3,82 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from hiddenfield.inference.mixing_kernels import accumulate, clear, dot, remember, shares
 from hiddenfield.ops.compile import kernel, prange, subroutine
 from hiddenfield.ops.vector_math import fast_exp, fast_log
+from hiddenfield.shapes import Array
 
-__all__ = ["relax_regions"]
+__all__ = ["Past", "RegionArrays", "Tables", "relax_regions"]
+
+
+class RegionArrays(NamedTuple):
+    """What a sweep reads: bounds and places of regions, pairs and messages, log potentials, and how regions count."""
+
+    graph_ptr: Array
+    inner_ptr: Array
+    pair_ptr: Array
+    pair_outer: Array
+    message_ptr: Array
+    map_start: Array
+    maps: Array
+    weight: Array
+    outer_ptr: Array
+    outer_order: Array
+    table_ptr: Array
+    log_tables: Array
+    log_inner: Array
+    denominator: Array
+    remainder: Array
+    degree: Array
+
+
+class Tables(NamedTuple):
+    """What a sweep writes besides messages: log tables of outer regions and their exponentials, and beliefs.
+
+    The exponentials are multiplied in place, so that a sweep takes one exponential for each state of an inner region
+    instead of an outer one; both are rebuilt from the messages at the start of a sweep.
+    """
+
+    logs: Array
+    weights: Array
+    marginals: Array
+    belief: Array
+    chance: Array
+
+
+class Past(NamedTuple):
+    """Past messages and their changes, by slot, and of every graph the changes' products, filled slots and best."""
+
+    messages: Array
+    change: Array
+    gram: Array
+    slots: Array
+    best: Array
 
 
 @kernel
-def relax_regions(  # type: ignore[no-untyped-def]
-    graph_ptr,
-    inner_ptr,
-    pair_ptr,
-    pair_outer,
-    message_ptr,
-    map_start,
-    maps,
-    weight,
-    outer_ptr,
-    outer_order,
-    table_ptr,
-    log_tables,
-    log_inner,
-    denominator,
-    remainder,
-    degree,
-    anchor,
-    anchored,
-    damping,
-    tolerance,
-    rounds,
-    begin,
-    messages,
-    tables,
-    weights,
-    marginals,
-    belief,
-    chance,
-    past,
-    past_change,
-    gram,
-    slots,
-    best,
-    residual,
-    done,
-):
-    """Run up to `rounds` sweeps over each graph, until its residual is at most the tolerance.
-
-    `tables` are logs, rebuilt from the messages at the start of a sweep; `weights` their exponentials, which a sweep
-    multiplies in place, so that it takes one exponential for each state of an inner region instead of an outer one.
-    """
+def relax_regions(
+    regions: RegionArrays,
+    anchor: Array,
+    anchored: bool,
+    damping: float,
+    tolerance: float,
+    rounds: int,
+    begin: int,
+    messages: Array,
+    tables: Tables,
+    history: Past,
+    residual: Array,
+    done: Array,
+) -> None:
+    """Run up to `rounds` sweeps over each graph, until its residual is at most the tolerance."""
+    graph_ptr, pair_ptr, message_ptr = regions.graph_ptr, regions.pair_ptr, regions.message_ptr
+    # Arrays that are written to here have names of their own: in parallel Numba forgets writes through a tuple.
+    past, past_change, gram, slots, best = history
     memory = past.shape[0]
     for graph in prange(graph_ptr.size - 1):
         low = message_ptr[pair_ptr[graph_ptr[graph]]]
@@ -66,49 +89,13 @@ def relax_regions(  # type: ignore[no-untyped-def]
         for _ in range(rounds):
             if residual[graph] <= tolerance:
                 break
-            rebuild(
-                outer_order[outer_ptr[graph] : outer_ptr[graph + 1]],
-                pair_ptr[graph_ptr[graph]],
-                pair_ptr[graph_ptr[graph + 1]],
-                pair_outer,
-                message_ptr,
-                map_start,
-                maps,
-                table_ptr,
-                log_tables,
-                messages,
-                tables,
-                weights,
-            )
+            rebuild(graph, regions, messages, tables)
             number = done[graph]
             if memory > 0:
                 past_change[number % memory, low:high] = messages[low:high]
             worst = 0.0
             for inner in range(graph_ptr[graph], graph_ptr[graph + 1]):
-                change = update(
-                    inner,
-                    inner_ptr,
-                    pair_ptr,
-                    pair_outer,
-                    message_ptr,
-                    map_start,
-                    maps,
-                    weight,
-                    table_ptr,
-                    log_inner,
-                    denominator[inner],
-                    remainder[inner],
-                    degree[inner],
-                    anchor,
-                    anchored,
-                    1.0 - damping,
-                    messages,
-                    tables,
-                    weights,
-                    marginals,
-                    belief,
-                    chance,
-                )
+                change = update(inner, regions, anchor, anchored, 1.0 - damping, messages, tables)
                 worst = max(worst, change)
             residual[graph] = worst
             done[graph] = number + 1
@@ -124,11 +111,11 @@ def relax_regions(  # type: ignore[no-untyped-def]
                 messages[low:high], past[number % memory, low:high], past_change[number % memory, low:high]
             )
             for inner in range(graph_ptr[graph], graph_ptr[graph + 1]):
-                origin = inner_ptr[inner]
-                states = inner_ptr[inner + 1] - origin
+                origin = regions.inner_ptr[inner]
+                states = regions.inner_ptr[inner + 1] - origin
                 for x in range(states):
                     # Logarithms of tiny probabilities would drown the others in the norm of the change.
-                    root = math.sqrt(chance[origin + x])
+                    root = math.sqrt(tables.chance[origin + x])
                     for pair in range(pair_ptr[inner], pair_ptr[inner + 1]):
                         past_change[number % memory, message_ptr[pair] + x] *= root
             for back in range(filled):
@@ -144,36 +131,30 @@ def relax_regions(  # type: ignore[no-untyped-def]
 
 
 @subroutine(allocates=False)
-def rebuild(  # type: ignore[no-untyped-def]
-    outers,
-    first_pair,
-    last_pair,
-    pair_outer,
-    message_ptr,
-    map_start,
-    maps,
-    table_ptr,
-    log_tables,
-    messages,
-    tables,
-    weights,
-):
-    """Add the messages to the log potentials of outer regions, and take exponentials, the largest 1."""
+def rebuild(graph: int, regions: RegionArrays, messages: Array, tables: Tables) -> None:
+    """Add the messages to the log potentials of a graph's outer regions, and take exponentials, the largest 1."""
+    table_ptr, pair_ptr = regions.table_ptr, regions.pair_ptr
+    outers = regions.outer_order[regions.outer_ptr[graph] : regions.outer_ptr[graph + 1]]
     for place in range(outers.size):
-        start = table_ptr[outers[place]]
-        end = table_ptr[outers[place] + 1]
-        for entry in range(start, end):
-            tables[entry] = log_tables[entry]
-    for pair in range(first_pair, last_pair):
-        message = messages[message_ptr[pair] : message_ptr[pair + 1]]
-        table = tables[table_ptr[pair_outer[pair]] : table_ptr[pair_outer[pair] + 1]]
-        projection = maps[map_start[pair] : map_start[pair] + table.size]
+        for entry in range(table_ptr[outers[place]], table_ptr[outers[place] + 1]):
+            tables.logs[entry] = regions.log_tables[entry]
+    for pair in range(pair_ptr[regions.graph_ptr[graph]], pair_ptr[regions.graph_ptr[graph + 1]]):
+        message = messages[regions.message_ptr[pair] : regions.message_ptr[pair + 1]]
+        table, projection = outer_table(pair, regions, tables.logs)
         for x in range(table.size):
             table[x] += message[projection[x]]
     for place in range(outers.size):
         start = table_ptr[outers[place]]
         end = table_ptr[outers[place] + 1]
-        exponentials(tables[start:end], weights[start:end])
+        exponentials(tables.logs[start:end], tables.weights[start:end])
+
+
+@subroutine(allocates=False, fast=True)
+def outer_table(pair: int, regions: RegionArrays, tables: Array) -> tuple[Array, Array]:
+    """Return the table of a pair's outer region, and of each of its entries the state of the inner one."""
+    outer = regions.pair_outer[pair]
+    table = tables[regions.table_ptr[outer] : regions.table_ptr[outer + 1]]
+    return table, regions.maps[regions.map_start[pair] : regions.map_start[pair] + table.size]
 
 
 @subroutine(allocates=False, fast=True)
@@ -189,47 +170,30 @@ def exponentials(table, out):  # type: ignore[no-untyped-def]
 
 
 @subroutine(allocates=False)
-def update(  # type: ignore[no-untyped-def]
-    inner,
-    inner_ptr,
-    pair_ptr,
-    pair_outer,
-    message_ptr,
-    map_start,
-    maps,
-    weight,
-    table_ptr,
-    log_inner,
-    denominator,
-    remainder,
-    degree,
-    anchor,
-    anchored,
-    step,
-    messages,
-    tables,
-    weights,
-    marginals,
-    belief,
-    chance,
-):
+def update(
+    inner: int,
+    regions: RegionArrays,
+    anchor: Array,
+    anchored: bool,
+    step: float,
+    messages: Array,
+    tables: Tables,
+) -> float:
     """Give one inner region its new belief and its outer regions the messages that make them agree with it.
 
     Returns the largest difference, in probability, between what an outer region believed and the new belief.
     """
-    origin = inner_ptr[inner]
-    states = inner_ptr[inner + 1] - origin
-    first = pair_ptr[inner]
-    last = pair_ptr[inner + 1]
-    low = message_ptr[first]
-    high = message_ptr[last]
-    here = belief[origin : origin + states]
-    probability = chance[origin : origin + states]
+    message_ptr, marginals = regions.message_ptr, tables.marginals
+    origin = regions.inner_ptr[inner]
+    states = regions.inner_ptr[inner + 1] - origin
+    first, last = regions.pair_ptr[inner], regions.pair_ptr[inner + 1]
+    low, high = message_ptr[first], message_ptr[last]
+    here, probability = tables.belief[origin : origin + states], tables.chance[origin : origin + states]
+    remainder = regions.remainder[inner]
     plain = True
     for pair in range(first, last):
         marginal = marginals[message_ptr[pair] : message_ptr[pair + 1]]
-        table = weights[table_ptr[pair_outer[pair]] : table_ptr[pair_outer[pair] + 1]]
-        projection = maps[map_start[pair] : map_start[pair] + table.size]
+        table, projection = outer_table(pair, regions, tables.weights)
         for x in range(states):
             marginal[x] = 0.0
         for x in range(table.size):
@@ -243,14 +207,13 @@ def update(  # type: ignore[no-untyped-def]
             marginal[x] *= scale
     logarithms(marginals[low:high])
     for x in range(states):
-        here[x] = log_inner[origin + x]
+        here[x] = regions.log_inner[origin + x]
         plain = plain and here[x] > -math.inf
     if not plain:
         # Dead states, or such as are too small for an exponential: the logs know which.
         for pair in range(first, last):
             marginal = marginals[message_ptr[pair] : message_ptr[pair + 1]]
-            table = tables[table_ptr[pair_outer[pair]] : table_ptr[pair_outer[pair] + 1]]
-            projection = maps[map_start[pair] : map_start[pair] + table.size]
+            table, projection = outer_table(pair, regions, tables.logs)
             most = -math.inf
             for y in range(table.size):
                 most = max(most, table[y])
@@ -269,15 +232,15 @@ def update(  # type: ignore[no-untyped-def]
                 if here[x] > -math.inf:
                     here[x] -= remainder * anchor[origin + x]
     else:
-        share -= remainder / degree
+        share -= remainder / regions.degree[inner]
     for pair in range(first, last):
         start = message_ptr[pair]
         for x in range(states):
             if here[x] > -math.inf:
-                here[x] += weight[pair] * (share * marginals[start + x] - messages[start + x])
+                here[x] += regions.weight[pair] * (share * marginals[start + x] - messages[start + x])
     top = -math.inf
     for x in range(states):
-        here[x] /= denominator
+        here[x] /= regions.denominator[inner]
         top = max(top, here[x])
     if top == -math.inf:
         top = 0.0
@@ -304,8 +267,7 @@ def update(  # type: ignore[no-untyped-def]
     apply(messages[low:high], marginals[low:high])
     for pair in range(first, last):
         factor = marginals[message_ptr[pair] : message_ptr[pair + 1]]
-        table = weights[table_ptr[pair_outer[pair]] : table_ptr[pair_outer[pair] + 1]]
-        projection = maps[map_start[pair] : map_start[pair] + table.size]
+        table, projection = outer_table(pair, regions, tables.weights)
         for x in range(table.size):
             table[x] *= factor[projection[x]]
     return worst

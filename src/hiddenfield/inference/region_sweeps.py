@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from hiddenfield.errors import InputError
 from hiddenfield.inference.propagation import BACKENDS
-from hiddenfield.inference.region_kernels import relax_regions
+from hiddenfield.inference.region_kernels import Past, RegionArrays, Tables, relax_regions
 from hiddenfield.inference.region_mixing import mix
 from hiddenfield.inference.region_passing import RegionPassing
 from hiddenfield.registry import choose
@@ -43,6 +44,17 @@ def check_options(damping: float, memory: int) -> None:
         raise InputError(f"memory is the number of past states that are mixed, at least 0, got {memory}")
 
 
+@dataclass(frozen=True, eq=False)
+class SweepOptions:
+    """What a sweep is told: how regions count, damping, when it may stop, past states that are mixed, and from when."""
+
+    counting: tuple[Array, Array]
+    damping: float
+    tolerance: float
+    memory: int
+    begin: int
+
+
 def make_sweeps(
     passing: RegionPassing,
     counting: tuple[Array, Array],
@@ -63,26 +75,17 @@ def make_sweeps(
     size = max(int(passing.wiring.message_ptr[-1]), 1)
     memory = min(memory, MOST_HISTORY // size)
     kind = KernelSweeps if on_host and backend != "torch" else TorchSweeps
-    return kind(passing, counting, damping, tolerance, memory if memory > 1 else 0, begin)
+    return kind(passing, SweepOptions(counting, damping, tolerance, memory if memory > 1 else 0, begin))
 
 
 class KernelSweeps:
     """The compiled sweeps: inner region after inner region, in double precision, graphs on several threads."""
 
-    def __init__(
-        self,
-        passing: RegionPassing,
-        counting: tuple[Array, Array],
-        damping: float,
-        tolerance: float,
-        memory: int,
-        begin: int,
-    ) -> None:
-        self.passing = passing
-        self.damping, self.tolerance, self.begin = damping, tolerance, begin
+    def __init__(self, passing: RegionPassing, options: SweepOptions) -> None:
+        self.passing, self.options, self.tolerance = passing, options, options.tolerance
         wiring, regions, graphs = passing.wiring, passing.regions, passing.field.num_graphs
         messages, inner = int(wiring.message_ptr[-1]), int(wiring.inner_ptr[-1])
-        self.shape = (
+        self.regions = RegionArrays(
             regions.graph_ptr,
             wiring.inner_ptr,
             regions.pair_ptr,
@@ -95,31 +98,27 @@ class KernelSweeps:
             wiring.table_ptr,
             passing.log_tables.double().numpy(),
             passing.log_inner.double().numpy(),
-            *counting,
+            *options.counting,
             regions.degree,
         )
         tables = int(wiring.table_ptr[-1])
         self.nothing = np.zeros(inner)
-        self.scratch = (
-            np.empty(tables),
-            np.empty(tables),
-            np.empty(messages),
-            np.empty(inner),
-            np.empty(inner),
+        self.tables = Tables(
+            *(np.empty(tables), np.empty(tables)), *(np.empty(messages), np.empty(inner), np.empty(inner))
         )
-        past = (
-            np.zeros((memory, messages)),
-            np.zeros((memory, messages)),
-            np.zeros((graphs, memory, memory)),
+        self.past = Past(
+            *(np.zeros((options.memory, messages)), np.zeros((options.memory, messages))),
+            np.zeros((graphs, options.memory, options.memory)),
+            np.zeros(graphs, dtype=np.int64),
+            np.full(graphs, np.inf),
         )
-        self.history = (*past, np.zeros(graphs, dtype=np.int64), np.full(graphs, np.inf))
         self.residual, self.done = np.full(graphs, np.inf), np.zeros(graphs, dtype=np.int64)
         self.work = messages * 4
 
     def forget(self, frozen: Bool[Tensor, " graphs"] | None = None) -> None:
         """Begin anew: no past states, and no graph has settled but the frozen ones."""
-        self.history[3][:] = 0
-        self.history[4][:] = np.inf
+        self.past.slots[:] = 0
+        self.past.best[:] = np.inf
         self.done[:] = 0
         self.residual[:] = np.inf
         if frozen is not None:
@@ -131,16 +130,16 @@ class KernelSweeps:
         """Return the messages after up to `rounds` sweeps of each graph, and each graph's residual in its last."""
         new = messages.double().numpy().copy()
         relax_regions(
-            *self.shape,
+            self.regions,
             self.nothing if anchor is None else anchor.double().numpy(),
             anchor is not None,
-            self.damping,
+            self.options.damping,
             self.tolerance,
             rounds,
-            self.begin,
+            self.options.begin,
             new,
-            *self.scratch,
-            *self.history,
+            self.tables,
+            self.past,
             self.residual,
             self.done,
             work=self.work,
@@ -151,7 +150,7 @@ class KernelSweeps:
     @property
     def belief(self) -> Float[Tensor, " inner_states"]:
         """The inner regions' log beliefs of the last sweep."""
-        return torch.from_numpy(self.scratch[3].copy()).to(self.passing.field.dtype)
+        return torch.from_numpy(self.tables.belief.copy()).to(self.passing.field.dtype)
 
     @property
     def iterations(self) -> Tensor:
@@ -171,22 +170,13 @@ class TorchSweeps:
     regions: then, with a fixed anchor, the dual of the convex part rises as it does one region at a time, by concavity.
     """
 
-    def __init__(
-        self,
-        passing: RegionPassing,
-        counting: tuple[Array, Array],
-        damping: float,
-        tolerance: float,
-        memory: int,
-        begin: int,
-    ) -> None:
-        self.passing, self.counting = passing, counting
-        self.tolerance, self.memory, self.begin = tolerance, memory, begin
+    def __init__(self, passing: RegionPassing, options: SweepOptions) -> None:
+        self.passing, self.options, self.tolerance = passing, options, options.tolerance
         regions = passing.regions
         crowd = np.bincount(regions.pair_outer, minlength=len(regions.outer))
         step = np.ones(len(regions.inner))
         np.minimum.at(step, regions.pair_inner, 1 / crowd[regions.pair_outer])
-        self.step = (1 - damping) * passing.spread(step)[passing.message_state]
+        self.step = (1 - options.damping) * passing.spread(step)[passing.message_state]
         self.owner = passing.inner_graph[passing.message_state]
         graphs = passing.field.num_graphs
         self.residual = passing.field.log_unary.new_full((graphs,), math.inf)
@@ -217,7 +207,7 @@ class TorchSweeps:
             if not bool(active.any()):
                 break
             pair = passing.pair_marginals(messages)
-            target = passing.targets(messages, pair, self.counting, anchor)
+            target = passing.targets(messages, pair, self.options.counting, anchor)
             gap = passing.gaps(pair, target)
             self.belief = target
             here = target[passing.message_state]
@@ -225,7 +215,7 @@ class TorchSweeps:
             zero = torch.zeros_like(pair)
             change = torch.where(dead, zero, self.step * (here - torch.where(dead, zero, pair)))
             new = torch.where(dead, here, messages + change)
-            mixed = self._mix(new, change, here.exp(), float(gap.max())) if self.memory else new
+            mixed = self._mix(new, change, here.exp(), float(gap.max())) if self.options.memory else new
             moving = active[self.owner] & (gap > self.tolerance)[self.owner]
             messages = torch.where(moving, mixed, torch.where(active[self.owner], new, messages))
             self.residual = torch.where(active, gap, self.residual)
@@ -236,7 +226,7 @@ class TorchSweeps:
         if worst > 3 * self.best:
             self.past, self.best = [], math.inf
         self.best = min(self.best, worst)
-        self.past = [(new, change), *self.past][: self.memory]
-        if int(self.iterations.max()) < self.begin:
+        self.past = [(new, change), *self.past][: self.options.memory]
+        if int(self.iterations.max()) < self.options.begin:
             return new
         return mix(self.past, self.owner, len(self.residual), weight)
