@@ -4,8 +4,10 @@ The networks are those of the bnlearn repository (BIF files), without evidence. 
 structure alone: an elimination order, the junction tree, and where every number lies; *infer* is the rest, up to the
 marginals of all variables (ours computes those of all factors too). Rivals: pyAgrum's LazyPropagation and
 ShaferShenoy, pgmpy's variable elimination, each in a process of its own that is stopped after a limit (a blank, and on
-larger networks it is not asked again); everybody on one thread, best of several runs where a run is short. The
-deviation is the greatest difference from our marginals; the files' tables are rounded, and pyAgrum normalises them.
+larger networks it is not asked again); everybody on one thread, best of several runs where a run is short. Without
+evidence pgmpy leaves out all but the ancestors of what is asked (of munin1's 186 variables 13 on average), which is
+less work than a calibrated tree; with evidence at the leaves it takes seconds for each variable. The deviation is the
+greatest difference from our marginals; the files' tables are rounded, and pyAgrum normalises them.
 """
 
 from __future__ import annotations
