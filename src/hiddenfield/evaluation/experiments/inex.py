@@ -18,13 +18,14 @@ from hiddenfield.evaluation.splits.base import Split
 __all__ = ["EXPERIMENT"]
 
 GRID = {"dim": [32, 64], "rounds": [2, 4]}
+PARAMETERS = {"epochs": 40, "batch_size": 128}
 
 
 def trials(scale: Scale) -> list[Trial]:
     """Return a trial for each year and model."""
     settings = AssessmentSettings(nested=True, space=GRID, seeds=3)
     return [
-        Trial(f"INEX20{year}", model, "given split", partial(_load, year), settings)
+        Trial(f"INEX20{year}", model, "given split", partial(_load, year), settings, PARAMETERS)
         for year in ("05", "06")
         for model in ("mean_field", "loopy_bp")
     ]
