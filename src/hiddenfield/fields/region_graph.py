@@ -124,6 +124,8 @@ class RegionGraph:
         ports = len(self.outer.members)
         if not ground or len(np.unique(self.outer.rows * (self.width + 1) + self.outer.members)) < ports:
             return False
+        if (self.inner.sizes == 1).all():
+            return self._is_forest
         both = overlaps(self.outer, self.outer, self.width)
         apart = both.first < both.second
         weights = -both.shared.sizes[apart].astype(np.float64)
@@ -139,6 +141,27 @@ class RegionGraph:
         held = csr_matrix((sizes, (self.pair_outer, self.pair_inner)), shape=shape)
         shared = held[tree.row].minimum(held[tree.col]).max(axis=1).toarray()[:, 0]
         return bool((shared >= -tree.data).all())
+
+    @property
+    def _is_forest(self) -> bool:
+        """Whether no cycle joins outer regions and variables, and those that share a variable agree on it.
+
+        The same question where inner regions are single variables, without all pairs of the regions at a variable.
+        """
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import connected_components
+
+        ports, regions = len(self.outer.members), len(self.outer)
+        links = coo_array(
+            (np.ones(ports), (self.outer.rows, regions + self.outer.members)),
+            shape=(regions + self.width,) * 2,
+        )
+        if connected_components(links, directed=False)[0] != regions + self.width - ports:
+            return False
+        sharing = np.bincount(self.outer.members, minlength=self.width)
+        held = np.zeros(self.width, np.int64)
+        held[self.inner.members] = np.diff(self.pair_ptr)
+        return bool((held[sharing > 1] >= sharing[sharing > 1]).all())
 
     @property
     def width(self) -> int:

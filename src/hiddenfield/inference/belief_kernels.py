@@ -129,10 +129,12 @@ def variable_beliefs_kernel(
         first, last = part * chunk, min((part + 1) * chunk, variables)
         low, high = state_ptr[first], state_ptr[last]
         probability = np.empty(high - low, messages.dtype)
+        # In double precision: a hundred thousand messages in single precision would leave no digits.
+        added = np.empty(high - low, np.float64)
         for variable in range(first, last):
             begin, end = state_ptr[variable], state_ptr[variable + 1]
             for state in range(begin, end):
-                total[state] = unary[state]
+                added[state - low] = unary[state]
             for place in range(variable_ptr[variable], variable_ptr[variable + 1]):
                 port = variable_port[place]
                 at, weight, top = port_ptr[port] - begin, port_weight[port], zero
@@ -142,14 +144,15 @@ def variable_beliefs_kernel(
                         top = max(top, given[at + state])
                     top = top if top > dead else zero
                 for state in range(begin, end):
-                    total[state] += weight * (given[at + state] - top)
-            top = dead
-            for state in range(begin, end):
-                top = total[state] if total[state] > top or total[state] != total[state] else top
+                    added[state - low] += weight * (given[at + state] - top)
+            largest = -np.inf
+            for state in range(begin - low, end - low):
+                largest = added[state] if added[state] > largest or added[state] != added[state] else largest
             # A variable of -inf alone stays as it is.
-            top = top if top != dead else zero
+            largest = largest if largest != -np.inf else 0.0
             for state in range(begin, end):
-                belief[state] = total[state] - top
+                total[state] = added[state - low] - largest
+                belief[state] = total[state]
         # Exponentials in one loop over all states of the chunk, on whole vectors.
         for place in range(high - low):
             probability[place] = fast_exp(belief[low + place])

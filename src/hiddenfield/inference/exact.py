@@ -299,6 +299,8 @@ def _by_torch(field: FactorGraph, order: str, max_memory: float | None) -> tuple
         flat = torch.cat(parts)
         flat = flat if unrolled else flat.detach().requires_grad_()
         total = torch_log_partition(field, plan, flat, max_memory)
+        if not flat.numel():  # without variables the total depends on nothing
+            return total, flat.detach(), plan.order.width
         (marginals,) = torch.autograd.grad(total.sum(), flat, create_graph=unrolled)
     return (total if unrolled else total.detach()), marginals, plan.order.width
 

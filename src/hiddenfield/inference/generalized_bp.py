@@ -102,7 +102,7 @@ def generalized_bp(
     """
     check_options(damping, memory)
     passing = RegionPassing(field, choose_regions(field, regions))
-    tree = bool((passing.regions.inner.sizes == 1).all()) and passing.regions.is_junction_tree
+    tree = passing.is_forest
     outcome = single_loop(
         passing,
         passing.start() if messages is None else messages,

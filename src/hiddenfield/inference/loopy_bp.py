@@ -56,7 +56,7 @@ def loopy_bp(
         a fraction of the iterations. "residual": always the message that would change most, by a priority queue
         (Elidan, McGraw and Koller 2006): settles where the others do not. The last two run on the CPU.
     damping
-        Weight of the old log message, in [0, 1).
+        Weight of the old log message, in [0, 1). None on a forest, where undamped messages settle exactly.
     temperature
         1 is sum-product. 0 is max-product: `log_marginals` are max-marginals (best value 0) and `log_partition` is the
         value of the decoded assignment, ``extra["assignment"]``. Otherwise sum-product on potentials divided by it.
@@ -75,8 +75,9 @@ def loopy_bp(
 
     Notes
     -----
-    One iteration costs, for each factor, its arity times the size of its table. Messages of a large batch on the CPU
-    are passed in pieces that fit the cache, each to its own end.
+    One iteration costs, for each factor, its arity times the size of its table. The residual schedule looks, after each
+    message, at all others of the variable that it reached: d factors at a variable cost d squared. Messages of a large
+    batch on the CPU are passed in pieces that fit the cache, each to its own end.
 
     References
     ----------
@@ -107,8 +108,8 @@ def loopy_bp(
     >>> (50 + 64) * posterior.marginals[2]
     tensor([50., 64.], dtype=torch.float64)
     """
-    if temperature < 0:
-        raise InputError(f"the temperature must not be negative, got {temperature}")
+    if not 0 <= temperature < math.inf:
+        raise InputError(f"the temperature must be finite and not negative, got {temperature}")
     maximise = temperature == 0
     scaled = field if temperature in (0, 1) else _scaled(field, 1 / temperature)
     passing, outcome = propagate(
@@ -213,6 +214,16 @@ def _decoded(
 
 def _scaled(field: FactorGraph, factor: float) -> FactorGraph:
     tables = [factor * group.log_tables for group in field.groups]
+    for given, scaled in zip(
+        [field.log_unary, *(group.log_tables for group in field.groups)],
+        [factor * field.log_unary, *tables],
+        strict=True,
+    ):
+        if not bool((scaled.isfinite() | (given == -math.inf)).all()):
+            raise InputError(
+                f"log potentials divided by a temperature of {1 / factor:.3g} are not finite; "
+                "temperature=0 is max-product"
+            )
     return dataclasses.replace(
         field.with_potentials(factor * field.log_unary, tables), log_constant=factor * field.log_constant
     )

@@ -97,8 +97,15 @@ class MessagePassing:
         """Return log beliefs of all variables up to a constant each.
 
         A message that counts a million times is taken relative to its largest entry: what its states have in common
-        would otherwise be summed up to numbers that leave no digits for where they differ.
+        would otherwise be summed up to numbers that leave no digits for where they differ. So is each total.
         """
+        totals = self._totals_of_relative(messages)
+        ptr = self.field.state_ptr
+        top = segment_max(totals.detach(), ptr)
+        top = torch.where(top == -math.inf, torch.zeros_like(top), top)
+        return totals - segment_repeat(top, ptr, totals.shape[0])
+
+    def _totals_of_relative(self, messages: Float[Tensor, " messages"]) -> Float[Tensor, " states"]:
         if self.unweighted:
             return self.totals(messages)
         wiring = self.field.wiring

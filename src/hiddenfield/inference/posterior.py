@@ -139,7 +139,8 @@ def padded(
     field: FactorGraph, packed: Float[Tensor, " states"], fill: float
 ) -> Float[Tensor, "variables most_states"]:
     """Lay packed states out as a matrix, a row a variable, with `fill` beyond a variable's own states."""
-    most = int(field.cardinalities.max()) if field.num_variables else 0
+    # One column at least, so that a row without any has an argmax: there is none where there are no variables.
+    most = int(field.cardinalities.max()) if field.num_variables else 1
     out = torch.full((field.num_variables, most), fill, dtype=packed.dtype, device=packed.device)
     column = torch.arange(packed.shape[0], device=packed.device) - field.state_ptr[field.state_variable]
     return out.index_put((field.state_variable, column), packed)

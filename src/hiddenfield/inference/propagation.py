@@ -12,7 +12,8 @@ from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.inference.fixed_point import Outcome, iterate
 from hiddenfield.inference.in_pieces import in_pieces
-from hiddenfield.inference.message_passing import MessagePassing
+from hiddenfield.inference.lag import lag
+from hiddenfield.inference.message_passing import MessagePassing, normalise_segments
 from hiddenfield.inference.recheck import recheck
 from hiddenfield.inference.schedules import BACKENDS, make_iteration
 from hiddenfield.shapes import Float, Tensor
@@ -44,7 +45,8 @@ def propagate(
         "parallel": all messages from all old ones. "sequential": variable after variable. "residual": always the
         message that would change most.
     damping
-        Weight of the old log message, in [0, 1).
+        Weight of the old log message, in [0, 1). A forest has none: undamped messages settle there after finitely many
+        steps, exactly, damped ones never do.
     tolerance, max_iterations
         Of the change of a message's probabilities, undamped, and of the difference between a factor's belief about a
         variable and the variable's own; an iteration is one update of every message, or as many single updates.
@@ -56,6 +58,8 @@ def propagate(
     if not 0 <= damping < 1:
         raise InputError(f"damping is the weight of the old message, at least 0 and below 1, got {damping}")
     passing = MessagePassing(field, None if weights is None else tuple(weights), maximise)
+    if damping and field.is_forest:
+        damping = 0.0
     if messages is None and weights is None:
         options: dict[str, Any] = {"schedule": schedule, "damping": damping, "tolerance": tolerance}
         options |= {"maximise": maximise, "max_iterations": max_iterations, "backend": backend}
@@ -76,7 +80,11 @@ def propagate(
         nonlocal final
         final = iteration.messages(state)
         with torch.no_grad():
-            return recheck(passing, final.detach())
+            found = recheck(passing, final.detach())
+            if damping and bool((found <= tolerance).all()):
+                growth = (1 + damping) / (1 - damping)
+                found = torch.maximum(found, _lag(passing, final.detach(), found, tolerance, growth))
+            return found
 
     outcome = iterate(
         iteration.step,
@@ -87,3 +95,17 @@ def propagate(
     )
     # However an iteration ends, it has been verified last.
     return passing, dataclasses.replace(outcome, state=final)
+
+
+def _lag(
+    passing: MessagePassing, messages: Tensor, residual: Tensor, tolerance: float, growth: float
+) -> Float[Tensor, " graphs"]:
+    """Look ahead from damped messages."""
+    field = passing.field
+
+    def belief(state: Tensor) -> Tensor:
+        totals = passing.relative_totals(state)
+        return normalise_segments(totals, field.state_ptr, passing.maximise)[0].exp()
+
+    owner = field.variable_graph[field.state_variable]
+    return lag(passing.update, belief, owner, messages, residual, tolerance=tolerance, growth=growth)

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import torch
 
 from hiddenfield.inference.fixed_point import Outcome, iterate
+from hiddenfield.inference.lag import lag
 from hiddenfield.inference.message_passing import normalise_segments
 from hiddenfield.inference.posterior import Guarantee, Posterior
 from hiddenfield.inference.region_mixing import mix
 from hiddenfield.inference.region_passing import RegionPassing
 from hiddenfield.inference.region_sweeps import KernelSweeps, TorchSweeps, make_sweeps, split_counting
-from hiddenfield.shapes import Bool, Float, Tensor
+from hiddenfield.shapes import Array, Bool, Float, Tensor
 
 __all__ = ["Descent", "conclude", "descend", "lagging_loop", "single_loop"]
 
@@ -85,7 +86,7 @@ def lagging_loop(
     backend: str,
 ) -> Outcome[Tensor]:
     """Sweep with the anchor one sweep behind: one step of the inner loop for each step of the outer one."""
-    counting = split_counting(passing)
+    counting = _convex(passing)
     sweeps = make_sweeps(
         passing, counting, damping=0.0, tolerance=tolerance, memory=0, begin=0, backend=backend
     )
@@ -108,14 +109,51 @@ def lagging_loop(
             residual = torch.where(lost, residual.clamp(min=2 * tolerance), residual)
         return (messages, belief), residual
 
+    def verify(state: tuple[Tensor, Tensor]) -> Tensor:
+        residual = passing.residual(state[0], counting)
+        if not bool((residual <= tolerance).all()):
+            return residual
+        return torch.maximum(residual, _lag(passing, state[0], residual, tolerance))
+
     outcome = iterate(
         step,
         (passing.start(), normalise_segments(passing.log_inner, passing.inner_ptr)[0]),
         tolerance=tolerance,
         max_iterations=max_iterations,
-        verify=lambda state: passing.residual(state[0], counting),
+        verify=verify,
     )
     return Outcome(outcome.state[0], outcome.converged, outcome.iterations, outcome.residual, outcome.trace)
+
+
+def _lag(
+    passing: RegionPassing, messages: Float[Tensor, " messages"], residual: Tensor, tolerance: float
+) -> Float[Tensor, " graphs"]:
+    """Look ahead by belief propagation on Bethe's regions: all at once, all of a total instead of a share of it."""
+    if not passing.is_bethe:
+        return torch.zeros_like(residual)
+    counting = split_counting(passing, 0.0)
+    most = float(passing.regions.degree.max(initial=1.0) * passing.regions.outer.sizes.max(initial=1))
+
+    def update(state: Tensor) -> Tensor:
+        pair = passing.pair_marginals(state)
+        target = passing.targets(state, pair, counting, None)[passing.message_state]
+        return torch.where(target.isfinite() & pair.isfinite(), state + target - pair, state)
+
+    return lag(
+        update,
+        lambda state: passing.mean(passing.pair_marginals(state)).exp(),
+        passing.inner_graph,
+        messages,
+        residual,
+        tolerance=tolerance,
+        # As many messages as a message reads, at most: none of them changes it by more than it changed itself.
+        growth=most,
+    )
+
+
+def _convex(passing: RegionPassing) -> tuple[Array, Array]:
+    """Return counting numbers whose free energy is convex; on a forest it is without a tangent, and BP settles."""
+    return split_counting(passing, 0.0 if passing.is_forest else 1.0)
 
 
 def descend(
@@ -132,11 +170,17 @@ def descend(
 
     `frozen` graphs are left as they are.
     """
-    counting = split_counting(passing)
+    counting = _convex(passing)
     precise = passing.field.dtype == torch.float64
     inner_tolerance = max(1e-3 * tolerance, 1e-12) if precise else 0.1 * tolerance
     sweeps = make_sweeps(
-        passing, counting, damping=0.0, tolerance=inner_tolerance, memory=6, begin=4, backend=backend
+        passing,
+        counting,
+        damping=0.0,
+        tolerance=inner_tolerance,
+        memory=0 if passing.is_forest else 6,
+        begin=4,
+        backend=backend,
     )
     graphs = passing.field.num_graphs
     fixed = torch.zeros(graphs, dtype=torch.bool, device=passing.field.device) if frozen is None else frozen
@@ -174,6 +218,8 @@ def descend(
 
     def verify(state: Descent) -> Tensor:
         residual = passing.residual(state.messages, counting)
+        if bool(((residual <= tolerance) | fixed).all()):
+            residual = torch.maximum(residual, _lag(passing, state.messages, residual, tolerance))
         return torch.where(fixed, torch.zeros_like(residual), residual)
 
     start = passing.beliefs(messages)

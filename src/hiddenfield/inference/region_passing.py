@@ -59,6 +59,16 @@ class RegionPassing:
     field: FactorGraph
     regions: RegionGraph
 
+    @cached_property
+    def is_bethe(self) -> bool:
+        """Whether inner regions are single variables: fixed points are those of belief propagation."""
+        return bool((self.regions.inner.sizes == 1).all())
+
+    @cached_property
+    def is_forest(self) -> bool:
+        """Whether the regions are those of Bethe on a forest: then belief propagation settles, exactly."""
+        return self.is_bethe and self.regions.is_junction_tree
+
     # -- shapes --------------------------------------------------------------------------------------------
 
     @cached_property
