@@ -137,3 +137,43 @@ def test_errors_are_one_line(capsys, network, words, code, text):
     assert text in err
     if code == 1:
         assert len(err.strip().splitlines()) == 1
+
+
+def test_contradicting_and_pointless_options_are_refused(
+    grid: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evidence = f"{grid}.evid"
+    for words, expected in [
+        (["-g", "0=1", "-g", "0=0"], "observed twice"),
+        (["--evidence", evidence, "-g", "0=0"], "observed twice"),
+        (["--sample", "1"], "give --evidence too"),
+        (["--out", tmp_path], "is a folder"),
+        (["-g", "x=0"], "they have no names but the numbers 0 to 8"),
+        (["-p", "messages=1,2"], "messages must be given in Python"),
+        (["-p", "temperature=nan"], "temperature must be finite"),
+        (["-p", "temperature=inf"], "temperature must be finite"),
+        (["-p", "temperature=1e-320"], "are not finite; temperature=0 is max-product"),
+        (["--method", "gibbs", "-p", "burn_in=-1"], "burn_in must not be negative"),
+        (["--method", "gibbs", "-p", "seed=-1"], "seed must not be negative"),
+        (["--method", "tree_reweighted", "-p", "samples=0"], "samples at least 1"),
+    ]:
+        code, _, err = call(capsys, "infer", grid, *words)
+        assert code == 1
+        assert expected in err
+    assert not list(tmp_path.glob(".*partial"))
+
+
+@pytest.mark.filterwarnings("ignore::hiddenfield.errors.ConvergenceWarning")
+def test_numbers_that_are_not_finite_are_not_printed_as_zeros(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Chains that never leave their first state: R-hat is infinite.
+    stuck = np.array([[0.0, -800.0], [-800.0, 0.0]])
+    hf.fields.write(hf.fields.from_factors([[0, 1], [1, 2], [2, 0]], [stuck] * 3), tmp_path / "stuck.uai")
+    code, out, _ = call(capsys, "infer", tmp_path / "stuck.uai", "--method", "gibbs", "-p", "blocks=sites")
+    assert code == 0
+    assert "residual inf" in out
+    hf.fields.write(hf.fields.from_factors([[0], [0]], [[0.0, -np.inf], [-np.inf, 0.0]]), tmp_path / "no.uai")
+    code, out, _ = call(capsys, "infer", tmp_path / "no.uai", "--compare")
+    assert code == 0
+    assert "nan" not in out

@@ -246,3 +246,11 @@ def test_a_batch_is_its_fields_side_by_side(parts: list[FieldParts]) -> None:
     states = [assignments(field, 4) for field in single]
     together = torch.cat([field.log_value(rows) for field, rows in zip(single, states, strict=True)], dim=1)
     torch.testing.assert_close(batch.log_value(torch.cat(states, dim=1)), together)
+
+
+def test_evidence_that_contradicts_itself_or_is_not_a_number_is_refused() -> None:
+    field = from_factors([[0]], [[0.0, 0.0]], variable_names=["rain"], state_names=[["no", "yes"]])
+    with pytest.raises(InputError, match="observed twice"):
+        field.given({"rain": "yes", 0: 0})
+    with pytest.raises(InputError, match="NaN"):
+        field.given(torch.tensor([0.0, float("nan")]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from enum import Enum
 from pathlib import Path
@@ -75,9 +76,18 @@ def command(
         raise InputError("a picture shows marginals: give --plot with --query marginals")
     if compare and out is not None:
         raise InputError("a result file holds one answer: give --out without --compare")
+    if out is not None and out.is_dir():
+        raise InputError(f"{out} is a folder; give --out the name of a file")
+    if sample is not None and evidence is None:
+        raise InputError("--sample chooses among the sets of an evidence file: give --evidence too")
     field = read(path, format)
     observed: dict[Any, Any] = {} if evidence is None else dict(read_evidence(evidence, sample))
-    observed |= named_evidence(field, given or [])
+    for text in given or []:
+        for variable, state in named_evidence(field, [text]).items():
+            number = field.variable_names.index(variable) if variable in field.variable_names else variable
+            if number in observed:
+                raise InputError(f"variable {variable} is observed twice, the second time by --given {text}")
+            observed[number] = state
     options = named_values(parameter, "--parameter")
     if compare:
         _compare(field, observed, options, path, json)
@@ -159,7 +169,7 @@ def _rendered(table: Any) -> str:
 
 
 def _number(value: float | None, form: str) -> str:
-    return "" if value is None else format(value, form)
+    return "" if value is None or math.isnan(value) else format(value, form)
 
 
 def _lines(answer: Answer, method: str) -> list[str]:
@@ -168,7 +178,9 @@ def _lines(answer: Answer, method: str) -> list[str]:
     lines = [f"{method}: {result['status']}, {answer.seconds:.3g} s"]
     if result["iterations"] is not None:
         value = float(answer.outcome.log_partition[0])  # type: ignore[union-attr]
-        lines[0] += f", {result['iterations']:,} iterations, residual {result['residual'] or 0:.2g}"
+        lines[0] += (
+            f", {result['iterations']:,} iterations, residual {float(answer.outcome.residual.max()):.2g}"  # type: ignore[union-attr]
+        )
         lines.append(f"log partition {value:.8g} ({result['guarantee']})")
     else:
         value = float(answer.outcome.log_value[0])  # type: ignore[union-attr]

@@ -29,12 +29,20 @@ def log_evidence(field: FactorGraph, evidence: Mapping[Any, Any] | Tensor) -> Fl
             raise InputError(
                 f"packed evidence holds a log weight for each of the {total} states, got {tuple(evidence.shape)}"
             )
+        if bool((evidence.isnan() | (evidence == math.inf)).any()):
+            raise InputError("packed evidence holds NaN or +inf")
         return evidence.to(field.log_unary)
     weights = torch.zeros(total, dtype=field.dtype)
     start = field.state_ptr.tolist()
     parts: list[tuple[int, Tensor]] = []
+    seen: set[int] = set()
     for variable, value in evidence.items():
         number = _variable(field, variable)
+        if number in seen:
+            raise InputError(
+                f"variable {field.name_of(number)} is observed twice, by its number and by its name"
+            )
+        seen.add(number)
         begin, end = start[number], start[number + 1]
         if isinstance(value, (str, int, np.integer)) or (isinstance(value, Tensor) and value.ndim == 0):
             state = _state(field, number, value)
@@ -60,9 +68,12 @@ def log_evidence(field: FactorGraph, evidence: Mapping[Any, Any] | Tensor) -> Fl
 def _variable(field: FactorGraph, variable: Any) -> int:
     if isinstance(variable, str):
         if variable not in field.variable_names:
-            raise InputError(
-                f"no variable is called {variable!r}; the first ones are {list(field.variable_names[:5])}"
+            known = (
+                f"the first ones are {list(field.variable_names[:5])}"
+                if field.variable_names
+                else f"they have no names but the numbers 0 to {field.num_variables - 1}"
             )
+            raise InputError(f"no variable is called {variable!r}; {known}")
         return field.variable_names.index(variable)
     if isinstance(variable, bool) or not isinstance(variable, (int, np.integer)):
         raise InputError(f"evidence names a variable by its number or name, got {variable!r}")

@@ -100,6 +100,9 @@ def gibbs(
     (tensor([0.7000, 0.3000], dtype=torch.float64), 'converged')
     """
     _check(field, chains, sweeps, blocks)
+    for name, number in (("burn_in", burn_in), ("seed", seed)):
+        if number is not None and number < 0:
+            raise InputError(f"{name} must not be negative, got {number}")
     choose("log_partition", LOG_PARTITIONS, log_partition)
     walkers = Chains.start(field, chains, seed, blocks)
     walkers.run(sweeps // 2 if burn_in is None else burn_in)

@@ -62,4 +62,5 @@ def _is_a(value: Any, kind: Any) -> bool:
 
 def _holds(parts: list[str], value: Any) -> bool:
     """Tell whether a list or the like may be meant: the algorithm looks into it itself."""
-    return isinstance(value, (list, tuple, dict)) and any("[" in part for part in parts)
+    several = ("Sequence[", "list[", "tuple[", "Mapping[", "dict[")
+    return isinstance(value, (list, tuple, dict)) and any(part.startswith(several) for part in parts)

@@ -81,7 +81,7 @@ class Words:
         value = int(word)
         if value < least or (most is not None and value > most):
             bounds = f"of at least {least}" if most is None else f"from {least} to {most}"
-            self.fail(f"{expected} {bounds}")
+            self.fail(expected if least == most else f"{expected} {bounds}")
         return value
 
     def integers(self, count: int, expected: str, least: int = 0, most: int | None = None) -> list[int]:
