@@ -85,13 +85,18 @@ def _mean_metrics(several: Sequence[Mapping[str, float | None]]) -> dict[str, fl
 
 
 def _bootstrap(context: Context, finished: Finished) -> list[float] | None:
-    """Return a 95 % interval for a single split, from test structures drawn again with replacement."""
-    truth, values = context.problem.truth[context.splits[0].test], finished.predictions(0)
+    """Return a 95 % interval for a single split, from test structures drawn again with replacement.
+
+    As the value itself is, that of a draw is the mean over the seeds.
+    """
+    truth = context.problem.truth[context.splits[0].test]
+    several = [np.asarray(result["predictions"]) for result in finished.of("final", 0)]
     generator = np.random.default_rng(context.seed)
     found = []
     for _ in range(RESAMPLES):
         drawn = generator.integers(len(truth), size=len(truth))
-        found.append(measure(truth[drawn], values[drawn])[context.metric.name])
+        values = [measure(truth[drawn], table[drawn])[context.metric.name] for table in several]
+        found.append(float(np.mean(values)))
     known = np.array(found)[np.isfinite(found)]
     return None if len(known) < RESAMPLES / 2 else np.quantile(known, [0.025, 0.975]).tolist()
 
