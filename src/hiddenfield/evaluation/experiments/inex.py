@@ -64,7 +64,7 @@ EXPERIMENT = Experiment(
     quick=("INEX2006",),
     remarks=(
         "Tried before: arcs that know their direction but not the place among the children (plain networks, the last "
-        "round read out) reached 0.824 and 0.828 (mean field, loopy BP) on INEX2005 and 0.424 (mean field) on INEX2006.",
+        "round read out) reached 0.824 and 0.828 (mean field, loopy BP) on INEX2005, 0.424 (mean field) on INEX2006.",
         "Colours counted after three rounds do as well: the trees are shallow, half of the test documents have a copy "
         "in training, and what is left to learn beyond counting is small.",
     ),
