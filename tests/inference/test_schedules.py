@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hiddenfield.errors import InputError
+from hiddenfield.errors import ConvergenceWarning, InputError
 from hiddenfield.fields import FactorGraph, concatenate_fields, from_factors
 from hiddenfield.fields.pieces import cut_batch
 from hiddenfield.inference import in_pieces, infer
@@ -204,3 +204,17 @@ def test_the_torch_back_end_has_one_schedule() -> None:
         infer(field.to(torch.float16), "loopy_bp", backend="numba")
     with pytest.raises(InputError, match="unknown schedule 'residul'"):
         infer(field, "loopy_bp", schedule="residul")
+
+
+def test_a_graph_that_never_settles_takes_no_turns_of_others() -> None:
+    generator = np.random.default_rng(0)
+    scopes = [[v, u] for v in range(8) for u in range(v)]
+    frustrated = [np.array([[a, -a], [-a, a]]) for a in 5 * generator.normal(size=len(scopes))]
+    own = list(0.3 * generator.normal(size=(8, 2)))
+    wild = from_factors(scopes + [[v] for v in range(8)], frustrated + own)
+    calm = from_factors([[0, 1], [1, 2], [2, 0]], list(0.3 * generator.normal(size=(3, 2, 2))))
+    with pytest.warns(ConvergenceWarning, match="in 1 of 2 graphs"):
+        both = infer(concatenate_fields([wild, calm]), schedule="residual", max_iterations=30)
+    alone = infer(calm, schedule="residual", max_iterations=30)
+    assert both.converged.tolist() == [False, True]
+    np.testing.assert_allclose(both.marginals[8:], alone.marginals, atol=1e-6)

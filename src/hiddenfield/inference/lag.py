@@ -14,6 +14,9 @@ __all__ = ["lag"]
 AHEAD = 8
 """Undamped updates that are looked ahead."""
 
+LOOKS = (1, 2, 4, AHEAD)
+"""After so many of them beliefs are compared."""
+
 
 def lag(
     update: Callable[[Tensor], Tensor],
@@ -37,8 +40,10 @@ def lag(
     """
     before, worst = belief(messages), torch.zeros_like(residual)
     allowed = 10 * residual
-    for _ in range(AHEAD):
+    for step in range(1, AHEAD + 1):
         messages, allowed = update(messages), growth * allowed
+        if step not in LOOKS:
+            continue
         moved = torch.zeros_like(residual).scatter_reduce(0, owner, (belief(messages) - before).abs(), "amax")
         worst = torch.where(
             moved > allowed.clamp(min=math.sqrt(tolerance)), torch.maximum(worst, moved), worst

@@ -15,7 +15,7 @@ from hiddenfield.inference.in_pieces import in_pieces
 from hiddenfield.inference.lag import lag
 from hiddenfield.inference.message_passing import MessagePassing, normalise_segments
 from hiddenfield.inference.recheck import recheck
-from hiddenfield.inference.schedules import BACKENDS, make_iteration
+from hiddenfield.inference.schedules import BACKENDS, Iteration, make_iteration
 from hiddenfield.shapes import Float, Tensor
 
 __all__ = ["BACKENDS", "propagate"]
@@ -82,8 +82,9 @@ def propagate(
         with torch.no_grad():
             found = recheck(passing, final.detach())
             if damping and bool((found <= tolerance).all()):
+                ahead = make_iteration(passing, "parallel", backend, 0.0, tolerance)
                 growth = (1 + damping) / (1 - damping)
-                found = torch.maximum(found, _lag(passing, final.detach(), found, tolerance, growth))
+                found = torch.maximum(found, _lag(passing, ahead, final.detach(), found, tolerance, growth))
             return found
 
     outcome = iterate(
@@ -98,14 +99,22 @@ def propagate(
 
 
 def _lag(
-    passing: MessagePassing, messages: Tensor, residual: Tensor, tolerance: float, growth: float
+    passing: MessagePassing,
+    ahead: Iteration,
+    messages: Tensor,
+    residual: Tensor,
+    tolerance: float,
+    growth: float,
 ) -> Float[Tensor, " graphs"]:
     """Look ahead from damped messages."""
     field = passing.field
 
     def belief(state: Tensor) -> Tensor:
-        totals = passing.relative_totals(state)
+        totals = passing.relative_totals(ahead.messages(state))
         return normalise_segments(totals, field.state_ptr, passing.maximise)[0].exp()
 
     owner = field.variable_graph[field.state_variable]
-    return lag(passing.update, belief, owner, messages, residual, tolerance=tolerance, growth=growth)
+    start = ahead.start(messages.clone())
+    return lag(
+        lambda state: ahead.step(state)[0], belief, owner, start, residual, tolerance=tolerance, growth=growth
+    )

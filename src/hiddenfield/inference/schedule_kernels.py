@@ -134,7 +134,8 @@ def disturb(port: int, amount: float, ports: Ports, heap: Array, where: Array, p
 @kernel
 def residual_sweep(
     ports: Ports,
-    updates: int,
+    graph_port: Array,
+    graph_ptr: Array,
     tolerance: float,
     start_over: bool,
     maximise: bool,
@@ -142,38 +143,44 @@ def residual_sweep(
     damping: float,
     widest: int,
     most_ports: int,
-    heap: Array,
+    heaps: Array,
     where: Array,
     stale: Array,
     priority: Array,
 ) -> None:
-    """Replace `updates` messages, always the one with the largest residual, or fewer if none exceeds the tolerance.
+    """Replace in each graph as many messages as it has, always that of the largest residual, or fewer if all are small.
 
-    Residuals are computed lazily: a message that changed raises the priority of those that read it by its change, and
-    the true residual is computed when a message comes to the top. Is it no longer the largest, the message goes back
-    into the queue. `start_over` gives every message the highest priority, so that each is looked at once more.
+    Every graph has a queue of its own, `heaps[graph_ptr[g]:graph_ptr[g + 1]]`: one that never settles would take all
+    turns of the others. Residuals are computed lazily: a message that changed raises the priority of those that read it
+    by its change, and the true residual is computed when a message comes to the top. Is it no longer the largest, the
+    message goes back into the queue. `start_over` gives every message the highest priority, so that each is looked at
+    once more.
     """
     scratch = make_scratch(ports.messages, widest, most_ports)
-    if start_over:
-        for port in range(heap.size):
-            priority[port] = 2
-            heap[port] = port
-            where[port] = port
-    done = 0
-    while done < updates and heap.size > 0:
-        port = heap[0]
-        if priority[port] <= tolerance:
-            break
-        true = try_port(port, ports, maximise, least, stale, scratch)
-        if true != true:
-            priority[port] = np.inf
-            break
-        priority[port] = true
-        if true <= tolerance or 2 * true < runner_up(heap, priority):
+    for graph in range(graph_ptr.size - 1):
+        begin, end = graph_ptr[graph], graph_ptr[graph + 1]
+        heap = heaps[begin:end]
+        if start_over:
+            for place in range(end - begin):
+                port = graph_port[begin + place]
+                priority[port] = 2
+                heap[place] = port
+                where[port] = place
+        done = 0
+        while done < heap.size:
+            port = heap[0]
+            if priority[port] <= tolerance:
+                break
+            true = try_port(port, ports, maximise, least, stale, scratch)
+            if true != true:
+                priority[port] = np.inf
+                break
+            priority[port] = true
+            if true <= tolerance or 2 * true < runner_up(heap, priority):
+                sift_down(0, heap, where, priority)
+                continue
+            accept(port, ports, maximise, damping, stale, scratch)
+            done += 1
+            priority[port] = damping * true
             sift_down(0, heap, where, priority)
-            continue
-        accept(port, ports, maximise, damping, stale, scratch)
-        done += 1
-        priority[port] = damping * true
-        sift_down(0, heap, where, priority)
-        disturb(port, (1 - damping) * true, ports, heap, where, priority)
+            disturb(port, (1 - damping) * true, ports, heap, where, priority)

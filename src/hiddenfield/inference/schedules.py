@@ -86,6 +86,11 @@ class Residual(Kernels):
         count = self.plan.port_factor.size
         self.heap, self.where = np.empty(count, np.int64), np.empty(count, np.int64)
         self.priority = np.empty(count, np.float64)
+        owner = self.plan.port_graph
+        self.graph_port = np.argsort(owner, kind="stable")
+        self.graph_ptr = np.searchsorted(
+            owner[self.graph_port], np.arange(self.plan.passing.field.num_graphs + 1)
+        )
         self.stale = np.ones(self.plan.state_ptr.size - 1, np.bool_)
         self.start_over, self.idle = True, False
         return super().start(messages)
@@ -99,7 +104,8 @@ class Residual(Kernels):
             ordered_sweep(self.ports, self.plan.sweep, *self.options, self.stale, changes)
         residual_sweep(
             self.ports,
-            self.heap.size,
+            self.graph_port,
+            self.graph_ptr,
             # The kernel's rounding is not that of whoever verifies.
             self.tolerance / 2,
             self.start_over,
