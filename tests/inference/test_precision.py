@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from hiddenfield.errors import ConvergenceWarning
-from hiddenfield.fields import FactorGraph, ising_grid
+from hiddenfield.fields import FactorGraph, from_factors, ising_grid
 from hiddenfield.inference import infer
 
 
@@ -45,3 +45,14 @@ def test_regions_of_a_large_grid(large: FactorGraph) -> None:
     with pytest.warns(ConvergenceWarning):
         single = infer(large.to(torch.float32), "generalized_bp", regions="bethe", **options)
     np.testing.assert_allclose(single.log_partition, exact.log_partition, rtol=1e-6)
+
+
+@pytest.mark.parametrize("seed", [1, 20])
+def test_rounding_of_extreme_messages_does_not_keep_the_double_loop_from_settling(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    scopes = [[0, 1], [1, 2], [2, 0], [0, 1], [0], [1], [2]]
+    tables = [300 * generator.normal(size=(2,) * len(scope)) for scope in scopes]
+    single = infer(from_factors(scopes, tables, dtype=torch.float32), "double_loop", max_iterations=100)
+    assert single.status == "converged"
+    double = infer(from_factors(scopes, tables), "double_loop")
+    np.testing.assert_allclose(single.log_partition, double.log_partition, rtol=1e-5)
