@@ -9,7 +9,7 @@ import os
 import zlib
 from pathlib import Path
 
-from hiddenfield.errors import ReadError
+from hiddenfield.errors import InputError, ReadError
 
 __all__ = ["decode", "existing", "inner_suffix", "read_bytes", "read_text", "write_text"]
 
@@ -82,7 +82,12 @@ def write_text(path: str | Path, text: str) -> None:
         contents = gzip.compress(contents, mtime=0)  # no time: the same text gives the same file
     elif suffix == ".xz":
         contents = lzma.compress(contents)
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; name a file to write")
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.partial")
-    partial.write_bytes(contents)
-    os.replace(partial, path)
+    try:
+        partial.write_bytes(contents)
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -59,8 +59,9 @@ def generalized_bp(
     field
         The field. Counts of variables are possible on Bethe's regions only.
     regions
-        "auto" (short cycles where their counting numbers sum to about 1, otherwise Bethe's), "bethe", "cycles"
-        (chordless, up to 6 variables), "faces" (up to 4), "junction_tree", or a `RegionGraph` made of the field.
+        "auto" (short cycles where their counting numbers sum to about 1, otherwise Bethe's; chosen for all graphs of a
+        batch together, so that a graph alone may get others), "bethe", "cycles" (chordless, up to 6 variables),
+        "faces" (up to 4), "junction_tree", or a `RegionGraph` made of the field.
     damping
         Weight of the old log message, in [0, 1).
     memory
