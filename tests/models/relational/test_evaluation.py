@@ -41,7 +41,9 @@ def test_template_is_ground_at_every_iteration(
         np.arange(len(scheme.attributes)), [len(rows) for rows in ground_variables(scheme, size).values()]
     )
     if large.is_forest:
-        damping = 0.0  # messages of a forest are never damped, and a template does not know that it stands for one
+        damping = (
+            0.0  # messages of a forest are never damped, and a template does not know that it stands for one
+        )
     for iterations in (1, 2, 4):
         results = [
             loopy_bp(field, max_iterations=iterations, tolerance=1e-300, damping=damping, backend="torch")
