@@ -87,6 +87,17 @@ def test_results_of_different_scales_do_not_go_together():
         merge_results(first, {**first, "scale": {"folds": 2}})
 
 
+def test_a_result_of_another_scale_is_refused_before_anything_is_read(tmp_path):
+    other = {"experiment": "inex", "scale": {"folds": 2}, "rows": []}
+    with pytest.raises(InputError, match="do not go together"):
+        run_experiment(EXPERIMENTS["inex"], tmp_path / "nowhere", before=other)
+
+
+def test_structures_that_are_read_need_a_folder():
+    with pytest.raises(InputError, match="name the folder with graphs/"):
+        run_experiment(EXPERIMENTS["inex"], None)
+
+
 # -- the command -------------------------------------------------------------------------------------------
 
 

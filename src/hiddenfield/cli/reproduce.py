@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as text_json
 import os
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -59,20 +60,13 @@ def command(
     The full ones take hours on a GPU; --quick runs a part of each.
     """
     from hiddenfield.evaluation.assessment.store import write_json
-    from hiddenfield.evaluation.experiments import EXPERIMENTS, merge_results, results_page, run_experiment
+    from hiddenfield.evaluation.experiments import EXPERIMENTS, results_page, run_experiment
     from hiddenfield.registry import choose
 
     experiment = choose("experiment", EXPERIMENTS, name)
     if result is not None:
         content = _read(result, name)
     else:
-        before = _read(out, name) if out is not None and out.exists() else None
-
-        def write(found: dict[str, Any]) -> None:
-            if out is not None:
-                out.parent.mkdir(parents=True, exist_ok=True)
-                write_json(out, found if before is None else merge_results(before, found))
-
         content = run_experiment(
             experiment,
             None if experiment.computed else _data(data),
@@ -81,9 +75,9 @@ def command(
             device=device,
             jobs=jobs,
             show_progress=not json,
-            each=write,
+            before=_read(out, name) if out is not None and out.exists() else None,
+            each=None if out is None else partial(write_json, out),
         )
-        content = content if before is None else merge_results(before, content)
     text = results_page(content, None if page is None else page.stem)
     if page is not None:
         from hiddenfield.report.experiment_page import write_experiment

@@ -74,7 +74,10 @@ def decode(contents: bytes, path: str | Path) -> str:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write UTF-8, compressed if the name ends in .gz or .xz; the file is there whole, or not at all."""
+    """Write UTF-8, compressed if the name ends in .gz or .xz; the file is there whole, or not at all.
+
+    Also where several processes write the same file.
+    """
     path = Path(path).expanduser()
     contents = text.encode("utf-8")
     suffix = path.suffix.lower()
@@ -85,7 +88,7 @@ def write_text(path: str | Path, text: str) -> None:
     if path.is_dir():
         raise InputError(f"{path} is a folder; name a file to write")
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         partial.write_bytes(contents)
         os.replace(partial, path)

@@ -40,7 +40,7 @@ def with_positions(structures: Structures, name: str = "position") -> Structures
     """
     if name in [vocabulary.name for vocabulary in structures.node_vocabularies]:
         raise InputError(f"the nodes have a label {name!r} already; choose another name")
-    starts = structures.node_ptr[:-1].repeat_interleave(structures.num_nodes)
+    starts = structures.node_ptr[structures.structure_of_node.long()]
     own = torch.arange(structures.total_nodes, device=starts.device) - starts
     labels = structures.node_labels
     column = own[:, None].to(torch.int32 if labels is None else labels.dtype)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -13,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from hiddenfield.data.files import write_text
 from hiddenfield.data.formats import formats
 from hiddenfield.data.reading import read
 from hiddenfield.data.structures import Structures
@@ -279,10 +279,7 @@ def _finite(values: dict[str, float]) -> dict[str, float | None]:
 
 
 def _write(file: Path, content: Any) -> None:
-    """Write JSON, whole or not at all."""
-    partial = file.with_name(f".{file.name}.partial")
-    partial.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    os.replace(partial, file)
+    write_text(file, json.dumps(content, indent=1) + "\n")
 
 
 def accepted_options(path: Path, options: Mapping[str, Any]) -> dict[str, Any]:

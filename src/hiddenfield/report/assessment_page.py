@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import io
-import os
 import shutil
 from pathlib import Path
 from typing import Any
 
+from hiddenfield.data.files import write_text
 from hiddenfield.evaluation.assessment.measuring import NAMES
 from hiddenfield.evaluation.assessment.outcome import Assessment
 from hiddenfield.report.assessment_curves import detail_plots
@@ -101,15 +101,12 @@ def write_assessment(path: str | Path, found: Assessment, *, title: str = "Asses
     True
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     content = found.content
     low_high = content.get("interval")
     interval = "" if not low_high else f" (95 % interval {number(low_high[0])} to {number(low_high[1])})"
     lead = f"{content['model']}: {NAMES[found.metric]} {number(found.mean)}{interval}. {_sentence(content)}"
     text = page(title, lead, _sections(content), "Made by hiddenfield. This file holds all it needs.")
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(text, encoding="utf-8")
-    os.replace(partial, path)
+    write_text(path, text)
     return path
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from hiddenfield.data.files import write_text
 from hiddenfield.evaluation.experiments.results.page import results_page
 from hiddenfield.evaluation.experiments.results.pictures import KINDS, pictures_of
 from hiddenfield.report.experiment_figures import picture_file
@@ -41,15 +41,12 @@ def write_experiment(path: str | Path, content: Mapping[str, Any]) -> Path:
     Pictures of an earlier page of that name which this one does not have are removed.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     files = experiment_files(content, path.stem)
     files = {name: text for name, text in files.items() if name.endswith(".svg")} | {
         path.name: files[f"{path.stem}.md"]
     }
     for name, text in files.items():
-        partial = path.with_name(f".{name}.{os.getpid()}.partial")
-        partial.write_text(text, encoding="utf-8")
-        os.replace(partial, path.with_name(name))
+        write_text(path.with_name(name), text)
     ours = re.compile(rf"{re.escape(path.stem)}-({'|'.join(KINDS)})(-.*)?\.svg")
     for other in path.parent.glob("*.svg"):
         if ours.fullmatch(other.name) and other.name not in files:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hiddenfield.data.files import write_text
 from hiddenfield.fields.relational import RelationalScheme
 from hiddenfield.models.relational.counts import count_features
 from hiddenfield.models.relational.landscape import Landscape
@@ -129,8 +129,5 @@ def _paint_traces(figure: Figure, fit: RelationalFit) -> None:
 
 def _write(path: str | Path, text: str) -> Path:
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(text, encoding="utf-8")
-    os.replace(partial, path)
+    write_text(path, text)
     return path

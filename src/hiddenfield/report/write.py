@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
 
+from hiddenfield.data.files import write_text
 from hiddenfield.errors import InputError
 from hiddenfield.report.classes import confusion, roc
 from hiddenfield.report.embedding_map import embedding_map
@@ -59,16 +59,13 @@ def write_report(path: str | Path, results: Results) -> Path:
     if not len(results.truth) or not len(results.scores):
         raise InputError("there is nothing to report: no test structures with a target, or no scores")
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     text = page(
         results.title,
         _lead(results),
         _sections(results),
         "Made by hiddenfield. This file holds all it needs.",
     )
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(text, encoding="utf-8")
-    os.replace(partial, path)
+    write_text(path, text)
     return path
 
 

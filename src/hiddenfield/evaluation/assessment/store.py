@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from hiddenfield.data.files import write_text
 from hiddenfield.errors import InputError, ReadError
 
 __all__ = ["CellStore", "write_json"]
@@ -20,12 +20,10 @@ FLAT_LIST = re.compile(r"\[(\n[^\[\]{}]*\n\s*)\]")
 
 def write_json(file: Path, content: Any) -> None:
     """Write JSON, whole or not at all, even if several processes write the same file."""
-    partial = file.with_name(f".{file.name}.{os.getpid()}.partial")
     text = json.dumps(content, indent=1, allow_nan=False)
     # A line break in JSON is never part of a value: lists of plain values come on one line, to be read and compared.
     text = FLAT_LIST.sub(lambda found: "[" + re.sub(r"\s*\n\s*", " ", found[1]).strip() + "]", text)
-    partial.write_text(text + "\n", encoding="utf-8")
-    os.replace(partial, file)
+    write_text(file, text + "\n")
 
 
 class CellStore:

@@ -30,6 +30,7 @@ def run_experiment(
     device: str | None = None,
     jobs: int | None = 1,
     show_progress: bool = False,
+    before: Mapping[str, Any] | None = None,
     each: Callable[[dict[str, Any]], None] | None = None,
 ) -> dict[str, Any]:
     """Assess every trial of an experiment that the scale allows.
@@ -46,6 +47,8 @@ def run_experiment(
         Keeps every finished cell; a run that finds one of the same plan goes on with it.
     device, jobs, show_progress
         As in `assess`.
+    before
+        An earlier result, whose rows stay beside the new ones; see `merge_results`.
     each
         Is given the result so far after every trial.
 
@@ -55,18 +58,18 @@ def run_experiment(
         Plain values: ``experiment``, ``title``, ``about``, ``layout``, ``remarks``, ``scale`` and ``rows``, each with
         the machine, versions and date of its ``run``.
     """
-    if not experiment.computed:
-        data = existing(data or "")
+    header = _header(experiment, scale) | {"rows": []}
+    content = header if before is None else merge_results(before, header)
+    folder_of_data = Path() if experiment.computed else existing(_given(data))
     chosen = [trial for trial in experiment.trials(scale) if _wanted(trial, scale)]
     if not chosen:
         names = sorted({trial.data for trial in experiment.trials(scale)})
         raise InputError(f"nothing of {experiment.name} is left to run; its data are: {', '.join(names)}")
-    rows: list[dict[str, Any]] = []
     run = describe_machine(PACKAGES) | {"device": device or "auto"}
     source: Any = None
     for trial in chosen:
         if source != _source(trial):  # reading 30,000 molecules takes longer than a quick trial
-            source, (everything, given) = _source(trial), trial.load(Path(data or ""))
+            source, (everything, given) = _source(trial), trial.load(folder_of_data)
         structures, splits = cut_down(everything, given, scale)
         settings = replace(scaled(trial.settings, scale, splits), device=device, jobs=jobs)
         parameters = {"model": trial.model, **trial.parameters}
@@ -81,10 +84,17 @@ def run_experiment(
             resume=folder is not None,
             show_progress=show_progress,
         )
-        rows.append(_row(trial, found.as_dict(), parameters) | {"run": run})
+        row = _row(trial, found.as_dict(), parameters) | {"run": run}
+        content = merge_results(content, header | {"rows": [row]})
         if each is not None:
-            each(_header(experiment, scale) | {"rows": rows})
-    return _header(experiment, scale) | {"rows": rows}
+            each(content)
+    return content
+
+
+def _given(data: str | Path | None) -> str | Path:
+    if data is None:
+        raise InputError("this experiment reads its structures: name the folder with graphs/ and sequences/")
+    return data
 
 
 def _header(experiment: Experiment, scale: Scale) -> dict[str, Any]:
