@@ -1,4 +1,4 @@
-"""Training in half precision, which only a GPU has.
+"""Training in half precision, which only a GPU has, and networks side by side, which it is for.
 
 Needs no other test's helpers, so that it runs where only torch, numpy, numba, lightning, safetensors and pytest are
 installed: ``python -m pytest --noconftest -c /dev/null tests/learning/test_cuda.py``.
@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from hiddenfield.data import from_sequences
-from hiddenfield.embedding import FeatureSizes, Network
+from hiddenfield.embedding import EMBEDDINGS, FeatureSizes, Network
 from hiddenfield.learning import Task, TrainSettings, load_checkpoint, train, trainer
+from hiddenfield.learning.together import Fit, train_together
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
@@ -57,3 +58,23 @@ def test_half_precision_learns_and_resumes_with_its_scale(pack, tmp_path, monkey
     assert ends[0]["_growth_tracker"] > 60  # no epoch began with a scale of its own
     for one, other in zip(whole.parameters(), resumed.parameters(), strict=True):
         assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("model", EMBEDDINGS)
+@pytest.mark.parametrize("options", [{}, {"every_round": True, "standardise": True}])
+def test_side_by_side_agrees_with_alone(pack, model, options):
+    found = []
+    for device in ("cpu", "cuda"):
+        fits = []
+        for seed in range(4):
+            torch.manual_seed(seed)
+            dim = 16 if options else 8 * (1 + seed % 2)
+            network = Network(FeatureSizes.of(pack), 1, model=model, dim=dim, rounds=3, **options)
+            settings = TrainSettings(epochs=3, batch_size=20, device=device, seed=seed)
+            fits.append(Fit(network, Task.of(pack), pack[: 150 + seed], pack[160:], settings, pack.name_of))
+        if device == "cpu":
+            histories = [train(f.network, f.task, f.structures, f.validation, f.settings) for f in fits]
+        else:
+            histories = train_together(fits)
+        found.append([row["valid_loss"] for history in histories for row in history.rows])
+    assert np.allclose(*found, rtol=2e-3, atol=2e-3)

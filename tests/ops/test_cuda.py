@@ -9,7 +9,10 @@ import torch
 from hiddenfield import Structures
 from hiddenfield.data.relation import Relation
 from hiddenfield.ops import (
+    RowBlocks,
     arc_sum,
+    block_outer,
+    block_product,
     cavity_sum,
     cavity_sum_reference,
     gather_sum,
@@ -115,3 +118,25 @@ def test_relations_are_cut_on_the_device():
     here, there = relation[[1, 0, 1]], relation.to("cuda")[[1, 0, 1]]
     for name in ("row_ptr", "source_ptr", "in_ptr", "source"):
         assert torch.equal(getattr(here, name), getattr(there, name).cpu())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("inputs", "outputs"), [(64, 64), (1, 1), (7, 130), (256, 3), (20, 64)])
+@pytest.mark.parametrize("counts", [[1500] * 10, [0, 3, 0, 64, 65, 1], [5000, 1], [0]])
+def test_products_of_blocks(dtype, inputs, outputs, counts):
+    torch.manual_seed(0)
+    ptr = torch.tensor(np.cumsum([0, *counts]), device="cuda", dtype=torch.int32)
+    blocks = RowBlocks(ptr, sum(counts))
+    rows = torch.randn(sum(counts), inputs, device="cuda", dtype=dtype)
+    left = torch.randn(sum(counts), outputs, device="cuda", dtype=dtype)
+    weight = torch.randn(len(counts), inputs, outputs, device="cuda", dtype=dtype).transpose(1, 2)
+    on_host = RowBlocks(ptr.cpu(), sum(counts))
+    exact = block_product(rows.double().cpu(), weight.double().cpu(), on_host)
+    tolerance = {torch.float32: 1e-5, torch.float64: 1e-12}[dtype]
+
+    def near(mine, theirs):
+        scale = float(theirs.abs().max()) if theirs.numel() else 1.0
+        assert torch.allclose(mine.double().cpu(), theirs, rtol=0, atol=tolerance * max(scale, 1.0))
+
+    near(block_product(rows, weight, blocks), exact)
+    near(block_outer(left, rows, blocks), block_outer(left.double().cpu(), rows.double().cpu(), on_host))

@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.embedding.inputs import FeatureSizes, Inputs, Projection
+from hiddenfield.embedding.members import ALONE, Members
 from hiddenfield.errors import InputError
 from hiddenfield.ops import Topology, cavity_sum, gather_sum
 from hiddenfield.registry import choose
@@ -112,9 +113,12 @@ class Embedding(nn.Module, ABC):
 
     @abstractmethod
     def forward(
-        self, structures: Structures, *prepared: Prepared, every_round: bool = False
+        self, structures: Structures, *prepared: Prepared, every_round: bool = False, members: Members = ALONE
     ) -> Float[Tensor, "nodes width"]:
-        """Return (nodes, dim) after the last round or, with `every_round`, (nodes, rounds * dim) of all of them."""
+        """Return (nodes, dim) after the last round or, with `every_round`, (nodes, rounds * dim) of all of them.
+
+        Where several networks work side by side, `members` says which rows are whose.
+        """
 
     def node_projection(self, *, bias: bool = False) -> Projection:
         """Make a map of node features to messages."""
@@ -128,13 +132,18 @@ class Embedding(nn.Module, ABC):
             else None
         )
 
-    def node_inputs(self, structures: Structures) -> Inputs:
+    def node_inputs(self, structures: Structures, members: Members = ALONE) -> Inputs:
         """Take the nodes' features of a batch."""
-        return Inputs.of_nodes(structures, self.sizes, self.dtype)
+        return Inputs.of_nodes(structures, self.sizes, self.dtype, members.nodes)
 
-    def arc_inputs(self, structures: Structures) -> Inputs:
+    def arc_inputs(self, structures: Structures, members: Members = ALONE) -> Inputs:
         """Take the arcs' features of a batch."""
-        return Inputs.of_arcs(structures, self.sizes, self.dtype)
+        return Inputs.of_arcs(structures, self.sizes, self.dtype, members.arcs)
+
+    @property
+    def stackable(self) -> bool:
+        """Whether several such networks can work side by side, on weights with one more axis."""
+        return True
 
     @property
     def dtype(self) -> torch.dtype:

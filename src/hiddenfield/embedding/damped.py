@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import torch
-from torch.nn.functional import linear
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.embedding.base import Embedding, Prepared, matrix
+from hiddenfield.embedding.members import ALONE, Members, product
 from hiddenfield.ops import arc_sum, send
 from hiddenfield.shapes import Float, Tensor
 
@@ -50,18 +50,19 @@ class Damped(Embedding):
         self.own_marginal = matrix(self.dim, self.dim)
 
     def forward(
-        self, structures: Structures, *prepared: Prepared, every_round: bool = False
+        self, structures: Structures, *prepared: Prepared, every_round: bool = False, members: Members = ALONE
     ) -> Float[Tensor, "nodes width"]:
         """Return the node embeddings."""
-        topology, nodes = structures.topology, self.node_inputs(structures)
+        topology, nodes = structures.topology, self.node_inputs(structures, members)
         sender, own = self.sender(nodes), self.own(nodes)
-        arcs = None if self.arcs is None else self.arcs(self.arc_inputs(structures))
+        arcs = None if self.arcs is None else self.arcs(self.arc_inputs(structures, members))
         from_node, carried = sender, own
         states: list[Tensor] = []
         for _ in range(self.rounds):
             sent = send(from_node, topology)
             total = arc_sum(self.activation(sent if arcs is None else sent + arcs), topology)
-            states.append(self.activation(carried + linear(total, self.received)))
-            from_node = sender + linear(total, self.messages) + linear(states[-1], self.sender_marginal)
-            carried = own + linear(states[-1], self.own_marginal)
+            states.append(self.activation(carried + product(total, self.received, members.nodes)))
+            from_node = product(total, self.messages, members.nodes, sender)
+            from_node = product(states[-1], self.sender_marginal, members.nodes, from_node)
+            carried = product(states[-1], self.own_marginal, members.nodes, own)
         return torch.cat(states, dim=1) if every_round else states[-1]

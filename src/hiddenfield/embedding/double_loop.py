@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import torch
-from torch.nn.functional import linear
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.embedding.base import Embedding, Prepared, matrix
+from hiddenfield.embedding.members import ALONE, Members, product
 from hiddenfield.ops import arc_sum, reverse_messages, send
 from hiddenfield.shapes import Float, Tensor
 
@@ -53,22 +53,24 @@ class DoubleLoop(Embedding):
         self.own_marginal = matrix(self.dim, self.dim)
 
     def forward(
-        self, structures: Structures, *prepared: Prepared, every_round: bool = False
+        self, structures: Structures, *prepared: Prepared, every_round: bool = False, members: Members = ALONE
     ) -> Float[Tensor, "nodes width"]:
         """Return the node embeddings."""
-        topology, nodes = structures.topology, self.node_inputs(structures)
+        topology, nodes = structures.topology, self.node_inputs(structures, members)
         sender, own = self.sender(nodes), self.own(nodes)
-        arcs = None if self.arcs is None else self.arcs(self.arc_inputs(structures))
+        arcs = None if self.arcs is None else self.arcs(self.arc_inputs(structures, members))
         constant = send(sender, topology)
         messages = self.activation(constant if arcs is None else constant + arcs)
         total = arc_sum(messages, topology)
-        states = [self.activation(own + linear(total, self.received))]
+        states = [self.activation(product(total, self.received, members.nodes, own))]
         for _ in range(self.rounds - 1):
-            from_node = sender + linear(total, self.messages) + linear(states[-1], self.sender_marginal)
-            from_arc = reverse_messages(linear(messages, self.reverse - self.messages), topology)
+            from_node = product(total, self.messages, members.nodes, sender)
+            from_node = product(states[-1], self.sender_marginal, members.nodes, from_node)
+            back = product(messages, self.reverse - self.messages, members.arcs)
+            from_arc = reverse_messages(back, topology)
             sent = send(from_node, topology) + (from_arc if arcs is None else from_arc + arcs)
             messages = self.activation(sent)
             total = arc_sum(messages, topology)
-            state = own + linear(total, self.received) + linear(states[-1], self.own_marginal)
-            states.append(self.activation(state))
+            state = product(total, self.received, members.nodes, own)
+            states.append(self.activation(product(states[-1], self.own_marginal, members.nodes, state)))
         return torch.cat(states, dim=1) if every_round else states[-1]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.nn.functional import linear
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.embedding.base import Embedding, Prepared, matrix
 from hiddenfield.embedding.inputs import FeatureSizes
+from hiddenfield.embedding.members import ALONE, Members, product
 from hiddenfield.fields.cycle_regions import CycleRegions, cycle_regions
-from hiddenfield.ops import arc_sum, gather_sum, send
+from hiddenfield.ops import RowBlocks, arc_sum, gather_sum, send
 from hiddenfield.shapes import Float, Tensor
 
 __all__ = ["GeneralizedBP"]
@@ -75,40 +75,52 @@ class GeneralizedBP(Embedding):
         return (cycle_regions(structures, self.longest_cycle),)
 
     def forward(
-        self, structures: Structures, *prepared: Prepared, every_round: bool = False
+        self, structures: Structures, *prepared: Prepared, every_round: bool = False, members: Members = ALONE
     ) -> Float[Tensor, "nodes width"]:
         """Return the node embeddings."""
         (regions,) = prepared or self.prepare(structures)
         assert isinstance(regions, CycleRegions)
-        topology, nodes = structures.topology, self.node_inputs(structures)
+        topology, nodes = structures.topology, self.node_inputs(structures, members)
         sender, own = self.sender(nodes), self.own(nodes)
         constant = send(sender, topology)
         if self.arcs is not None:
-            constant = self.arcs(self.arc_inputs(structures), constant)
+            constant = self.arcs(self.arc_inputs(structures, members), constant)
         cycle_constant = gather_sum(sender, regions.cycle_nodes.topology)
+        memberships = members.rows(regions.cycle_nodes.row_ptr, len(cycle_constant))
         arcs, cycles = self.activation(constant), None
         states: list[Tensor] = []
         for step in range(1, self.rounds + 1):
             if step > 1:
                 assert cycles is not None
                 from_cycles = regions.arc_from_cycles.topology
-                sent = linear(cycles, self.messages)
+                sent = product(cycles, self.messages, memberships)
                 received = gather_sum(sent, from_cycles, constant.to(sent.dtype))
-                arcs = self.cavity(linear(arcs, self.messages), topology, received)
+                arcs = self.cavity(product(arcs, self.messages, members.arcs), topology, received)
             if every_round or step == self.rounds:
-                states.append(self.activation(own + linear(arc_sum(arcs, topology), self.received)))
+                total = arc_sum(arcs, topology)
+                states.append(self.activation(product(total, self.received, members.nodes, own)))
             if step < self.rounds:
-                cycles = self._cycle_messages(cycle_constant, arcs, cycles, regions)
+                cycles = self._cycle_messages(
+                    cycle_constant, arcs, cycles, regions, members.arcs, memberships
+                )
         return torch.cat(states, dim=1) if every_round else states[-1]
 
     def _cycle_messages(
-        self, constant: Tensor, arcs: Tensor, cycles: Tensor | None, regions: CycleRegions
+        self,
+        constant: Tensor,
+        arcs: Tensor,
+        cycles: Tensor | None,
+        regions: CycleRegions,
+        of_arcs: RowBlocks | None,
+        of_cycles: RowBlocks | None,
     ) -> Float[Tensor, "memberships dim"]:
-        sent = linear(arcs, self.messages)
+        sent = product(arcs, self.messages, of_arcs)
         total = gather_sum(sent, regions.cycle_from_arcs.topology, constant.to(sent.dtype))
         if cycles is not None:
-            total = gather_sum(linear(cycles, self.messages), regions.cycle_from_cycles.topology, total)
-        return self.gathered(linear(arcs, -self.overcounted), regions.cycle_overcounted.topology, total)
+            sent = product(cycles, self.messages, of_cycles)
+            total = gather_sum(sent, regions.cycle_from_cycles.topology, total)
+        taken = product(arcs, -self.overcounted, of_arcs)
+        return self.gathered(taken, regions.cycle_overcounted.topology, total)
 
     def settings(self) -> dict[str, Any]:
         """Return what is needed to build the module again, beside the sizes."""

@@ -10,8 +10,9 @@ import torch
 from torch import nn
 
 from hiddenfield.data.structures import Structures
+from hiddenfield.embedding.members import product
 from hiddenfield.errors import InputError
-from hiddenfield.ops import Topology, gather_sum, segment_sum
+from hiddenfield.ops import RowBlocks, Topology, gather_sum, segment_sum
 from hiddenfield.shapes import Float, Int, Tensor
 
 __all__ = ["ArcKinds", "FeatureSizes", "Inputs", "Projection"]
@@ -81,6 +82,8 @@ class Inputs:
         (rows, attributes) or None.
     rows
         How many.
+    blocks
+        Which rows belong to which of several networks; None for one.
     """
 
     symbols: Topology | None
@@ -88,9 +91,12 @@ class Inputs:
     attributes: Float[Tensor, "rows attributes"] | None
     rows: int
     device: torch.device
+    blocks: RowBlocks | None = None
 
     @classmethod
-    def of_nodes(cls, structures: Structures, sizes: FeatureSizes, dtype: torch.dtype) -> Inputs:
+    def of_nodes(
+        cls, structures: Structures, sizes: FeatureSizes, dtype: torch.dtype, blocks: RowBlocks | None = None
+    ) -> Inputs:
         """Take the nodes' features."""
         return cls._of(
             structures.node_labels,
@@ -99,10 +105,13 @@ class Inputs:
             structures.total_nodes,
             structures,
             dtype,
+            blocks,
         )
 
     @classmethod
-    def of_arcs(cls, structures: Structures, sizes: FeatureSizes, dtype: torch.dtype) -> Inputs:
+    def of_arcs(
+        cls, structures: Structures, sizes: FeatureSizes, dtype: torch.dtype, blocks: RowBlocks | None = None
+    ) -> Inputs:
         """Take the arcs' features."""
         return cls._of(
             structures.arc_labels,
@@ -111,6 +120,7 @@ class Inputs:
             structures.total_arcs,
             structures,
             dtype,
+            blocks,
         )
 
     @classmethod
@@ -122,6 +132,7 @@ class Inputs:
         rows: int,
         structures: Structures,
         dtype: torch.dtype,
+        blocks: RowBlocks | None = None,
     ) -> Inputs:
         attributes = None if attributes is None else attributes.to(dtype)
         found = 0 if labels is None else labels.shape[1]
@@ -130,22 +141,22 @@ class Inputs:
                 f"the model was built for {len(sizes)} label columns, the structures have {found}"
             )
         if labels is None or not sizes:
-            return cls(None, None, attributes, rows, structures.device)
+            return cls(None, None, attributes, rows, structures.device, blocks)
         offsets = [sum(sizes[:column]) for column in range(len(sizes))]
         codes = (
             labels
             if len(sizes) == 1
             else labels + torch.tensor(offsets, dtype=labels.dtype).to(labels.device)
         )
-        if not labels.is_cpu and sum(sizes) <= DENSE_SYMBOLS:
+        if blocks is not None or (not labels.is_cpu and sum(sizes) <= DENSE_SYMBOLS):
             one_hot = torch.zeros(rows, sum(sizes), dtype=dtype, device=labels.device)
             one_hot.scatter_(1, codes.long(), 1.0)
-            return cls(None, one_hot, attributes, rows, structures.device)
+            return cls(None, one_hot, attributes, rows, structures.device, blocks)
         bounds = torch.arange(0, codes.numel() + 1, len(sizes), dtype=codes.dtype, device=codes.device)
         symbols = Topology(codes.reshape(-1), bounds, num_sources=sum(sizes))
         return cls(symbols, None, attributes, rows, structures.device)
 
-    def summed(self, ptr: Int[Tensor, " segments+1"]) -> Inputs:
+    def summed(self, ptr: Int[Tensor, " segments+1"], blocks: RowBlocks | None = None) -> Inputs:
         """Return sums over segments of rows: a linear map of these, without bias, is the sum of the rows' maps."""
         symbols, one_hot, attributes = self.symbols, self.one_hot, self.attributes
         if symbols is not None:
@@ -157,6 +168,7 @@ class Inputs:
             None if attributes is None else segment_sum(attributes, ptr),
             len(ptr) - 1,
             self.device,
+            blocks,
         )
 
 
@@ -252,9 +264,7 @@ class Projection(nn.Module):
             return self._attributes_alone(inputs, constant)
         table = self.table if self.bias is None else self._with_bias()
         if inputs.one_hot is not None:
-            result = (
-                inputs.one_hot @ table if constant is None else torch.addmm(constant, inputs.one_hot, table)
-            )
+            result = product(inputs.one_hot, table.transpose(-1, -2), inputs.blocks, constant)
         else:
             assert inputs.symbols is not None
             # Mixed precision: a constant that comes from a product is in the lower one.
@@ -262,19 +272,28 @@ class Projection(nn.Module):
         if self.weight is None:
             return result
         assert inputs.attributes is not None
-        return torch.addmm(result, inputs.attributes, self.weight.T)
+        return product(inputs.attributes, self.weight, inputs.blocks, result)
 
     def _attributes_alone(self, inputs: Inputs, constant: Tensor | None) -> Tensor:
+        bias = None
+        if self.bias is not None and inputs.blocks is not None:
+            bias = self.bias.index_select(0, inputs.blocks.owner)
+        elif self.bias is not None:
+            bias = self.bias.expand(inputs.rows, -1)
         if self.weight is None:
-            assert self.bias is not None
-            result = self.bias.expand(inputs.rows, -1).contiguous()
-        else:
-            assert inputs.attributes is not None
-            result = nn.functional.linear(inputs.attributes, self.weight, self.bias)
-        return result if constant is None else result + constant
+            assert bias is not None
+            return bias.contiguous() if constant is None else bias + constant
+        assert inputs.attributes is not None
+        known = [part for part in (bias, constant) if part is not None]
+        return product(
+            inputs.attributes, self.weight, inputs.blocks, sum(known[1:], known[0]) if known else None
+        )
 
-    def _with_bias(self) -> Float[Tensor, "symbols width"]:
+    def _with_bias(self) -> Float[Tensor, "*networks symbols width"]:
         """Put the bias on the symbols of the first column, of which every row has one: no pass over the rows."""
         assert self.table is not None
         assert self.bias is not None
-        return torch.cat([self.table[: self.first_column] + self.bias, self.table[self.first_column :]])
+        first, others = self.table.split(
+            (self.first_column, self.table.shape[-2] - self.first_column), dim=-2
+        )
+        return torch.cat([first + self.bias.unsqueeze(-2), others], dim=-2)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import torch
-from torch.nn.functional import linear
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.embedding.base import Embedding, Prepared, matrix
 from hiddenfield.embedding.inputs import ArcKinds, Inputs
+from hiddenfield.embedding.members import ALONE, Members, product
 from hiddenfield.ops import Topology, arc_sum, gather_sum, send
 from hiddenfield.shapes import Float, Tensor
 
@@ -51,15 +51,15 @@ class LoopyBP(Embedding):
         self.received = matrix(self.dim, self.dim)
 
     def forward(
-        self, structures: Structures, *prepared: Prepared, every_round: bool = False
+        self, structures: Structures, *prepared: Prepared, every_round: bool = False, members: Members = ALONE
     ) -> Float[Tensor, "nodes width"]:
         """Return the node embeddings."""
-        topology, nodes = structures.topology, self.node_inputs(structures)
+        topology, nodes = structures.topology, self.node_inputs(structures, members)
         own = self.own(nodes)
-        constant, kind = self._constant(structures, nodes)
+        constant, kind = self._constant(structures, nodes, members)
 
         def marginals(total: Tensor) -> Tensor:
-            return self.activation(torch.addmm(own, total, self.received.T))
+            return self.activation(product(total, self.received, members.nodes, own))
 
         messages = self.activation(constant)
         states = []
@@ -68,17 +68,20 @@ class LoopyBP(Embedding):
         for step in range(2, self.rounds + 1):
             # The first messages depend on the constant alone, so on the kind.
             message_kind = kind if step == 2 else None
-            messages = self.cavity(linear(messages, self.messages), topology, constant, message_kind, kind)
+            sent = product(messages, self.messages, members.arcs)
+            messages = self.cavity(sent, topology, constant, message_kind, kind)
             if every_round or step == self.rounds:
                 states.append(marginals(arc_sum(messages, topology)))
         return torch.cat(states, dim=1) if every_round else states[-1]
 
-    def _constant(self, structures: Structures, nodes: Inputs) -> tuple[Tensor, Tensor | None]:
+    def _constant(
+        self, structures: Structures, nodes: Inputs, members: Members
+    ) -> tuple[Tensor, Tensor | None]:
         """Return what does not change from round to round, a row an arc; or a row a kind, and each arc's kind."""
-        kinds = ArcKinds.of(structures, self.sizes, self.dtype)
+        kinds = ArcKinds.of(structures, self.sizes, self.dtype) if members is ALONE else None
         if kinds is None:
             constant = send(self.sender(nodes), structures.topology)
-            arcs = self.arc_inputs(structures)
+            arcs = self.arc_inputs(structures, members)
         else:
             constant, arcs = self.sender(kinds.senders), kinds.arcs
         if self.arcs is not None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import torch
-from torch.nn.functional import linear
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.embedding.base import Embedding, Prepared, matrix
+from hiddenfield.embedding.members import ALONE, Members, product
 from hiddenfield.ops import gather_sum
 from hiddenfield.shapes import Float, Tensor
 
@@ -48,14 +48,17 @@ class MeanField(Embedding):
         self.messages = matrix(self.dim, self.dim)
 
     def forward(
-        self, structures: Structures, *prepared: Prepared, every_round: bool = False
+        self, structures: Structures, *prepared: Prepared, every_round: bool = False, members: Members = ALONE
     ) -> Float[Tensor, "nodes width"]:
         """Return the node embeddings."""
-        topology, nodes = structures.topology, self.node_inputs(structures)
+        topology, nodes = structures.topology, self.node_inputs(structures, members)
         constant = gather_sum(self.neighbours(nodes), topology, self.own(nodes))
         if self.arcs is not None:
-            constant = self.arcs(self.arc_inputs(structures).summed(topology.in_ptr), constant)
+            constant = self.arcs(
+                self.arc_inputs(structures, members).summed(topology.in_ptr, members.nodes), constant
+            )
         states = [self.activation(constant)]
         for _ in range(self.rounds - 1):
-            states.append(self.gathered(linear(states[-1], self.messages), topology, constant))
+            sent = product(states[-1], self.messages, members.nodes)
+            states.append(self.gathered(sent, topology, constant))
         return torch.cat(states, dim=1) if every_round else states[-1]

@@ -15,10 +15,12 @@ from hiddenfield.embedding.generalized_bp import GeneralizedBP
 from hiddenfield.embedding.inputs import FeatureSizes
 from hiddenfield.embedding.loopy_bp import LoopyBP
 from hiddenfield.embedding.mean_field import MeanField
+from hiddenfield.embedding.members import ALONE, Members, product
 from hiddenfield.embedding.pooling import POOLINGS
 from hiddenfield.embedding.standardise import Standardise
 from hiddenfield.embedding.tree_reweighted import TreeReweighted
 from hiddenfield.errors import InputError
+from hiddenfield.ops import RowBlocks
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Float, Tensor
 
@@ -106,7 +108,7 @@ class Network(nn.Module):
         width = self.embedding.dim * (self.embedding.rounds if every_round else 1)
         self.node_layer = _dense(width, node_width) if node_width is not None else None
         self.width = node_width or width
-        self.standardise = Standardise(self.width) if standardise else nn.Identity()
+        self.standardise = Standardise(self.width) if standardise else None
         self.hidden_layer, self.output_layer = _dense(self.width, hidden), _dense(hidden, outputs)
         self.dropout = nn.Dropout(dropout)
         self._settings = {
@@ -126,23 +128,33 @@ class Network(nn.Module):
         """Return what else `forward` needs of the structures; see `Embedding.prepare`."""
         return self.embedding.prepare(structures)
 
-    def nodes(self, structures: Structures, *prepared: Prepared) -> Float[Tensor, "nodes width"]:
+    def nodes(
+        self, structures: Structures, *prepared: Prepared, members: Members = ALONE
+    ) -> Float[Tensor, "nodes width"]:
         """Return what is pooled: one vector a node."""
-        states = self.embedding(structures, *prepared, every_round=self.every_round)
+        states = self.embedding(structures, *prepared, every_round=self.every_round, members=members)
         if self.node_layer is not None:
-            states = self.embedding.activation(self.node_layer(states))
+            states = self.embedding.activation(_apply(self.node_layer, states, members.nodes))
         return states if self.scale == 1.0 else states / self.scale
 
-    def embed(self, structures: Structures, *prepared: Prepared) -> Float[Tensor, "structures width"]:
+    def embed(
+        self, structures: Structures, *prepared: Prepared, members: Members = ALONE
+    ) -> Float[Tensor, "structures width"]:
         """Return one vector a structure, the pooled node embeddings."""
-        return self.pool(self.nodes(structures, *prepared), structures.node_ptr)
+        return self.pool(self.nodes(structures, *prepared, members=members), structures.node_ptr)
 
-    def head(self, embeddings: Float[Tensor, "structures width"]) -> Float[Tensor, "structures outputs"]:
-        """Return the outputs for pooled embeddings."""
-        activation = self.embedding.activation
-        return self.output_layer(
-            self.dropout(activation(self.hidden_layer(activation(self.standardise(embeddings)))))
-        )
+    def head(
+        self,
+        embeddings: Float[Tensor, "structures width"],
+        members: Members = ALONE,
+        kept: Float[Tensor, "structures hidden"] | None = None,
+    ) -> Float[Tensor, "structures outputs"]:
+        """Return the outputs for pooled embeddings; `kept` are factors of the hidden layer instead of dropout."""
+        activation, blocks = self.embedding.activation, members.structures
+        if self.standardise is not None:
+            embeddings = self.standardise(embeddings, blocks)
+        hidden = activation(_apply(self.hidden_layer, activation(embeddings), blocks))
+        return _apply(self.output_layer, self.dropout(hidden) if kept is None else hidden * kept, blocks)
 
     def forward(self, structures: Structures, *prepared: Prepared) -> Float[Tensor, "structures outputs"]:
         """Return (structures, outputs)."""
@@ -168,6 +180,13 @@ def _build(kind: type[Embedding], model: str, sizes: FeatureSizes, options: dict
                 f"model {model!r} has no option {name!r}; its options are: {', '.join(accepted)}"
             )
     return kind(sizes, **options)
+
+
+def _apply(layer: nn.Linear, rows: Tensor, blocks: RowBlocks | None) -> Tensor:
+    """Apply a layer, or to every block of rows the layer of its network."""
+    if blocks is None:
+        return layer(rows)
+    return product(rows, layer.weight, blocks, layer.bias.index_select(0, blocks.owner))
 
 
 def _dense(inputs: int, outputs: int) -> nn.Linear:

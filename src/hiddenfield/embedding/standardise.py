@@ -6,9 +6,13 @@ import torch
 from torch import nn
 from torch.nn.functional import batch_norm
 
+from hiddenfield.ops import RowBlocks, segment_sum
 from hiddenfield.shapes import Float, Tensor
 
 __all__ = ["Standardise"]
+
+# Of batch normalisation: added to a variance, and the share of the newest in an average.
+SMALL, NEWEST = 1e-5, 0.1
 
 
 class Standardise(nn.Module):
@@ -46,7 +50,29 @@ class Standardise(nn.Module):
         self.register_buffer("mean", torch.zeros(width))
         self.register_buffer("variance", torch.ones(width))
 
-    def forward(self, rows: Float[Tensor, "rows width"]) -> Float[Tensor, "rows width"]:
-        """Return the rows, standardised."""
+    def forward(
+        self, rows: Float[Tensor, "rows width"], blocks: RowBlocks | None = None
+    ) -> Float[Tensor, "rows width"]:
+        """Return the rows, standardised; where they belong to several networks, block by block."""
+        if blocks is not None:
+            return self._by_blocks(rows, blocks)
         training = self.training and len(rows) > 1
-        return batch_norm(rows, self.mean, self.variance, self.scale, self.shift, training)
+        return batch_norm(rows, self.mean, self.variance, self.scale, self.shift, training, NEWEST, SMALL)
+
+    def _by_blocks(self, rows: Tensor, blocks: RowBlocks) -> Tensor:
+        """Do the same with (networks, width) numbers; no tool of PyTorch does."""
+        mean, variance = self.mean, self.variance
+        if self.training:
+            count = blocks.ptr.diff().to(rows.dtype)[:, None]
+            own = segment_sum(rows, blocks.ptr) / count.clamp(min=1)
+            square = segment_sum((rows - own.index_select(0, blocks.owner)) ** 2, blocks.ptr)
+            several = count > 1
+            with torch.no_grad():
+                share = NEWEST * several.to(rows.dtype)
+                self.mean.lerp_(own, share)
+                self.variance.lerp_(square / (count - 1).clamp(min=1), share)
+            mean = torch.where(several, own, mean)
+            variance = torch.where(several, square / count.clamp(min=1), variance)
+        factor = self.scale * torch.rsqrt(variance + SMALL)
+        shift = self.shift - mean * factor
+        return torch.addcmul(shift.index_select(0, blocks.owner), rows, factor.index_select(0, blocks.owner))

@@ -6,11 +6,11 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.functional import linear
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.embedding.base import Embedding, Prepared, matrix
 from hiddenfield.embedding.inputs import FeatureSizes
+from hiddenfield.embedding.members import ALONE, Members, product
 from hiddenfield.errors import InputError
 from hiddenfield.fields.spanning_trees import edge_appearance
 from hiddenfield.ops import arc_sum, reverse_messages, send
@@ -90,25 +90,25 @@ class TreeReweighted(Embedding):
         return (bare.replace(arc_attributes=appearance[:, None], arc_attribute_names=("appearance",)),)
 
     def forward(
-        self, structures: Structures, *prepared: Prepared, every_round: bool = False
+        self, structures: Structures, *prepared: Prepared, every_round: bool = False, members: Members = ALONE
     ) -> Float[Tensor, "nodes width"]:
         """Return the node embeddings."""
-        states, _ = self._run(structures, prepared, every_round)
+        states, _ = self._run(structures, prepared, every_round, members)
         return torch.cat(states, dim=1) if every_round else states[-1]
 
     def edge_embeddings(self, structures: Structures, *prepared: Prepared) -> Float[Tensor, "arcs dim"]:
         r"""Return :math:`\tilde\eta_{ij}` for every arc; the two directions of an edge have the same."""
-        _, total = self._run(structures, prepared, False)
+        _, total = self._run(structures, prepared, False, ALONE)
         topology = structures.topology
-        ends = self.edge_ends(self.node_inputs(structures)) + linear(total, self.edge_received)
+        ends = product(total, self.edge_received, None, self.edge_ends(self.node_inputs(structures)))
         return self.activation(send(ends, topology) + ends.index_select(0, topology.target))
 
     def _run(
-        self, structures: Structures, prepared: tuple[Prepared, ...], every_round: bool
+        self, structures: Structures, prepared: tuple[Prepared, ...], every_round: bool, members: Members
     ) -> tuple[list[Tensor], Tensor]:
-        topology, nodes = structures.topology, self.node_inputs(structures)
+        topology, nodes = structures.topology, self.node_inputs(structures, members)
         sender, own = self.sender(nodes), self.own(nodes)
-        arcs = None if self.arcs is None else self.arcs(self.arc_inputs(structures))
+        arcs = None if self.arcs is None else self.arcs(self.arc_inputs(structures, members))
         weight = self._weights(structures, prepared, arcs)
         sent = send(sender, topology)
         messages = self.activation(sent if arcs is None else sent + arcs)
@@ -116,12 +116,14 @@ class TreeReweighted(Embedding):
         states: list[Tensor] = []
         for step in range(1, self.rounds + 1):
             if every_round or step == self.rounds:
-                states.append(self.activation(own + linear(total, self.received)))
+                states.append(self.activation(product(total, self.received, members.nodes, own)))
             if step == self.rounds:
                 break
             # Of all weighted messages into the sender the reverse one is taken away, and added with its own matrix.
-            back = linear((1 - weight) * messages, self.reverse) - linear(weight * messages, self.messages)
-            sent = send(sender + linear(total, self.messages), topology) + reverse_messages(back, topology)
+            taken = product(weight * messages, self.messages, members.arcs)
+            back = product((1 - weight) * messages, self.reverse, members.arcs) - taken
+            sent = send(product(total, self.messages, members.nodes, sender), topology)
+            sent = sent + reverse_messages(back, topology)
             messages = self.activation(sent if arcs is None else sent + arcs)
             total = arc_sum(weight * messages, topology)
         return states, total
@@ -140,6 +142,11 @@ class TreeReweighted(Embedding):
             shift = shift + (arcs @ self.weight_arcs)[:, None]
         # sigmoid(logit(u) + s) = u / (u + (1 - u) exp(-s)): a bridge, with u = 1, stays in every tree.
         return uniform / (uniform + (1 - uniform) * torch.exp(-shift))
+
+    @property
+    def stackable(self) -> bool:
+        """Whether several such networks can work side by side; learned weights of edges are numbers, not matrices."""
+        return self.weights == "uniform"
 
     def settings(self) -> dict[str, Any]:
         """Return what is needed to build the module again, beside the sizes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,10 +29,24 @@ from hiddenfield.learning.predicting import predict
 from hiddenfield.learning.settings import TrainSettings
 from hiddenfield.learning.state import History
 from hiddenfield.learning.task import Task
+from hiddenfield.learning.together import Fit
 from hiddenfield.learning.trainer import train
 from hiddenfield.shapes import Array, Float, Int
 
 __all__ = ["StructureEstimator"]
+
+
+@dataclass(frozen=True, eq=False)
+class Begun:
+    """What an estimator knows when its networks are made, and not yet trained."""
+
+    fits: list[Fit]
+    task: Task
+    features: Features
+    reading: Reading
+    validation_indices: Int[Array, " aside"]
+    single_target: bool
+    target_kinds: tuple[str, ...]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -158,6 +172,27 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         -------
         self
         """
+        begun = self._begin(X, y, aside)
+        histories = [
+            train(
+                fit.network,
+                fit.task,
+                fit.structures,
+                fit.validation,
+                fit.settings,
+                checkpoint=None
+                if self.checkpoint is None
+                else Path(self.checkpoint) / f"member-{member}.safetensors",
+                resume=self.resume,
+                show_progress=self.verbose,
+                name_of=fit.name_of,
+            )
+            for member, fit in enumerate(begun.fits)
+        ]
+        return self._end(begun, histories)
+
+    def _begin(self, X: Any, y: Any, aside: Any) -> Begun:
+        """Read X and y, divide them, and make the networks: everything of `fit` before the training."""
         self._check_parameters(chosen=aside is not None)
         reading = Reading.of(X, self.representation, self.representation_options)
         structures = reading.convert(X)
@@ -172,18 +207,22 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         if len(answered) < len(structures):
             structures = structures[answered]
         features = Features.of(structures)
-        networks, histories, aside = self._fit_members(
+        fits, aside = self._members(
             features.encode(structures),
             features,
             task,
             lambda position: given.name_of(int(answered[position])),
             None if aside is None else chosen_aside(aside, len(given), answered),
         )
-        self.networks_, self.histories_ = networks, histories
-        self.task_, self.features_, self.reading_ = task, features, reading
-        self.validation_indices_ = answered[aside]
-        self.single_target_ = single
-        self.target_kinds_ = tuple(column.kind for column in columns)
+        kinds = tuple(column.kind for column in columns)
+        return Begun(fits, task, features, reading, answered[aside], single, kinds)
+
+    def _end(self, begun: Begun, histories: Sequence[History]) -> StructureEstimator:
+        """Take over what was trained."""
+        self.networks_, self.histories_ = [fit.network for fit in begun.fits], list(histories)
+        self.task_, self.features_, self.reading_ = begun.task, begun.features, begun.reading
+        self.validation_indices_ = begun.validation_indices
+        self.single_target_, self.target_kinds_ = begun.single_target, begun.target_kinds
         return self
 
     def _check_parameters(self, *, chosen: bool = False) -> None:
@@ -215,37 +254,30 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
             class_weight=getattr(self, "class_weight", None),
         )
 
-    def _fit_members(
+    def _members(
         self,
         structures: Structures,
         features: Features,
         task: Task,
         name_of: Callable[[int], str],
         chosen: Int[Array, " aside"] | None = None,
-    ) -> tuple[list[Network], list[History], Int[Array, " aside"]]:
-        """Fit every network of the ensemble, each with a seed of its own, all with the same structures kept aside."""
+    ) -> tuple[list[Fit], Int[Array, " aside"]]:
+        """Make every network of the ensemble, each with a seed of its own, all with the same structures kept aside."""
         seeds = check_random_state(self.random_state).randint(2**31 - 1, size=self.ensemble + 1).tolist()
         kept, aside = keep_aside(structures, float(self.validation_fraction), seeds[0], chosen)
         training, validation = structures[kept], structures[aside] if len(aside) else None
-        networks, histories = [], []
-        for member, seed in enumerate(seeds[1:]):
-            network = self._network(features, task.outputs, seed)
-            history = train(
-                network,
+        fits = [
+            Fit(
+                self._network(features, task.outputs, seed),
                 task,
                 training,
                 validation,
                 self._settings(training, validation, seed),
-                checkpoint=None
-                if self.checkpoint is None
-                else Path(self.checkpoint) / f"member-{member}.safetensors",
-                resume=self.resume,
-                show_progress=self.verbose,
-                name_of=lambda position: name_of(int(kept[position])),
+                lambda position: name_of(int(kept[position])),
             )
-            networks.append(network)
-            histories.append(history)
-        return networks, histories, aside
+            for seed in seeds[1:]
+        ]
+        return fits, aside
 
     def _network(self, features: Features, outputs: int, seed: int) -> Network:
         """Make a network whose initial weights depend on the seed alone."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+from torch import nn
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.embedding.network import Network
@@ -92,8 +93,9 @@ def _slopes(
     """Return m for every structure and output."""
     sigma = network.embedding.activation
     hidden, nothing = network.hidden_layer, torch.zeros_like(pooled[:1])
-    stretch = network.standardise(nothing + 1.0) - network.standardise(nothing)
-    start, end = network.standardise(nothing), network.standardise(pooled)
+    standardise = network.standardise or nn.Identity()
+    stretch = standardise(nothing + 1.0) - standardise(nothing)
+    start, end = standardise(nothing), standardise(pooled)
     first = _slope(sigma, start, end) * stretch
     second = _slope(sigma, hidden(sigma(start)), hidden(sigma(end)))
     return torch.einsum("nd,kd,nk,ok->nod", first, hidden.weight, second, network.output_layer.weight)

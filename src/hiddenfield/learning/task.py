@@ -125,6 +125,13 @@ class Task:
         self, outputs: Float[Tensor, "structures outputs"], standardized: Float[Tensor, "structures targets"]
     ) -> Float[Tensor, ""]:
         """Return the loss: the weighted mean over the entries that are not missing, 0 if all are."""
+        losses, weights = self.entries(outputs, standardized)
+        return losses.sum() / weights.sum().clamp(min=1e-12)
+
+    def entries(
+        self, outputs: Float[Tensor, "structures outputs"], standardized: Float[Tensor, "structures targets"]
+    ) -> tuple[Float[Tensor, " structures"], Float[Tensor, " structures"]]:
+        """Return for every structure the weighted sum of its entries' losses, and the sum of their weights."""
         losses, weights = [], []
         for column, part, k in zip(self.columns, self.slices(), range(len(self.columns)), strict=True):
             target = standardized[:, k]
@@ -139,9 +146,9 @@ class Task:
                 value = functional.cross_entropy(outputs[:, part], codes, reduction="none")
                 if column.weights:
                     weight = weight * outputs.new_tensor(column.weights)[codes]
-            losses.append((value * weight).sum())
-            weights.append(weight.sum())
-        return torch.stack(losses).sum() / torch.stack(weights).sum().clamp(min=1e-12)
+            losses.append(value * weight)
+            weights.append(weight)
+        return torch.stack(losses).sum(dim=0), torch.stack(weights).sum(dim=0)
 
     def _number_loss(self, output: Tensor, target: Tensor) -> Tensor:
         if self.loss == "square":

@@ -85,14 +85,7 @@ def train(
     2
     """
     settings = settings or TrainSettings()
-    if not len(structures):
-        raise InputError("there are no structures to train on")
-    if settings.patience is not None and validation is None:
-        raise InputError("patience needs validation structures; give some, or set patience=None")
-    _check_targets(structures, task, "structures to train on")
-    if validation is not None:
-        _check_targets(validation, task, "validation structures")
-        _check_monitor(settings.monitor, task)
+    check_training(task, structures, validation, settings)
     path = None if checkpoint is None else Path(checkpoint)
     run = _Run(network, task, structures, validation, settings, path)
     run.name_of = name_of or structures.name_of
@@ -102,6 +95,20 @@ def train(
         )
     run.loop(show_progress)
     return run.state.history
+
+
+def check_training(
+    task: Task, structures: Structures, validation: Structures | None, settings: TrainSettings
+) -> None:
+    """Check that there is something to learn from, and to validate on if that is wanted."""
+    if not len(structures):
+        raise InputError("there are no structures to train on")
+    if settings.patience is not None and validation is None:
+        raise InputError("patience needs validation structures; give some, or set patience=None")
+    _check_targets(structures, task, "structures to train on")
+    if validation is not None:
+        _check_targets(validation, task, "validation structures")
+        _check_monitor(settings.monitor, task)
 
 
 def _check_targets(structures: Structures, task: Task, what: str) -> None:
@@ -163,7 +170,7 @@ class _Run:
         self.fabric = _fabric(settings)
         self.precision = self.fabric.strategy.precision
         self.state = State()
-        self.optimizer = _optimizer(network.to(self.fabric.device), settings)
+        self.optimizer = make_optimizer(network.to(self.fabric.device), settings)
         self.module, self.wrapped_optimizer = self.fabric.setup(_OfBatch(network), self.optimizer)
         self.data, self.prepared = self._place(structures)
         weighted = settings.resample is not None
@@ -171,12 +178,7 @@ class _Run:
 
     def _place(self, structures: Structures) -> tuple[Structures, list[Prepared]]:
         """Put the structures, with standardised targets, and what is prepared of them on the device."""
-        assert structures.targets is not None
-        dtype = next(self.network.parameters()).dtype
-        targets = self.task.standardize(structures.targets).to(dtype)
-        bare = without_host_columns(structures).replace(
-            targets=targets, node_targets=None, node_target_names=(), node_target_vocabularies=()
-        )
+        bare = bare_structures(structures, self.task, next(self.network.parameters()).dtype)
         prepared = self.network.prepare(bare)
         return bare.to(self.fabric.device), [entry.to(self.fabric.device) for entry in prepared]
 
@@ -224,11 +226,10 @@ class _Run:
         started = time.perf_counter()
         loss = self._train_epoch(epoch, advance)
         seconds = time.perf_counter() - started
-        steps = (epoch + 1) * math.ceil(len(self.structures) / self.settings.batch_size)
-        row = {"epoch": epoch + 1, "steps": steps, "learning_rate": self.settings.rate(float(epoch))}
-        row["train_loss"] = loss
+        row = epoch_row(self.settings, epoch, len(self.structures), loss)
         if self.validation is not None:
-            row |= {f"valid_{name}": value for name, value in self._evaluate(self.validation).items()}
+            outputs = predict(self.network, self.validation, device=str(self.fabric.device))
+            row |= measured_row(self.task, outputs, self.validation)
             self._keep_best(epoch + 1, row)
         else:
             self.state.history.best_epoch = epoch + 1
@@ -239,15 +240,16 @@ class _Run:
         self.module.train()
         order = epoch_order(len(self.structures), self.settings.seed, epoch, self.weights)
         size, losses, weight = self.settings.batch_size, [], []
+        steps = math.ceil(len(order) / size)
         devices = [self.fabric.device.index or 0] if self.fabric.device.type == "cuda" else []
         started = time.perf_counter()
         with torch.random.fork_rng(devices=devices):
             torch.manual_seed(
                 np.random.SeedSequence([self.settings.seed, epoch, 1]).generate_state(1)[0].item()
             )
-            for start in range(0, len(order), size):
+            for step, start in enumerate(range(0, len(order), size)):
                 index = torch.from_numpy(order[start : start + size])
-                losses.append(self._step(index, epoch + start / len(order)))
+                losses.append(self._step(index, epoch + step / steps))
                 weight.append(len(index))
                 if self.fabric.device.type == "cpu":
                     self._check_finite([losses[-1]], order, start)
@@ -281,31 +283,61 @@ class _Run:
         bad = torch.nonzero(~torch.stack(losses).isfinite())
         if len(bad):
             first = start + int(bad[0]) * self.settings.batch_size
-            chosen = order[first : first + self.settings.batch_size]
-            names = ", ".join(self.name_of(int(position)) for position in chosen[:5])
-            more = ", …" if len(chosen) > 5 else ""
-            raise TrainingError(
-                f"the loss is no longer finite, first in a batch of {len(chosen)} structures: {names}{more}; "
-                "lower the learning rate, set clip, or look for extreme attributes or targets among them"
-            )
-
-    # -- validation ----------------------------------------------------------------------------------------
-
-    def _evaluate(self, structures: Structures) -> dict[str, float]:
-        outputs = predict(self.network, structures, device=str(self.fabric.device))
-        assert structures.targets is not None
-        targets = structures.targets.cpu()
-        standardized = self.task.standardize(targets).to(outputs.dtype)
-        return {"loss": float(self.task.score(outputs, standardized)), **self.task.metrics(outputs, targets)}
+            raise not_finite(order[first : first + self.settings.batch_size], self.name_of)
 
     def _keep_best(self, epoch: int, row: dict[str, float]) -> None:
-        history, value = self.state.history, row[f"valid_{self.settings.monitor}"]
-        sign = -1.0 if self.settings.monitor in HIGHER_IS_BETTER else 1.0
-        if math.isnan(value) or (history.best is not None and sign * value >= sign * history.best):
-            return
-        history.best, history.best_epoch = value, epoch
-        weights = self.network.state_dict()
-        self.state.best_weights = {key: tensor.detach().cpu().clone() for key, tensor in weights.items()}
+        if is_best(self.state.history, self.settings.monitor, epoch, row):
+            weights = self.network.state_dict()
+            self.state.best_weights = {key: tensor.detach().cpu().clone() for key, tensor in weights.items()}
+
+
+# -- what networks that are trained side by side need too ----------------------------------------------------
+
+
+def bare_structures(structures: Structures, task: Task, dtype: torch.dtype) -> Structures:
+    """Return the structures with standardised targets, and without what training does not read."""
+    assert structures.targets is not None
+    return without_host_columns(structures).replace(
+        targets=task.standardize(structures.targets).to(dtype),
+        node_targets=None,
+        node_target_names=(),
+        node_target_vocabularies=(),
+    )
+
+
+def epoch_row(settings: TrainSettings, epoch: int, structures: int, loss: float) -> dict[str, float]:
+    """Return what is known of an epoch before anything is validated."""
+    steps = (epoch + 1) * math.ceil(structures / settings.batch_size)
+    rate = settings.rate(float(epoch))
+    return {"epoch": epoch + 1, "steps": steps, "learning_rate": rate, "train_loss": loss}
+
+
+def measured_row(task: Task, outputs: Tensor, validation: Structures) -> dict[str, float]:
+    """Return the loss and the metrics on validation structures, by their names in a history."""
+    assert validation.targets is not None
+    targets = validation.targets.cpu()
+    standardized = task.standardize(targets).to(outputs.dtype)
+    found = {"loss": float(task.score(outputs, standardized)), **task.metrics(outputs, targets)}
+    return {f"valid_{name}": value for name, value in found.items()}
+
+
+def is_best(history: History, monitor: str, epoch: int, row: dict[str, float]) -> bool:
+    """Say whether an epoch is the best so far, and note it in the history if it is."""
+    value, sign = row[f"valid_{monitor}"], -1.0 if monitor in HIGHER_IS_BETTER else 1.0
+    if math.isnan(value) or (history.best is not None and sign * value >= sign * history.best):
+        return False
+    history.best, history.best_epoch = value, epoch
+    return True
+
+
+def not_finite(batch: Array, name_of: Callable[[int], str]) -> TrainingError:
+    """Return the error for a batch whose loss is not finite."""
+    names = ", ".join(name_of(int(position)) for position in batch[:5])
+    more = ", …" if len(batch) > 5 else ""
+    return TrainingError(
+        f"the loss is no longer finite, first in a batch of {len(batch)} structures: {names}{more}; "
+        "lower the learning rate, set clip, or look for extreme attributes or targets among them"
+    )
 
 
 def _fabric(settings: TrainSettings) -> Fabric:
@@ -318,7 +350,8 @@ def _fabric(settings: TrainSettings) -> Fabric:
     return Fabric(accelerator=place.type, devices=devices, precision=PRECISIONS[settings.precision])  # type: ignore[arg-type]
 
 
-def _optimizer(network: Network, settings: TrainSettings) -> torch.optim.Optimizer:
+def make_optimizer(network: nn.Module, settings: TrainSettings) -> torch.optim.Optimizer:
+    """Return the optimizer of all weights."""
     common: dict[str, Any] = {
         "lr": settings.learning_rate,
         "weight_decay": settings.weight_decay,

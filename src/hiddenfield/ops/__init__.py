@@ -8,6 +8,7 @@ imported.
 from __future__ import annotations
 
 from hiddenfield.ops.arc_sum import arc_sum
+from hiddenfield.ops.block_product import RowBlocks, block_outer, block_product
 from hiddenfield.ops.cavity_sum import cavity_sum, cavity_sum_reference
 from hiddenfield.ops.counting_sort import counting_sort, counting_sort_reference
 from hiddenfield.ops.gather_sum import gather_sum, gather_sum_reference
@@ -31,9 +32,12 @@ from hiddenfield.ops.take_segments import SegmentCut, take_pointers, take_segmen
 from hiddenfield.ops.topology import Topology
 
 __all__ = [
+    "RowBlocks",
     "SegmentCut",
     "Topology",
     "arc_sum",
+    "block_outer",
+    "block_product",
     "cavity_sum",
     "cavity_sum_reference",
     "counting_sort",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from hiddenfield.evaluation.splits.drawn import hold_out_positions
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Int
 
-__all__ = ["Cell", "Context", "accepts_aside", "without_arcs", "work"]
+__all__ = ["Cell", "Context", "accepts_aside", "without_arcs", "work", "work_together"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,32 +92,85 @@ class Cell:
 
 def work(context: Context, cell: Cell) -> dict[str, Any]:
     """Do a cell; return plain values."""
-    return choose("kind of cell", KINDS, cell.kind)(context, cell)
+    kind = choose("kind of cell", KINDS, cell.kind)
+    fitting = kind.fitting(context, cell)
+    return kind.result(context, cell, None if fitting is None else fitting.fit())
+
+
+def work_together(context: Context, cells: Sequence[Cell]) -> list[dict[str, Any]]:
+    """Do cells whose estimators are networks, as many as possible side by side; see `fit_together`."""
+    from hiddenfield.estimators.together import fit_together
+
+    kinds = [choose("kind of cell", KINDS, cell.kind) for cell in cells]
+    fittings = [kind.fitting(context, cell) for kind, cell in zip(kinds, cells, strict=True)]
+    several = [fitting for fitting in fittings if fitting is not None]
+    models = iter(fit_together([f.model for f in several], [(f.X, f.y, f.aside) for f in several]))
+    return [
+        kind.result(context, cell, None if fitting is None else next(models))
+        for kind, cell, fitting in zip(kinds, cells, fittings, strict=True)
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class Fitting:
+    """An estimator and what it is to be fitted to."""
+
+    model: Any
+    X: Any
+    y: Any
+    aside: Int[Array, " aside"] | None
+
+    def fit(self) -> Any:
+        """Return the fitted estimator, or the error if training failed."""
+        try:
+            return (
+                self.model.fit(self.X, self.y)
+                if self.aside is None
+                else self.model.fit(self.X, self.y, aside=self.aside)
+            )
+        except TrainingError as error:
+            return error
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of cell: what is fitted, and what is then measured."""
+
+    fitting: Callable[[Context, Cell], Fitting | None]
+    result: Callable[[Context, Cell, Any], dict[str, Any]]
 
 
 # -- the kinds ---------------------------------------------------------------------------------------------
 
 
-def _select(context: Context, cell: Cell) -> dict[str, Any]:
-    """Fit a candidate to the inner training part; measure it on the inner validation part."""
+def _fit_select(context: Context, cell: Cell) -> Fitting:
+    """Fit a candidate to the inner training part."""
+    inner = context.inner[cell.fold][cell.inner]
+    return _fitting(context, cell, inner.train, inner.test)
+
+
+def _select(context: Context, cell: Cell, model: Any) -> dict[str, Any]:
+    """Measure a candidate on the inner validation part."""
+    if isinstance(model, TrainingError):
+        return {"value": None, "error": str(model)}
     inner, problem = context.inner[cell.fold][cell.inner], context.problem
-    try:
-        model = _fit(context, cell, inner.train, inner.test)
-    except TrainingError as error:
-        return {"value": None, "error": str(error)}
     values = predicted(model, problem.take(inner.test), problem)
     return {"value": measured(context.metric, problem.truth[inner.test], values)[context.metric.name]}
 
 
-def _final(context: Context, cell: Cell) -> dict[str, Any]:
-    """Fit to the training part, the epoch chosen on an inner validation part; measure on the test part."""
-    split, problem = context.splits[cell.fold], context.problem
-    inner = context.inner[cell.fold]
+def _fit_final(context: Context, cell: Cell) -> Fitting:
+    """Fit to the training part, the epoch chosen on an inner validation part."""
+    split, inner = context.splits[cell.fold], context.inner[cell.fold]
     # Whatever selected the settings, stopping is decided by the same structures, or another part of them for each seed.
     aside = inner[cell.seed % len(inner)].test if inner and accepts_aside(context.estimator) else None
     train = split.train if aside is None else np.setdiff1d(split.train, aside)
-    model = _fit(context, cell, train, aside)
-    values = predicted(model, problem.take(split.test), problem)
+    return _fitting(context, cell, train, aside)
+
+
+def _final(context: Context, cell: Cell, model: Any) -> dict[str, Any]:
+    """Measure on the test part."""
+    split, problem = context.splits[cell.fold], context.problem
+    values = predicted(_sound(model), problem.take(split.test), problem)
     return {
         "metrics": measured(context.metric, problem.truth[split.test], values),
         "predictions": values.tolist(),
@@ -135,15 +189,31 @@ def _of_networks(model: Any) -> dict[str, Any]:
     return result if records is None else result | {"training": records}
 
 
-def _blind(context: Context, cell: Cell) -> dict[str, Any]:
+def _fit_blind(context: Context, cell: Cell) -> Fitting:
     """Do as the final cell does, on structures without arcs."""
-    problem = context.problem
-    changed = replace(context, problem=replace(problem, X=without_arcs(problem.X)))
+    return _fit_final(_without_arcs(context), _blind_cell(cell))
+
+
+def _blind(context: Context, cell: Cell, model: Any) -> dict[str, Any]:
+    """Measure on the test part, on structures without arcs."""
+    return _final(_without_arcs(context), _blind_cell(cell), model)
+
+
+def _blind_cell(cell: Cell) -> Cell:
     parameters = {k: v for k, v in cell.parameters.items() if k not in BLIND} | BLIND
-    return _final(changed, Cell("final", cell.fold, parameters, cell.seed))
+    return Cell("final", cell.fold, parameters, cell.seed)
 
 
-def _simple(context: Context, cell: Cell) -> dict[str, Any]:
+@lru_cache(maxsize=1)
+def _without_arcs(context: Context) -> Context:
+    return replace(context, problem=replace(context.problem, X=without_arcs(context.problem.X)))
+
+
+def _fit_nothing(context: Context, cell: Cell) -> None:
+    """Leave the fitting to the measuring: simple models are quick."""
+
+
+def _simple(context: Context, cell: Cell, model: None) -> dict[str, Any]:
     """Fit the simple models to the training part; measure them on the test part."""
     split = context.splits[cell.fold]
     scores = simple_models(
@@ -160,19 +230,29 @@ def _simple(context: Context, cell: Cell) -> dict[str, Any]:
     return result
 
 
-def _curve(context: Context, cell: Cell) -> dict[str, Any]:
-    """Fit to a share of the training part; measure on the test part."""
+def _fit_curve(context: Context, cell: Cell) -> Fitting:
+    """Fit to a share of the training part."""
+    return _fitting(context, cell, _part_of(context, cell, context.splits[cell.fold].train), None)
+
+
+def _curve(context: Context, cell: Cell, model: Any) -> dict[str, Any]:
+    """Measure on the test part what was fitted to a share of the training part."""
     split, problem = context.splits[cell.fold], context.problem
-    train = _part_of(context, cell, split.train)
-    values = predicted(_fit(context, cell, train, None), problem.take(split.test), problem)
-    return {"size": len(train), "metrics": measured(context.metric, problem.truth[split.test], values)}
+    values = predicted(_sound(model), problem.take(split.test), problem)
+    size = len(_part_of(context, cell, split.train))
+    return {"size": size, "metrics": measured(context.metric, problem.truth[split.test], values)}
 
 
-def _published(context: Context, cell: Cell) -> dict[str, Any]:
+def _fit_published(context: Context, cell: Cell) -> Fitting:
+    """Fit to the training part with the *test* part for validation."""
+    split = context.splits[cell.fold]
+    return _fitting(context, cell, split.train, split.test)
+
+
+def _published(context: Context, cell: Cell, model: Any) -> dict[str, Any]:
     """Record the metric on the *test* part after every epoch: what selection on the reported folds looks at."""
-    split, name = context.splits[cell.fold], f"valid_{context.metric.name}"
-    model = _fit(context, cell, split.train, split.test)
-    rows = [history.rows for history in getattr(model, "histories_", [])]
+    name = f"valid_{context.metric.name}"
+    rows = [history.rows for history in getattr(_sound(model), "histories_", [])]
     if not rows or any(name not in row for row in rows[0]):
         raise InputError(
             f"selection on the reported folds needs {context.metric.name} after every epoch, which this estimator does "
@@ -181,13 +261,13 @@ def _published(context: Context, cell: Cell) -> dict[str, Any]:
     return {"curve": [finite(row[name]) for row in rows[0]]}
 
 
-KINDS: dict[str, Callable[[Context, Cell], dict[str, Any]]] = {
-    "select": _select,
-    "final": _final,
-    "blind": _blind,
-    "simple": _simple,
-    "curve": _curve,
-    "published": _published,
+KINDS: dict[str, Kind] = {
+    "select": Kind(_fit_select, _select),
+    "final": Kind(_fit_final, _final),
+    "blind": Kind(_fit_blind, _blind),
+    "simple": Kind(_fit_nothing, _simple),
+    "curve": Kind(_fit_curve, _curve),
+    "published": Kind(_fit_published, _published),
 }
 
 
@@ -199,16 +279,23 @@ def accepts_aside(estimator: Any) -> bool:
     return "aside" in inspect.signature(estimator.fit).parameters
 
 
-def _fit(
+def _fitting(
     context: Context, cell: Cell, train: Int[Array, " train"], aside: Int[Array, " aside"] | None
-) -> Any:
-    """Fit a new estimator, with a seed that depends on the fold and the seed's number alone."""
+) -> Fitting:
+    """Make a new estimator, with a seed that depends on the fold and the seed's number alone."""
     model = _prepared(context, cell)
     problem = context.problem
     if aside is None or not accepts_aside(model):
-        return model.fit(problem.take(train), problem.y[train])
+        return Fitting(model, problem.take(train), problem.y[train], None)
     both = np.concatenate([train, aside])
-    return model.fit(problem.take(both), problem.y[both], aside=np.arange(len(train), len(both)))
+    return Fitting(model, problem.take(both), problem.y[both], np.arange(len(train), len(both)))
+
+
+def _sound(model: Any) -> Any:
+    """Return a fitted estimator; raise the error if its training failed."""
+    if isinstance(model, TrainingError):
+        raise model
+    return model
 
 
 def _prepared(context: Context, cell: Cell) -> Any:

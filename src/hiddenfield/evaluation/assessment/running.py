@@ -8,6 +8,7 @@ import tempfile
 import threading
 import time
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -16,27 +17,39 @@ from typing import Any
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError
-from hiddenfield.evaluation.assessment.cells import Cell, Context, work
+from hiddenfield.estimators.base import StructureEstimator
+from hiddenfield.evaluation.assessment.cells import Cell, Context, work, work_together
 from hiddenfield.evaluation.assessment.store import CellStore
 
 __all__ = ["Pool", "automatic_jobs"]
 
-# On a GPU a small network waits for its launches, and several can wait at once; more nodes and arcs than this keep it
-# busy alone.
-SMALL, TOGETHER = 5_000_000, 8
+# On a GPU a small network waits for its launches; many are trained side by side, as many as there are at most of these
+# nodes and arcs in all their structures, and not more than so many.
+MOST_ENTRIES, MOST_TOGETHER = 150_000_000, 512
+
+# What may differ between networks side by side.
+FREE = ("dim", "hidden", "dropout")
+
+# An estimator from elsewhere: up to so many processes on a GPU.
+PROCESSES_ON_GPU = 8
 
 # Seconds after which a worker notices that the process it works for was killed.
 NOTICE = 1.0
 
 
 def automatic_jobs(context: Context) -> int:
-    """Return how many cells to do at a time: one a core; on a GPU up to eight small ones, or one large one."""
+    """Return how many processes to use: one a core; of an estimator from elsewhere on a GPU at most eight."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if context.device is None or not context.device.startswith("cuda"):
-        return cores
-    X = context.problem.X
-    size = X.total_nodes + X.total_arcs if isinstance(X, Structures) else 0
-    return min(TOGETHER, cores) if size <= SMALL else 1
+    on_gpu = context.device is not None and context.device.startswith("cuda")
+    return min(PROCESSES_ON_GPU, cores) if on_gpu and not _side_by_side(context) else cores
+
+
+def _side_by_side(context: Context) -> bool:
+    """Say whether the cells are trained side by side in this process: networks, on a GPU."""
+    on_gpu = context.device is not None and context.device.startswith("cuda")
+    return (
+        on_gpu and isinstance(context.estimator, StructureEstimator) and context.estimator.checkpoint is None
+    )
 
 
 class Pool:
@@ -79,9 +92,16 @@ class Pool:
         found = {cell.key: self.store.read(cell.key) for cell in cells}
         left = [cell for cell in cells if found[cell.key] is None]
         self.advance(len(cells) - len(left))
-        for key, result in self._results(left):
+        together = _side_by_side(self.context)
+        apart = [cell for cell in left if not together or cell.kind == "simple"]
+        for key, result in self._results(apart):
             found[key] = result
             self.advance(1)
+        for group in _groups(self.context, [cell for cell in left if together and cell.kind != "simple"]):
+            for cell, result in zip(group, work_together(self.context, group), strict=True):
+                self.store.write(cell.key, result)
+                found[cell.key] = self.store.read(cell.key)
+            self.advance(len(group))
         return {key: result for key, result in found.items() if result is not None}
 
     def _results(self, cells: Sequence[Cell]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -101,6 +121,19 @@ class Pool:
             parallel = Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")
             tasks = (delayed(_do_apart)(self.shared, self.store, cell, os.getpid()) for cell in cells)
             yield from parallel(tasks)
+
+
+def _groups(context: Context, cells: Sequence[Cell]) -> Iterator[list[Cell]]:
+    """Yield cells that can be done side by side, as many at once as memory allows."""
+    X = context.problem.X
+    size = X.total_nodes + X.total_arcs if isinstance(X, Structures) else 1
+    most = max(1, min(MOST_TOGETHER, MOST_ENTRIES // max(size, 1)))
+    alike: dict[str, list[Cell]] = defaultdict(list)
+    for cell in cells:
+        fixed = {name: value for name, value in sorted(cell.parameters.items()) if name not in FREE}
+        alike[f"{cell.kind} {cell.fraction} {fixed}"].append(cell)
+    for group in alike.values():
+        yield from (group[start : start + most] for start in range(0, len(group), most))
 
 
 def _do(context: Context, store: CellStore, cell: Cell) -> tuple[str, dict[str, Any]]:
