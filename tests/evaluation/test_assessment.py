@@ -15,6 +15,8 @@ from sklearn.svm import LinearSVC
 import hiddenfield as hf
 from hiddenfield.errors import HiddenfieldError, InputError, ReadError
 from hiddenfield.evaluation import Assessment, AssessmentSettings, Between, Split, assess, compare
+from hiddenfield.evaluation.assessment import running
+from hiddenfield.evaluation.assessment.cells import work_together
 from hiddenfield.evaluation.assessment.dividing import inner_splits, outer_splits
 from hiddenfield.evaluation.assessment.problem import Problem
 
@@ -275,6 +277,39 @@ def test_the_number_of_workers_does_not_matter():
     ]
     assert results[0] == results[1]
     assert {"num_parameters", "roc", "training_curve"} <= set(results[0])
+
+
+def test_networks_side_by_side_are_assessed_as_one_by_one(tmp_path, monkeypatch):
+    settings = AssessmentSettings(
+        folds=3,
+        nested=True,
+        as_published=True,
+        space={"dim": [4, 6], "rounds": [1, 2]},
+        seeds=2,
+        learning_curve=(0.5,),
+    )
+    options = {"epochs": 4, "hidden": 5, "batch_size": 8, "monitor": "accuracy"}
+    alone = assess("loopy_bp", words(), settings=settings, parameters=options, folder=tmp_path / "alone")
+    groups = []
+
+    def together(context, cells):
+        groups.append(len(cells))
+        return work_together(context, cells)
+
+    monkeypatch.setattr(running, "_side_by_side", lambda context: True)
+    monkeypatch.setattr(running, "work_together", together)
+    found = assess("loopy_bp", words(), settings=settings, parameters=options, folder=tmp_path / "together")
+    # 2 numbers of rounds; their selection (3 folds, 2 widths), the reported folds (the same), the final fits by what
+    # was selected, the same without arcs, and half the structures.
+    assert groups[:4] == [6, 6, 6, 6]
+    assert sum(groups[4:]) == 6 + 6 + 3
+    assert [fold["selected"] for fold in found.content["folds"]] == [
+        fold["selected"] for fold in alone.content["folds"]
+    ]
+    assert np.allclose(found.values, alone.values, atol=1e-6)
+    assert found.content["as_published"] == alone.content["as_published"]
+    for name, entry in alone.content["baselines"].items():
+        assert np.isclose(found.content["baselines"][name]["mean"], entry["mean"]), name
 
 
 def test_cells_that_were_lost_change_nothing(tmp_path):

@@ -77,7 +77,7 @@ def test_cutting_keeps_classes_in_every_part():
 
 
 def test_nothing_left(data_path):
-    with pytest.raises(InputError, match="its data are: INEX2005, INEX2006"):
+    with pytest.raises(InputError, match="its data: INEX2005, INEX2006; its models: "):
         run_experiment(EXPERIMENTS["inex"], data_path, Scale(data=("INEX2007",)))
 
 

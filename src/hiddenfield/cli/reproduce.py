@@ -33,6 +33,13 @@ def command(
     model: Annotated[
         list[str] | None, typer.Option("--model", help="Only this model; may be given several times.")
     ] = None,
+    variant: Annotated[
+        list[str] | None,
+        typer.Option("--variant", help="Only this way to train; may be given several times."),
+    ] = None,
+    column: Annotated[
+        list[str] | None, typer.Option("--column", help="Only this protocol; may be given several times.")
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -70,7 +77,7 @@ def command(
         content = run_experiment(
             experiment,
             None if experiment.computed else _data(data),
-            experiment.scale(quick, only, model),
+            experiment.scale(quick, only, model, variant, column),
             folder=keep,
             device=device,
             jobs=jobs,

@@ -35,7 +35,7 @@ class Scale:
     ----------
     structures, folds, epochs
         At most so many; None: all.
-    models, data
+    models, data, variants, columns
         Only these; None: all.
     small_grid
         Whether two candidates stand for the whole grid.
@@ -46,6 +46,8 @@ class Scale:
     epochs: int | None = None
     models: tuple[str, ...] | None = None
     data: tuple[str, ...] | None = None
+    variants: tuple[str, ...] | None = None
+    columns: tuple[str, ...] | None = None
     small_grid: bool = False
 
 
@@ -117,13 +119,29 @@ class Experiment:
     remarks: tuple[str, ...] = ()
 
     def scale(
-        self, quick: bool = False, data: Sequence[str] | None = None, models: Sequence[str] | None = None
+        self,
+        quick: bool = False,
+        data: Sequence[str] | None = None,
+        models: Sequence[str] | None = None,
+        variants: Sequence[str] | None = None,
+        columns: Sequence[str] | None = None,
     ) -> Scale:
-        """Return the scale of a full or a quick run, of some sets and models or of all."""
+        """Return the scale of a full or a quick run, of some sets, models, variants and columns or of all."""
         whole = replace(QUICK, data=self.quick or None) if quick else FULL
-        return replace(
-            whole, data=tuple(data) if data else whole.data, models=tuple(models) if models else whole.models
-        )
+        given = {"data": data, "models": models, "variants": variants, "columns": columns}
+        changes: dict[str, Any] = {name: tuple(names) for name, names in given.items() if names}
+        return replace(whole, **changes)
+
+
+def wanted(trial: Trial, scale: Scale) -> bool:
+    """Say whether a scale asks for a trial."""
+    pairs = (
+        (scale.data, trial.data),
+        (scale.models, trial.model),
+        (scale.variants, trial.variant),
+        (scale.columns, trial.column),
+    )
+    return all(names is None or name in names for names, name in pairs)
 
 
 def cut_down(

@@ -11,7 +11,7 @@ from typing import Any
 from hiddenfield.data.files import existing
 from hiddenfield.errors import InputError
 from hiddenfield.evaluation.assessment.assessing import assess
-from hiddenfield.evaluation.experiments.base import FULL, Experiment, Scale, Trial, cut_down, scaled
+from hiddenfield.evaluation.experiments.base import FULL, Experiment, Scale, Trial, cut_down, scaled, wanted
 from hiddenfield.machine import describe_machine
 
 __all__ = ["merge_results", "run_experiment"]
@@ -61,10 +61,19 @@ def run_experiment(
     header = _header(experiment, scale) | {"rows": []}
     content = header if before is None else merge_results(before, header)
     folder_of_data = Path() if experiment.computed else existing(_given(data))
-    chosen = [trial for trial in experiment.trials(scale) if _wanted(trial, scale)]
+    chosen = [trial for trial in experiment.trials(scale) if wanted(trial, scale)]
     if not chosen:
-        names = sorted({trial.data for trial in experiment.trials(scale)})
-        raise InputError(f"nothing of {experiment.name} is left to run; its data are: {', '.join(names)}")
+        every = experiment.trials(scale)
+        known = {
+            "data": {trial.data for trial in every},
+            "models": {trial.model for trial in every},
+            "variants": {trial.variant for trial in every if trial.variant},
+            "columns": {trial.column for trial in every},
+        }
+        choices = "; ".join(
+            f"its {what}: {', '.join(sorted(names))}" for what, names in known.items() if names
+        )
+        raise InputError(f"nothing of {experiment.name} is left to run; {choices}")
     run = describe_machine(PACKAGES) | {"device": device or "auto"}
     source: Any = None
     for trial in chosen:
@@ -104,7 +113,11 @@ def _header(experiment: Experiment, scale: Scale) -> dict[str, Any]:
         "about": experiment.about,
         "layout": experiment.layout,
         "remarks": list(experiment.remarks),
-        "scale": asdict(scale) | {"data": None, "models": None},
+        "scale": {
+            **{name: value for name, value in asdict(scale).items() if name not in ("variants", "columns")},
+            "data": None,
+            "models": None,
+        },
     }
 
 
@@ -140,11 +153,6 @@ def _source(trial: Trial) -> Any:
     """Return what two trials on the same structures and splits have in common."""
     load = trial.load
     return (load.func, load.args) if isinstance(load, partial) else load
-
-
-def _wanted(trial: Trial, scale: Scale) -> bool:
-    models, data = scale.models, scale.data
-    return (models is None or trial.model in models) and (data is None or trial.data in data)
 
 
 def _row(trial: Trial, content: dict[str, Any], parameters: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tarfile
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,8 @@ from hiddenfield.evaluation.splits.drawn import leave_one_group_out
 
 __all__ = ["EXPERIMENT"]
 
-GRID = {"rounds": [2, 4], "dropout": [0.0, 0.3]}
-PARAMETERS: dict[str, Any] = {"standardise": True, "batch_size": 64, "epochs": 40, "monitor": "roc_auc"}
+GRID = {"dropout": [0.0, 0.3, 0.5]}
+PARAMETERS: dict[str, Any] = {"standardise": True, "batch_size": 128, "epochs": 40, "monitor": "roc_auc"}
 GUIDES = {"mean_field": 0.7713, "loopy_bp": 0.7701}
 
 # AUC of the gapped k-mer kernels on the same training and test sequences: GaKCo (its table 3), FastSK exact.
@@ -33,22 +34,22 @@ FAMILIES: dict[str, tuple[float | None, float | None]] = {
     "1.34": (0.9903, 1),
     "2.1": (0.979, None),
     "2.19": (0.8951, 0.8951),
-    "2.31": (0.9484, 0.9998),
     "2.34": (0.8664, 0.9713),
     "2.41": (0.7925, 0.921),
     "2.8": (0.6367, 0.8862),
-    "3.19": (0.9326, 0.989),
     "3.25": (0.7967, 0.9629),
     "3.33": (0.9018, 0.9956),
-    "3.50": (0.7768, None),
 }
 
 
 def trials(scale: Scale) -> list[Trial]:
     """Return trials of the guides, in random folds and gene by gene, and of the families."""
-    settings = AssessmentSettings(nested=True, space=GRID, seeds=3, metric="roc_auc")
+    whole = AssessmentSettings(nested=True, space=GRID, seeds=3, metric="roc_auc")
+    # The simple models are the same beside both, and stand beside one.
+    beside = {model: replace(whole, baselines=model == "loopy_bp") for model in GUIDES}
     result = []
     for model, value in GUIDES.items():
+        settings = beside[model]
         figures: tuple[Figure, ...] = (Figure(value, "structure2vec, Dai et al. 2016", "cross-validation"),)
         for variant, placed in (("symbols", False), ("symbols and positions", True)):
             for column, load, own in (
@@ -69,7 +70,7 @@ def trials(scale: Scale) -> list[Trial]:
                 model,
                 "given split",
                 partial(_family, family),
-                settings,
+                beside[model],
                 PARAMETERS,
                 figures,
             )
@@ -123,7 +124,8 @@ EXPERIMENT = Experiment(
     "Strings",
     "Area under the ROC curve. Of the 5,310 guides of FC+RES the top fifth is positive; 931 rows repeat a sequence, so "
     "that random folds leak, which is reported, and leaving one gene out is the harder question. The SCOP families "
-    "have few positives to test on, so that the area moves in large steps.",
+    "have few positives to test on, so that the area moves in large steps; they are the nine of the kernels' tables "
+    "whose sequences the archive holds.",
     trials,
     quick=("FC_RES", "SCOP 2.19"),
 )
