@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from hiddenfield.data.combine import concatenate
-from hiddenfield.data.molecule_library import huckel, huckel_range, huckel_shards, library_size
+from hiddenfield.data.molecule_library import generate, huckel, huckel_range, huckel_shards, library_size
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError
 
@@ -164,3 +164,11 @@ def test_bad_shard_sizes_are_refused_at_once(shard_size: object) -> None:
 def test_bad_bounds_are_refused(start: int, stop: int) -> None:
     with pytest.raises(InputError, match="0 <= start < stop <= 100000000"):
         huckel_range(start, stop)
+
+
+def test_processes_make_the_same_pack(monkeypatch):
+    monkeypatch.setattr(generate, "WORTH_PROCESSES", 10)
+    monkeypatch.setattr(generate, "PER_PROCESS", 8)
+    assert huckel(20, seed=2, smiles=True, workers=2) == huckel(20, seed=2, smiles=True)
+    with pytest.raises(InputError, match="workers must be at least 1, got 0"):
+        huckel(20, workers=0)

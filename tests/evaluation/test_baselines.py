@@ -125,3 +125,43 @@ def test_what_cannot_be_compared_is_refused():
         fit_baselines(pack, other)
     with pytest.raises(InputError, match="no targets"):
         fit_baselines(hf.data.from_sequences(["A"]), pack)
+
+
+def test_a_model_of_fewer_rounds_has_the_first_columns_of_the_others():
+    """Colours are counted once for all models; the labels are those of no round."""
+    train = words(80, 0, lambda text: float(text.count("AB")))
+    test = words(20, 1, lambda text: float(text.count("AB")))
+    together = fit_baselines(train, test, rounds=(2, 0, 1))
+    assert [score.name for score in together[1:]] == [
+        "labels + ridge",
+        "WL-2 + ridge",
+        "WL-0 + ridge",
+        "WL-1 + ridge",
+    ]
+    for score in together[2:]:
+        (alone,) = fit_baselines(train, test, rounds=(int(score.name[3]),))[2:]
+        assert alone.metrics == score.metrics
+        assert alone.parameters == score.parameters
+    assert together[1].metrics == together[3].metrics
+    with pytest.raises(InputError, match="at least 0, got -1"):
+        fit_baselines(train, test, rounds=(2, -1))
+
+
+def test_many_rows_choose_the_strength_on_a_part_of_them(monkeypatch):
+    from hiddenfield.evaluation import linear
+
+    generator = np.random.default_rng(0)
+    x = csr_matrix(generator.poisson(1.0, (400, 30)).astype(float))
+    y = np.asarray(x[:, 0].todense()).ravel() + 3 * generator.normal(size=400)
+    seen = []
+    monkeypatch.setattr(linear, "MOST_TO_CHOOSE_ON", 100)
+    monkeypatch.setattr(
+        linear,
+        "_choose_ridge",
+        lambda features, y, kept, aside, tolerance: seen.append((kept, aside)) or 10.0,
+    )
+    model = fit_linear(x, y, np.arange(360), np.arange(360, 400))
+    ((kept, aside),) = seen
+    assert (len(kept), len(aside), model.strength) == (90, 10, 10.0)
+    assert len(np.unique(kept)) == 90
+    assert kept.max() < 360 <= aside.min()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -48,11 +48,20 @@ class Score:
         return {name: value for name, value in values.items() if name != "predictions"}
 
 
+NUMBERS: dict[str, Callable[[Array, Array], float]] = {"mae": mae, "rmse": rmse, "r2": r2}
+CLASSES: dict[str, Callable[[Array, Array], float]] = {
+    "accuracy": lambda truth, predicted: accuracy(truth, predicted.argmax(axis=1)),
+    "balanced_accuracy": lambda truth, predicted: balanced_accuracy(truth, predicted.argmax(axis=1)),
+    "roc_auc": roc_auc,
+}
+
+
 def measure(
     truth: Float[Array, " structures"],
     predicted: Float[Array, "structures ..."],
+    only: str | None = None,
 ) -> dict[str, float]:
-    """Return the metrics of predicted numbers (N,), or of predicted probabilities of classes (N, C).
+    """Return the metrics of predicted numbers (N,), or of predicted probabilities of classes (N, C); or `only` one.
 
     Examples
     --------
@@ -60,11 +69,5 @@ def measure(
     >>> measure(np.array([1.0, 2.0, 4.0]), np.array([1.0, 2.0, 3.0]))
     {'mae': 0.3333, 'rmse': 0.5774, 'r2': 0.7857}
     """
-    if predicted.ndim == 1:
-        return {"mae": mae(truth, predicted), "rmse": rmse(truth, predicted), "r2": r2(truth, predicted)}
-    codes = predicted.argmax(axis=1)
-    return {
-        "accuracy": accuracy(truth, codes),
-        "balanced_accuracy": balanced_accuracy(truth, codes),
-        "roc_auc": roc_auc(truth, predicted),
-    }
+    functions = NUMBERS if predicted.ndim == 1 else CLASSES
+    return {name: of(truth, predicted) for name, of in functions.items() if only in (None, name)}

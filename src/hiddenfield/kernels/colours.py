@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import torch
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.data.vocabulary import Vocabulary
@@ -78,7 +79,10 @@ def columns_in(
     own: tuple[Vocabulary, ...] = getattr(structures, f"{kind}_vocabularies")
     labels: Tensor | None = getattr(structures, f"{kind}_labels")
     count = structures.total_nodes if kind == "node" else structures.total_arcs
-    codes = np.zeros((count, 0), dtype=np.int64) if labels is None else labels.cpu().numpy().astype(np.int64)
+    # A copy, for it is written to; torch makes it on several threads.
+    codes = np.zeros((count, 0), dtype=np.int64)
+    if labels is not None:
+        codes = labels.cpu().to(torch.int64, copy=True).numpy()
     if vocabularies is None:
         return codes, own
     if [v.name for v in own] != [v.name for v in vocabularies]:

@@ -69,8 +69,7 @@ def copy_classes(structures: Structures) -> Int[Array, " structures"]:
 
 def _equal_counts(colours: Int[Array, " nodes"], pack: Structures) -> Int[Array, " structures"]:
     """Return a number a structure, the same where the counts of colours are."""
-    counts = _counts(colours, pack, int(colours.max(initial=-1)) + 1)
-    counts.sort_indices()
+    counts = _counts(colours[None].copy(), pack, (0, int(colours.max(initial=-1)) + 1))
     # A row of (colour, count) pairs, end to end.
     values = np.stack([counts.indices.astype(np.int64), counts.data.astype(np.int64)], axis=1).reshape(-1)
     return number_rows(Rows(2 * counts.indptr.astype(np.int64), values))[0]

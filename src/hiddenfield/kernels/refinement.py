@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -81,8 +82,6 @@ def weisfeiler_lehman(
     >>> weisfeiler_lehman(hf.data.from_sequences(["ABC"]), vocabulary=colours)[0].toarray()
     array([[1., 1., 1., 0., 0.]])
     """
-    from scipy import sparse
-
     rounds = _checked(rounds) if vocabulary is None else len(vocabulary.rounds) - 1
     known = vocabulary
     use_arc_labels = use_arc_labels if known is None else known.arc_vocabularies is not None
@@ -90,15 +89,17 @@ def weisfeiler_lehman(
         structures, "node", None if known is None else known.node_vocabularies
     )
     arcs, arc_vocabularies, arc_rows = _arc_numbers(structures, use_arc_labels, known)
-    rows, parts, tables = Rows.of_table(labels), [], []
+    rows, tables = Rows.of_table(labels), []
+    nodes = structures.total_nodes
+    every = np.empty((rounds + 1, nodes), dtype=np.int32 if nodes < 2**31 else np.int64)
     for step in range(rounds + 1):
         colours, table = look_up(rows, None if known is None else known.rounds[step])
         tables.append(table)
-        parts.append(_counts(colours, structures, len(table)))
+        every[step] = colours
         if step < rounds:
             rows = _neighbourhoods(colours, arcs, len(arc_rows), structures)
     result = known or ColourDictionary(node_vocabularies, arc_vocabularies, arc_rows, tuple(tables))
-    return sparse.hstack(parts, format="csr"), result
+    return _counts(every, structures, result.offsets), result
 
 
 def bag_of_labels(
@@ -189,16 +190,59 @@ def _gather_sorted(
             out[first : first + degree].sort()
 
 
-def _counts(colours: Int[Array, " nodes"], structures: Structures, width: int) -> csr_matrix:
-    """Count each structure's colours; -1 is counted nowhere."""
+def _counts(
+    colours: Int[Array, "rounds nodes"], structures: Structures, offsets: Sequence[int]
+) -> csr_matrix:
+    """Count each structure's colours, those of every round from its own column on; -1 is counted nowhere.
+
+    It sorts `colours` within structures.
+    """
     from scipy import sparse
 
     bounds = structures.node_ptr.cpu().numpy().astype(np.int64)
-    seen = colours >= 0
-    if not seen.all():
-        bounds = np.concatenate([[0], np.cumsum(seen)])[bounds]
-        colours = colours[seen]
-    # Nodes lie structure by structure, which is already CSR with every count 1; equal entries are then added up.
-    counts = sparse.csr_matrix((np.ones(len(colours)), colours, bounds), shape=(len(structures), width))
-    counts.sum_duplicates()
-    return counts
+    indptr = np.zeros(len(structures) + 1, dtype=np.int64)
+    _sort_and_count(bounds, colours, indptr[1:], work=colours.size)
+    indptr = np.cumsum(indptr)
+    indices = np.empty(indptr[-1], dtype=np.int32 if max(offsets[-1], indptr[-1]) < 2**31 else np.int64)
+    counts = np.empty(indptr[-1])
+    _write_counts(bounds, colours, np.array(offsets), indptr, indices, counts, work=colours.size)
+    indptr = indptr.astype(indices.dtype)
+    return sparse.csr_matrix((counts, indices, indptr), shape=(len(structures), offsets[-1]))
+
+
+@kernel
+def _sort_and_count(bounds: Array, colours: Array, out: Array) -> None:
+    for structure in prange(bounds.size - 1):
+        start, stop = bounds[structure], bounds[structure + 1]
+        distinct = 0
+        for step in range(colours.shape[0]):
+            own = colours[step, start:stop]
+            if own.size > 64:
+                own.sort()
+            else:
+                for k in range(1, own.size):
+                    colour, place = own[k], k
+                    while place > 0 and own[place - 1] > colour:
+                        own[place] = own[place - 1]
+                        place -= 1
+                    own[place] = colour
+            for k in range(own.size):
+                distinct += own[k] >= 0 and (k == 0 or own[k] != own[k - 1])
+        out[structure] = distinct
+
+
+@kernel
+def _write_counts(
+    bounds: Array, colours: Array, offsets: Array, indptr: Array, indices: Array, counts: Array
+) -> None:
+    for structure in prange(bounds.size - 1):
+        place = indptr[structure] - 1
+        for step in range(colours.shape[0]):
+            own = colours[step, bounds[structure] : bounds[structure + 1]]
+            for k in range(own.size):
+                if own[k] >= 0:
+                    if k == 0 or own[k] != own[k - 1]:
+                        place += 1
+                        indices[place] = offsets[step] + own[k]
+                        counts[place] = 0.0
+                    counts[place] += 1.0

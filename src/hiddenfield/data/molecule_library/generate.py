@@ -27,9 +27,13 @@ TARGET_NAMES = ("gap", "pi_energy", "pce")
 DECIMALS = 6
 # Hamiltonians of this many molecules are in memory at once, about 6 kB each.
 BATCH = 4096
+# Below this many molecules starting processes takes longer than it saves; each makes so many at a time.
+WORTH_PROCESSES, PER_PROCESS = 50_000, 20_000
 
 
-def huckel(n: SupportsIndex = 20_000, seed: SupportsIndex = 0, *, smiles: bool = False) -> Structures:
+def huckel(
+    n: SupportsIndex = 20_000, seed: SupportsIndex = 0, *, smiles: bool = False, workers: SupportsIndex = 1
+) -> Structures:
     r"""Draw conjugated molecules, with targets from Hueckel theory: a data set that needs no download.
 
     A uniform random sample without repeats from a library of 100 million chains of two to four ring systems,
@@ -54,6 +58,8 @@ def huckel(n: SupportsIndex = 20_000, seed: SupportsIndex = 0, *, smiles: bool =
         Which sample; 0 <= seed < 2**64. The first k molecules of a larger sample are the sample of k.
     smiles : bool
         Whether to add the column ``smiles``.
+    workers : int
+        Processes that share the work where there are 50,000 molecules or more; the pack is the same.
 
     Returns
     -------
@@ -75,8 +81,19 @@ def huckel(n: SupportsIndex = 20_000, seed: SupportsIndex = 0, *, smiles: bool =
     >>> molecules.target_names
     ('gap', 'pi_energy', 'pce')
     """
-    count = _count(n)
-    return huckel_range(0, count, seed, smiles=smiles)
+    count, key, processes = _count(n), _seed(seed), _integer(workers, "workers")
+    if processes < 1:
+        raise InputError(f"workers must be at least 1, got {processes}")
+    if processes == 1 or count < WORTH_PROCESSES:
+        return huckel_range(0, count, key, smiles=smiles)
+    from joblib import Parallel, delayed
+
+    bounds = range(0, count, PER_PROCESS)
+    return concatenate(
+        Parallel(n_jobs=processes)(
+            delayed(huckel_range)(low, min(low + PER_PROCESS, count), key, smiles=smiles) for low in bounds
+        )
+    )
 
 
 def huckel_shards(

@@ -8,15 +8,12 @@ from itertools import islice
 from pathlib import Path
 
 from hiddenfield.data.arrow.files import SUFFIXES, EncodedShard, encode_shard, write, write_shards
-from hiddenfield.data.molecule_library.generate import huckel_range, huckel_shards
+from hiddenfield.data.molecule_library.generate import WORTH_PROCESSES, huckel_range, huckel_shards
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError
 from hiddenfield.progress import counted, progress
 
 __all__ = ["write_huckel"]
-
-# Below this many molecules starting processes takes longer than it saves.
-WORTH_PROCESSES = 50_000
 
 
 def write_huckel(

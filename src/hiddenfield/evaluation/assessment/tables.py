@@ -91,11 +91,11 @@ def _bootstrap(context: Context, finished: Finished) -> list[float] | None:
     """
     truth = context.problem.truth[context.splits[0].test]
     several = [np.asarray(result["predictions"]) for result in finished.of("final", 0)]
-    generator = np.random.default_rng(context.seed)
+    name, generator = context.metric.name, np.random.default_rng(context.seed)
     found = []
     for _ in range(RESAMPLES):
         drawn = generator.integers(len(truth), size=len(truth))
-        values = [measure(truth[drawn], table[drawn])[context.metric.name] for table in several]
+        values = [measure(truth[drawn], table[drawn], only=name)[name] for table in several]
         found.append(float(np.mean(values)))
     known = np.array(found)[np.isfinite(found)]
     return None if len(known) < RESAMPLES / 2 else np.quantile(known, [0.025, 0.975]).tolist()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from hiddenfield.data.molecule_library import huckel
@@ -44,7 +45,7 @@ def trials(scale: Scale) -> list[Trial]:
 
 
 def _load(data: Path) -> tuple[Structures, None]:
-    return _efficiency(huckel(MOLECULES)), None
+    return _efficiency(huckel(MOLECULES, workers=os.cpu_count() or 1)), None
 
 
 def _load_some(data: Path) -> tuple[Structures, None]:

@@ -1,0 +1,286 @@
+"""Ridge regression on sparse counts with more columns than anybody could solve for, exactly as if one did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hiddenfield.kernels.rows import Rows, number_rows
+from hiddenfield.ops.compile import kernel, prange
+from hiddenfield.shapes import Array, Float, Int
+
+if TYPE_CHECKING:
+    from scipy.sparse import csc_matrix, csr_matrix
+
+__all__ = ["SparseRidge", "equal_columns"]
+
+ITERATIONS = 1000
+# The longest columns are solved together in the preconditioner, as so many rows (at most) say that they hang together.
+TOGETHER, LOOKED_AT = 500, 20_000
+# Pieces with equally many entries into which a product is cut, to be shared out among threads.
+PIECES = 64
+
+
+@dataclass(frozen=True, eq=False)
+class SparseRidge:
+    r"""Rows that are prepared for :math:`\min_{w,b} \sum_n (y_n - w^\top x_n - b)^2 + \lambda |w|^2`.
+
+    Two things make the problem smaller and leave its solution as it is.
+
+    A column with an entry in one row only has the best weight that can be told from the row's error :math:`e_n`,
+    :math:`w_c = x_{nc} e_n / (\lambda + s_n)`, where :math:`s_n` is the sum of squares of all such entries of the row.
+    Put in, it leaves the weight :math:`\lambda / (\lambda + s_n)` on the row's square error, and the column is gone.
+    Of Weisfeiler-Lehman colours of six rounds these are nine tenths.
+
+    Equal columns have equal weights, so k of them are fitted as one that is :math:`\sqrt k` times as long.
+
+    Parameters
+    ----------
+    features
+        The rows as they were given.
+    by_row
+        (rows, groups): the columns that are left.
+    by_column
+        The same, transposed.
+    place
+        For every column its place among those that are in several rows; -1 for others.
+    lone_squares
+        (rows,) s.
+    group
+        For every column that is in several rows that of `by_row`.
+    lengths
+        (groups,) the square roots of k.
+    """
+
+    features: csr_matrix
+    by_row: csr_matrix
+    by_column: csr_matrix
+    place: Int[Array, " columns"]
+    lone_squares: Float[Array, " rows"]
+    group: Int[Array, " shared"]
+    lengths: Float[Array, " groups"]
+
+    @classmethod
+    def of(cls, features: csr_matrix) -> SparseRidge:
+        """Prepare rows, which must have no two entries of one column: a few passes over the entries."""
+        several = np.bincount(features.indices, minlength=features.shape[1]) > 1
+        place = np.where(several, np.cumsum(several) - 1, -1)
+        left, lone_squares = _without_lone(features, place)
+        group, first = equal_columns(left)
+        lengths = np.sqrt(np.bincount(group, minlength=len(first)))
+        left = left[:, first]
+        left.data *= np.repeat(lengths, np.diff(left.indptr))
+        return cls(features, left.tocsr(), left.T.tocsr(), place, lone_squares, group, lengths)
+
+    def solve(
+        self,
+        y: Float[Array, " rows"],
+        strength: float,
+        tolerance: float,
+        start: Float[Array, " groups"] | None = None,
+    ) -> Float[Array, " groups"]:
+        r"""Return the weights of the groups, by conjugate gradients.
+
+        The preconditioner is the inverse diagonal and, among the 500 longest columns, the inverse of their own block.
+        It ends where the residual, in the norm of the preconditioner, is `tolerance` times that of weights 0.
+
+        Parameters
+        ----------
+        y
+            What is to be predicted.
+        strength
+            :math:`\lambda`, positive.
+        tolerance
+            Of the residual.
+        start
+            Weights to start from, such as those of a strength nearby.
+        """
+        from threadpoolctl import threadpool_limits
+
+        # Products with a small block are not worth the threads that BLAS would start for them.
+        with threadpool_limits(1, user_api="blas"):
+            return self._descend(y, strength, tolerance, start)
+
+    def _descend(
+        self,
+        y: Float[Array, " rows"],
+        strength: float,
+        tolerance: float,
+        start: Float[Array, " groups"] | None,
+    ) -> Float[Array, " groups"]:
+        share = strength / (strength + self.lone_squares)
+        total = share.sum()
+        mean = _product(self.by_column, share) / total
+
+        def across(weights: Float[Array, " groups"]) -> Float[Array, " groups"]:
+            errors = share * (_product(self.by_row, weights) - mean @ weights)
+            return _product(self.by_column, errors) - mean * errors.sum() + strength * weights
+
+        precondition = _Preconditioner.of(self, share, mean, strength)
+        aim = _product(self.by_column, share * (y - share @ y / total))
+        weights = np.zeros(len(aim)) if start is None else start.copy()
+        residual = aim - across(weights) if start is not None else aim.copy()
+        goal = tolerance**2 * float(aim @ precondition(aim))
+        step = precondition(residual)
+        left = float(residual @ step)
+        for _ in range(ITERATIONS):
+            if left <= goal:
+                break
+            image = across(step)
+            size = left / float(step @ image)
+            weights += size * step
+            residual -= size * image
+            scaled = precondition(residual)
+            left, before = float(residual @ scaled), left
+            step = scaled + (left / before) * step
+        return weights
+
+    def expand(
+        self, y: Float[Array, " rows"], strength: float, weights: Float[Array, " groups"]
+    ) -> tuple[Float[Array, " columns"], float]:
+        """Return the weights of all columns, lone ones too, and the intercept."""
+        share = strength / (strength + self.lone_squares)
+        errors = y - _product(self.by_row, weights)
+        intercept = float(share @ errors / share.sum())
+        of_row = (errors - intercept) / (strength + self.lone_squares)
+        every = np.zeros(self.features.shape[1])
+        every[self.place >= 0] = (weights / self.lengths)[self.group]
+        _set_lone(
+            self.features.indptr,
+            self.features.indices,
+            self.features.data,
+            self.place,
+            of_row,
+            every,
+            work=self.features.nnz,
+        )
+        return every, intercept
+
+
+@dataclass(frozen=True, eq=False)
+class _Preconditioner:
+    diagonal: Float[Array, " groups"]
+    longest: Int[Array, " longest"]
+    factor: Float[Array, "longest longest"]
+
+    @classmethod
+    def of(
+        cls, ridge: SparseRidge, share: Float[Array, " rows"], mean: Float[Array, " groups"], strength: float
+    ) -> _Preconditioner:
+        by_column = ridge.by_column
+        squares = type(by_column)(
+            (by_column.data**2, by_column.indices, by_column.indptr), shape=by_column.shape
+        )
+        # What rounding leaves of a constant column, less its mean, may be below 0.
+        lengths = np.maximum(_product(squares, share) - share.sum() * mean**2, 0.0)
+        longest = np.sort(np.argsort(-lengths, kind="stable")[:TOGETHER])
+        every = -(-len(share) // LOOKED_AT)
+        some, weight = ridge.by_row[::every][:, longest].toarray(), share[::every]
+        some -= weight @ some / weight.sum()
+        block = every * (some.T * weight) @ some + strength * np.eye(len(longest))
+        return cls(lengths + strength, longest, np.linalg.cholesky(block))
+
+    def __call__(self, vector: Float[Array, " groups"]) -> Float[Array, " groups"]:
+        from scipy.linalg import cho_solve
+
+        result = vector / self.diagonal
+        if len(self.longest):
+            result[self.longest] = cho_solve((self.factor, True), vector[self.longest], check_finite=False)
+        return result
+
+
+def equal_columns(columns: csc_matrix) -> tuple[Int[Array, " columns"], Int[Array, " groups"]]:
+    """Return the group of every column, equal exactly where columns are, and of every group its first column.
+
+    Examples
+    --------
+    >>> from scipy.sparse import csc_matrix
+    >>> equal_columns(csc_matrix([[1.0, 2.0, 1.0], [0.0, 3.0, 0.0]]))
+    (array([0, 1, 0]), array([0, 1]))
+    """
+    columns.sort_indices()
+    # A row of (place, bits of the value) pairs, end to end.
+    pairs = np.empty((columns.nnz, 2), dtype=np.int64)
+    pairs[:, 0] = columns.indices
+    pairs[:, 1] = np.ascontiguousarray(columns.data, dtype=np.float64).view(np.int64)
+    return number_rows(Rows(2 * columns.indptr.astype(np.int64), pairs.reshape(-1)))
+
+
+def _without_lone(
+    features: csr_matrix, place: Int[Array, " columns"]
+) -> tuple[csc_matrix, Float[Array, " rows"]]:
+    """Return the columns that have a place, and of every row the sum of squares of its other entries."""
+    from scipy.sparse import csr_matrix
+
+    indptr, entries = features.indptr, (features.indptr, features.indices, features.data)
+    squares, new_ptr = np.empty(len(indptr) - 1), np.zeros_like(indptr)
+    _measure_lone(*entries, place, new_ptr[1:], squares, work=features.nnz)
+    np.cumsum(new_ptr, out=new_ptr)
+    indices, data = np.empty(new_ptr[-1], dtype=indptr.dtype), np.empty(new_ptr[-1])
+    _write_shared(*entries, place, new_ptr, indices, data, work=features.nnz)
+    shape = (features.shape[0], int(place.max(initial=-1)) + 1)
+    return csr_matrix((data, indices, new_ptr), shape=shape).tocsc(), squares
+
+
+def _product(matrix: csr_matrix, vector: Float[Array, " columns"]) -> Float[Array, " rows"]:
+    """Multiply, on several threads where they are allowed; the result does not depend on how many there are."""
+    out = np.empty(matrix.shape[0])
+    # Columns of counts have very different numbers of entries: pieces are cut by these.
+    bounds = np.searchsorted(matrix.indptr, np.linspace(0, matrix.nnz, PIECES + 1))
+    bounds[0], bounds[-1] = 0, matrix.shape[0]
+    _multiply(matrix.indptr, matrix.indices, matrix.data, vector, bounds, out, work=matrix.nnz)
+    return out
+
+
+@kernel
+def _multiply(indptr: Array, indices: Array, data: Array, vector: Array, bounds: Array, out: Array) -> None:
+    for piece in prange(bounds.size - 1):
+        for row in range(bounds[piece], bounds[piece + 1]):
+            total = 0.0
+            for place in range(indptr[row], indptr[row + 1]):
+                total += data[place] * vector[indices[place]]
+            out[row] = total
+
+
+@kernel
+def _measure_lone(
+    indptr: Array, indices: Array, data: Array, place: Array, counts: Array, squares: Array
+) -> None:
+    for row in prange(indptr.size - 1):
+        shared, total = 0, 0.0
+        for entry in range(indptr[row], indptr[row + 1]):
+            if place[indices[entry]] >= 0:
+                shared += 1
+            else:
+                total += data[entry] ** 2
+        counts[row] = shared
+        squares[row] = total
+
+
+@kernel
+def _write_shared(
+    indptr: Array,
+    indices: Array,
+    data: Array,
+    place: Array,
+    new_ptr: Array,
+    new_indices: Array,
+    new_data: Array,
+) -> None:
+    for row in prange(indptr.size - 1):
+        to = new_ptr[row]
+        for entry in range(indptr[row], indptr[row + 1]):
+            if place[indices[entry]] >= 0:
+                new_indices[to] = place[indices[entry]]
+                new_data[to] = data[entry]
+                to += 1
+
+
+@kernel
+def _set_lone(indptr: Array, indices: Array, data: Array, place: Array, of_row: Array, out: Array) -> None:
+    for row in prange(indptr.size - 1):
+        for entry in range(indptr[row], indptr[row + 1]):
+            if place[indices[entry]] < 0:
+                out[indices[entry]] = data[entry] * of_row[row]
