@@ -23,6 +23,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "readout of every round": {"every_round": True},
     "dropout 0.3": {"dropout": 0.3},
     "weight decay 0.05": {"optimizer": "adamw", "weight_decay": 0.05},
+    "epoch by accuracy": {"monitor": "accuracy"},
     "layer on every node, 128": {"node_width": 128},
     "mean instead of sum": {"pooling": "mean"},
     "mean field": {"model": "mean_field"},

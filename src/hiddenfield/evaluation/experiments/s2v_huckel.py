@@ -16,7 +16,7 @@ MOLECULES = 2_300_000
 PARAMETERS = {
     "dim": 64,
     "rounds": 4,
-    "epochs": 30,
+    "epochs": 10,
     "batch_size": 2048,
     "monitor": "rmse",
     "validation_fraction": 0.02,
