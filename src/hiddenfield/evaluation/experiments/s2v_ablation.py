@@ -29,10 +29,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "mean field": {"model": "mean_field"},
     "recipe": FALLING | RECIPE,
     "recipe, dropout 0.5": FALLING | RECIPE | {"dropout": 0.5},
-    "recipe, dropout 0.5, width 128": FALLING | RECIPE | {"dropout": 0.5, "dim": 128, "hidden": 128},
     "recipe, dropout 0.5, weight decay 0.2": FALLING
     | RECIPE
     | {"dropout": 0.5, "optimizer": "adamw", "weight_decay": 0.2},
+    "recipe, dropout 0.5, epoch by accuracy": FALLING | RECIPE | {"dropout": 0.5, "monitor": "accuracy"},
     "recipe, dropout 0.5, five networks": FALLING | RECIPE | {"dropout": 0.5, "ensemble": 5},
 }
 

@@ -25,10 +25,10 @@ __all__ = ["EXPERIMENT", "PLAIN", "RECIPE", "load_graphs"]
 GRID: dict[str, list[Any]] = {"dim": [16, 32, 64], "hidden": [16, 32, 64], "rounds": [1, 2, 3, 4]}
 # The paper's plain model. It does not say how many epochs; these are enough for the validation error to turn.
 PLAIN: dict[str, Any] = {"learning_rate": 1e-3, "schedule": "constant", "batch_size": 50}
-# What the ablation found to help on small sets of graphs. The loss on the validation part turns long before its
-# accuracy does, so that the epoch is chosen by the latter.
-RECIPE: dict[str, Any] = {"every_round": True, "standardise": True, "batch_size": 50, "monitor": "accuracy"}
-FIVE: dict[str, Any] = RECIPE | {"dropout": 0.3, "ensemble": 5}
+# What helps on small sets of graphs where the epoch is chosen on the reported folds.
+RECIPE: dict[str, Any] = {"every_round": True, "standardise": True, "batch_size": 50}
+# What helps where it is not. The loss on the validation part turns long before its accuracy does.
+FIVE: dict[str, Any] = RECIPE | {"dropout": 0.3, "monitor": "accuracy", "ensemble": 5}
 CHOICES: dict[str, list[Any]] = {"dropout": [0.0, 0.3, 0.5]}
 EPOCHS = {
     "plain": {"MUTAG": 300, "NCI1": 60, "NCI109": 60, "ENZYMES": 200, "DD": 30},
@@ -65,18 +65,18 @@ def trials(scale: Scale) -> list[Trial]:
         for trials in (
             *(_pair(name, model, variant) for model in MAIN for variant in ("plain", "recipe")),
             *(_pair(name, model, "recipe") for model in OTHERS),
-            *([_five(name, model)] for model in ("loopy_bp", "tree_reweighted")),
+            [_five(name)],
         )
         for trial in trials
     ]
 
 
-def _five(name: str, model: str) -> Trial:
+def _five(name: str) -> Trial:
     """Return the trial of five networks, whose probabilities are averaged; nothing is selected."""
     parameters = FIVE | {"epochs": EPOCHS["recipe"][name]}
     settings = AssessmentSettings(baselines=False)
     fair = partial(load_graphs, name, name in WITH_SPLITS)
-    return Trial(name, model, "honest", fair, settings, parameters, _gin(name), "five networks")
+    return Trial(name, "loopy_bp", "honest", fair, settings, parameters, _gin(name), "five networks")
 
 
 def _gin(name: str) -> tuple[Figure, ...]:
