@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, hstack
 
 import hiddenfield as hf
 from hiddenfield.errors import InputError
@@ -116,6 +116,20 @@ def test_equal_columns_are_merged_without_a_trace(classes):
     model = fit_linear(table, y, np.arange(60), np.arange(0), classes)
     assert model.parameters == parameters
     np.testing.assert_allclose(model.predict(new), expected, rtol=2e-3, atol=2e-3)
+
+
+def test_columns_of_one_row_do_not_shift_the_others():
+    """Large members of one class bring many columns that nothing else has; without them it is told by the others."""
+    random = np.random.default_rng(0)
+    y = np.arange(240) % 3 == 0
+    told = np.stack([y, ~y], axis=1) * random.integers(0, 4, (240, 2)) + random.integers(0, 2, (240, 2))
+    count = np.where(y, 80, 2)
+    owner = np.repeat(np.arange(240), count)
+    alone = csr_matrix((np.ones(len(owner)), (owner, np.arange(len(owner)))))
+    features = csr_matrix(hstack([csr_matrix(told.astype(float)), alone]))
+    model = fit_linear(features[:160], y[:160].astype(float), np.arange(120), np.arange(120, 160), classes=2)
+    assert model.parameters == 3
+    assert (model.predict(features[160:]).argmax(axis=1) == y[160:]).mean() > 0.8
 
 
 def test_what_cannot_be_compared_is_refused():

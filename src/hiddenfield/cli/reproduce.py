@@ -49,8 +49,13 @@ def command(
     page: Annotated[
         Path | None, typer.Option(help="Also write the page (.md) of the result, its pictures beside it.")
     ] = None,
-    result: Annotated[
-        Path | None, typer.Option("--from", help="Run nothing: write the page of this JSON file.")
+    results: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--from",
+            help="Run nothing: take this JSON file; of several, which may come from different machines, the rows "
+            "are put together.",
+        ),
     ] = None,
     keep: Annotated[
         Path | None, typer.Option(help="Folder that keeps every finished cell; goes on with what it holds.")
@@ -67,12 +72,14 @@ def command(
     The full ones take hours on a GPU; --quick runs a part of each.
     """
     from hiddenfield.evaluation.assessment.store import write_json
-    from hiddenfield.evaluation.experiments import EXPERIMENTS, results_page, run_experiment
+    from hiddenfield.evaluation.experiments import EXPERIMENTS, join_results, results_page, run_experiment
     from hiddenfield.registry import choose
 
     experiment = choose("experiment", EXPERIMENTS, name)
-    if result is not None:
-        content = _read(result, name)
+    if results:
+        content = join_results(experiment, [_read(file, name) for file in results])
+        if out is not None:
+            write_json(out, content)
     else:
         content = run_experiment(
             experiment,

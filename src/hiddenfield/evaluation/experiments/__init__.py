@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from hiddenfield.evaluation.experiments.base import FULL, QUICK, Experiment, Figure, Scale, Trial
     from hiddenfield.evaluation.experiments.registry import EXPERIMENTS
     from hiddenfield.evaluation.experiments.results import results_page
-    from hiddenfield.evaluation.experiments.running import merge_results, run_experiment
+    from hiddenfield.evaluation.experiments.running import join_results, merge_results, run_experiment
 
 __getattr__, __dir__, __all__ = attach(
     __name__,
@@ -22,6 +22,7 @@ __getattr__, __dir__, __all__ = attach(
         "QUICK": "hiddenfield.evaluation.experiments.base",
         "Scale": "hiddenfield.evaluation.experiments.base",
         "Trial": "hiddenfield.evaluation.experiments.base",
+        "join_results": "hiddenfield.evaluation.experiments.running",
         "merge_results": "hiddenfield.evaluation.experiments.running",
         "results_page": "hiddenfield.evaluation.experiments.results",
         "run_experiment": "hiddenfield.evaluation.experiments.running",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from hiddenfield.evaluation.assessment.assessing import assess
 from hiddenfield.evaluation.experiments.base import FULL, Experiment, Scale, Trial, cut_down, scaled, wanted
 from hiddenfield.machine import describe_machine
 
-__all__ = ["merge_results", "run_experiment"]
+__all__ = ["join_results", "merge_results", "run_experiment"]
 
 # Of a row that is selected on the reported folds these would be of other fits.
 NOT_OF_PUBLISHED = ("roc", "training_curve", "ranges", "num_parameters", "learning_curve")
@@ -143,6 +143,24 @@ def merge_results(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[s
             )
     rows = {_place(row): row for row in (*before["rows"], *after["rows"])}
     return dict(after) | {"rows": list(rows.values())}
+
+
+def join_results(experiment: Experiment, results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return one result with the rows of several, in the order of the experiment's trials.
+
+    Of the same trial the last row stays; rows of trials that the experiment does not have come at the end.
+    """
+    content = dict(results[0])
+    for other in results[1:]:
+        content = merge_results(content, other)
+    scale = {name: value for name, value in content["scale"].items() if name not in ("data", "models")}
+    order: dict[tuple[str, ...], int] = {
+        (trial.data, trial.model, trial.variant, trial.column): position
+        for position, trial in enumerate(experiment.trials(Scale(**scale)))
+    }
+    rows = sorted(content["rows"], key=lambda row: order.get(_place(row), len(order)))
+    now = {"title": experiment.title, "about": experiment.about, "layout": experiment.layout}
+    return content | now | {"remarks": list(experiment.remarks), "rows": rows}
 
 
 def _place(row: Mapping[str, Any]) -> tuple[str, ...]:

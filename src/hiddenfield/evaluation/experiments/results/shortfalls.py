@@ -32,6 +32,7 @@ class Quoted:
     source: str
     protocol: str
     rows: tuple[Row, ...]
+    others: tuple[Row, ...] = ()
 
     @property
     def place(self) -> str:
@@ -103,7 +104,12 @@ def _quoted(rows: Sequence[Row]) -> list[Quoted]:
             str(pair[1]["protocol"]),
         ),
     )
-    return [Quoted(*key, tuple(row for row, _ in members)) for key, members in found.items()]
+    result = []
+    for key, members in found.items():
+        own = tuple(row for row, _ in members)
+        others = [row for row in rows if (str(row["data"]), group_of(row)) == key[:2] and row not in own]
+        result.append(Quoted(*key, own, tuple(others)))
+    return result
 
 
 def _gap(row: Row, value: float) -> float:
@@ -118,8 +124,16 @@ def _not_reached(entry: Quoted) -> str:
     return (
         f"**{entry.place}**: {number(entry.value)} of {entry.source} ({entry.protocol}) is **not reached**: {which} "
         f"has {number(own_of(best)['mean'])}, short by {number(-_gap(best, entry.value))}; "
-        f"{_covered(best, entry.value)}."
+        f"{_covered(best, entry.value)}{_by_others(entry)}."
     )
+
+
+def _by_others(entry: Quoted) -> str:
+    """Name the best of the other models, for which nobody published that figure, if it is as good."""
+    if not entry.others or _gap(best_of(entry.others), entry.value) < 0:
+        return ""
+    best = best_of(entry.others)
+    return f"; another model here, {label_of(best)}, has {number(own_of(best)['mean'])}"
 
 
 def _by_some(entry: Quoted) -> str:
