@@ -22,6 +22,7 @@ QUESTIONS = (
     "huckel",
     "kernels",
     "training",
+    "together",
     "cep",
     "exact",
     "propagation",

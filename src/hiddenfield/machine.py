@@ -26,7 +26,8 @@ def describe_machine(packages: Sequence[str]) -> dict[str, Any]:
     -------
     dict
         ``processor``, ``cores``, ``memory_gib``, ``gpu``, ``system``, ``python``, ``packages``, ``date`` and
-        ``revision``, the commit where the package runs from its repository, else None.
+        ``revision``, the commit where the package runs from its repository, "with changes" where its files differ
+        from that, else None.
 
     Examples
     --------
@@ -59,11 +60,16 @@ def _revision() -> str | None:
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():  # installed elsewhere, perhaps inside somebody else's repository
         return None
-    command = ["git", "-C", str(root), "rev-parse", "--short", "HEAD"]
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        changed = bool(_git(root, "status", "--porcelain", "--", "src"))
+        return _git(root, "rev-parse", "--short", "HEAD") + (" with changes" if changed else "")
     except (OSError, subprocess.CalledProcessError):
         return None
+
+
+def _git(root: Path, *words: str) -> str:
+    command = ["git", "-C", str(root), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def _version(name: str) -> str | None:

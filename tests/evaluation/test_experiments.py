@@ -136,6 +136,30 @@ def test_a_page_from_a_result(capsys, tmp_path):
     assert "is the result of s2v-graphs, not of inex" in err
 
 
+def test_results_of_several_machines_are_put_together(capsys, tmp_path):
+    def row(data, model, **more):
+        made = {
+            "data": data, "model": model, "variant": "", "column": "given split", "metric": "accuracy", "mean": 0.9,
+            "std": None, "interval": None, "protocol": {"text": "1 split"}, "baselines": {}, "leakage": {"count": 0},
+            "figures": [],
+        }  # fmt: skip
+        return made | more
+
+    content = {"experiment": "inex", "title": "", "about": "", "scale": {"folds": None}, "rows": []}
+    first, second, both = (tmp_path / f"{name}.json" for name in ("first", "second", "both"))
+    trials = [(trial.data, trial.model) for trial in EXPERIMENTS["inex"].trials(FULL)]
+    first.write_text(json.dumps(content | {"rows": [row(*trials[-1]), row(*trials[0], mean=0.1)]}))
+    second.write_text(json.dumps(content | {"rows": [row("elsewhere", "m"), row(*trials[0], mean=0.2)]}))
+    code, out, _ = call(capsys, "reproduce", "inex", "--from", first, "--from", second, "--out", both)
+    assert code == 0
+    found = json.loads(both.read_text())
+    assert [(r["data"], r["mean"]) for r in found["rows"]][:1] == [(trials[0][0], 0.2)]
+    assert [r["data"] for r in found["rows"]][-1] == "elsewhere"
+    assert found["title"] == EXPERIMENTS["inex"].title
+    assert len(found["missing"]) == len(trials) - 2
+    assert f"- **Not run yet**: {found['missing'][0][0]}, given split: " in out
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [

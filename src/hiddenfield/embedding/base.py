@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar, runtime_checkable
@@ -142,8 +143,8 @@ class Embedding(nn.Module, ABC):
 
     @property
     def stackable(self) -> bool:
-        """Whether several such networks can work side by side, on weights with one more axis."""
-        return True
+        """Whether several such networks can work side by side: `forward` knows of `members`."""
+        return "members" in inspect.signature(self.forward).parameters
 
     @property
     def dtype(self) -> torch.dtype:

@@ -132,7 +132,8 @@ class Network(nn.Module):
         self, structures: Structures, *prepared: Prepared, members: Members = ALONE
     ) -> Float[Tensor, "nodes width"]:
         """Return what is pooled: one vector a node."""
-        states = self.embedding(structures, *prepared, every_round=self.every_round, members=members)
+        shared = {} if members is ALONE else {"members": members}
+        states = self.embedding(structures, *prepared, every_round=self.every_round, **shared)
         if self.node_layer is not None:
             states = self.embedding.activation(_apply(self.node_layer, states, members.nodes))
         return states if self.scale == 1.0 else states / self.scale

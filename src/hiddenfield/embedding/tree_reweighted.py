@@ -146,7 +146,7 @@ class TreeReweighted(Embedding):
     @property
     def stackable(self) -> bool:
         """Whether several such networks can work side by side; learned weights of edges are numbers, not matrices."""
-        return self.weights == "uniform"
+        return super().stackable and self.weights == "uniform"
 
     def settings(self) -> dict[str, Any]:
         """Return what is needed to build the module again, beside the sizes."""

@@ -148,7 +148,8 @@ def merge_results(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[s
 def join_results(experiment: Experiment, results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return one result with the rows of several, in the order of the experiment's trials.
 
-    Of the same trial the last row stays; rows of trials that the experiment does not have come at the end.
+    Of the same trial the last row stays; rows of trials that the experiment does not have come at the end. Trials
+    without a row are listed under ``missing``.
     """
     content = dict(results[0])
     for other in results[1:]:
@@ -159,12 +160,14 @@ def join_results(experiment: Experiment, results: Sequence[Mapping[str, Any]]) -
         for position, trial in enumerate(experiment.trials(Scale(**scale)))
     }
     rows = sorted(content["rows"], key=lambda row: order.get(_place(row), len(order)))
+    there = {_place(row) for row in rows}
+    missing = [list(place) for place in order if place not in there]
     now = {"title": experiment.title, "about": experiment.about, "layout": experiment.layout}
-    return content | now | {"remarks": list(experiment.remarks), "rows": rows}
+    return content | now | {"remarks": list(experiment.remarks), "missing": missing, "rows": rows}
 
 
 def _place(row: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(row[key] for key in ("data", "model", "variant", "column"))
+    return tuple(row.get(key, "") for key in ("data", "model", "variant", "column"))
 
 
 def _source(trial: Trial) -> Any:

@@ -179,4 +179,15 @@ EXPERIMENT = Experiment(
     "hold-out.",
     trials,
     quick=("MUTAG",),
+    remarks=(
+        "The quoted figures were selected on the folds that they report, from unknown settings and epochs. "
+        "Here the plain model is selected from the paper's 36 settings (of D&D 8 are drawn), the recipe from three.",
+        "D&D: mean and maximum instead of the sum, one and two rounds, a width of 16, and weight decay were tried "
+        "besides; none was above the plain model of one round. Its large graphs are told apart by how often each label "
+        "occurs: a linear model on labels alone does about as well as most here, so that messages have little to add.",
+        "Honest: standardised networks go on learning long after the loss on the validation part has turned, so that "
+        "the epoch with the least loss is too early; five networks whose epoch is chosen by accuracy make up for that "
+        "and more (the ablation has each by itself).",
+        "On NCI1 and NCI109 a linear model on counted colours is better than every network here.",
+    ),
 )

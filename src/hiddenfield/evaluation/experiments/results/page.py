@@ -60,7 +60,9 @@ def results_page(content: Mapping[str, Any], stem: str | None = None) -> str:
     lines += ["## Results", "", _lead(content, rows), ""]
     lines += (ablation if content.get("layout") == "ablation" else summary)(rows, letters)
     lines += _section("Beside published figures", beside_published(rows, partial))
-    lines += _section("Where this falls short", shortfalls(rows, content.get("remarks", ()), partial))
+    lines += _section(
+        "Where this falls short", [*_missing(content), *shortfalls(rows, content.get("remarks", ()), partial)]
+    )
     lines += _section("Pictures", picture_lines(content, stem or str(content["experiment"])))
     lines += ["## Every number", "", _explained(rows), "", *every_number(rows, letters)]
     lines += ["## Protocols", "", *_protocols(rows, letters)]
@@ -69,7 +71,20 @@ def results_page(content: Mapping[str, Any], stem: str | None = None) -> str:
 
 
 def _section(heading: str, lines: Sequence[str]) -> list[str]:
-    return [f"## {heading}", "", *lines] if lines else []
+    return [f"## {heading}", "", *lines, *([""] if lines[-1] else [])] if lines else []
+
+
+def _missing(content: Mapping[str, Any]) -> list[str]:
+    """Say which trials of the experiment have not been run."""
+    found = by(content.get("missing", ()), lambda place: (place[0], place[3]))
+    if not found:
+        return []
+    parts = [
+        f"{data}, {column}: "
+        + ", ".join(f"{model} ({variant})" if variant else model for _, model, variant, _ in places)
+        for (data, column), places in found.items()
+    ]
+    return [f"- **Not run yet**: {'; '.join(parts)}."]
 
 
 def _lead(content: Mapping[str, Any], rows: Sequence[Row]) -> str:

@@ -23,6 +23,9 @@ __all__ = ["KINDS", "Picture", "picture_lines", "pictures_of"]
 
 KINDS = ("roc", "training", "ranges")
 
+# Curves in one panel that can be told apart.
+MOST_CURVES = 6
+
 
 @dataclass(frozen=True)
 class Picture:
@@ -53,7 +56,7 @@ def pictures_of(content: Mapping[str, Any]) -> list[Picture]:
     Rows as published have none: their curves would be those of other fits than their numbers.
     """
     rows = [row for row in content["rows"] if "as_published" not in row]
-    found = _roc([row for row in rows if row.get("roc")])
+    found = [] if content.get("layout") == "ablation" else _roc([row for row in rows if row.get("roc")])
     for data, members in by(rows, lambda row: str(row["data"])).items():
         found += _training(data, [row for row in members if ROUNDS.fullmatch(row["column"])])
         found += _ranges(data, [row for row in members if row.get("ranges")])
@@ -63,14 +66,27 @@ def pictures_of(content: Mapping[str, Any]) -> list[Picture]:
 def _roc(rows: Sequence[Row]) -> list[Picture]:
     if not rows:
         return []
-    panels = by(rows, lambda row: ", ".join(filter(None, (str(row["data"]), group_of(row)))))
+    every = by(rows, lambda row: ", ".join(filter(None, (str(row["data"]), group_of(row)))))
+    panels = {heading: _to_be_told_apart(members) for heading, members in every.items()}
     caption = (
         "ROC curves: mean over the folds at each false positive rate; in brackets the area under the curve of all "
         "folds together."
     )
     if any(row["roc"].get("baselines") for row in rows):
         caption += " Grey: counted Weisfeiler-Lehman colours and a linear model, on the same folds."
+    if any(len(panels[heading]) < len(members) for heading, members in every.items()):
+        caption += (
+            " Of several ways to train a model the best is drawn, and the one beside which grey stands."
+        )
     return [Picture("roc", "roc", "ROC curves", caption, _frozen(panels))]
+
+
+def _to_be_told_apart(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows, or where they are many the best of every model and those that bring other curves along."""
+    if len(rows) <= MOST_CURVES:
+        return list(rows)
+    best = [best_of(members) for members in by(rows, lambda row: row["model"]).values()]
+    return [row for row in rows if row["roc"].get("baselines") or row in best]
 
 
 def _training(data: str, rows: Sequence[Row]) -> list[Picture]:
