@@ -13,11 +13,12 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import LinearSVC
 
 import hiddenfield as hf
-from hiddenfield.errors import HiddenfieldError, InputError, ReadError
+from hiddenfield.errors import HiddenfieldError, InputError, ReadError, TrainingError
 from hiddenfield.evaluation import Assessment, AssessmentSettings, Between, Split, assess, compare
-from hiddenfield.evaluation.assessment import running
+from hiddenfield.evaluation.assessment import cells, running
 from hiddenfield.evaluation.assessment.cells import work_together
 from hiddenfield.evaluation.assessment.dividing import inner_splits, outer_splits
+from hiddenfield.evaluation.assessment.measuring import choose_metric
 from hiddenfield.evaluation.assessment.problem import Problem
 
 QUICK = {"dim": 4, "epochs": 2, "hidden": 4, "rounds": 1}
@@ -294,7 +295,7 @@ def test_networks_side_by_side_are_assessed_as_one_by_one(tmp_path, monkeypatch)
 
     def together(context, cells):
         groups.append(len(cells))
-        return work_together(context, cells)
+        yield from work_together(context, cells)
 
     monkeypatch.setattr(running, "_side_by_side", lambda context: True)
     monkeypatch.setattr(running, "work_together", together)
@@ -310,6 +311,46 @@ def test_networks_side_by_side_are_assessed_as_one_by_one(tmp_path, monkeypatch)
     assert found.content["as_published"] == alone.content["as_published"]
     for name, entry in alone.content["baselines"].items():
         assert np.isclose(found.content["baselines"][name]["mean"], entry["mean"]), name
+
+
+def test_one_failure_side_by_side_loses_nothing_else(tmp_path, monkeypatch):
+    monkeypatch.setattr(running, "_side_by_side", lambda context: True)
+    plain = cells._final
+
+    def failing(context, cell, model):
+        if cell.fold == 1:
+            raise TrainingError("the loss is no longer finite")
+        return plain(context, cell, model)
+
+    monkeypatch.setitem(cells.KINDS, "final", cells.Kind(cells._fit_final, failing))
+    given = {
+        "settings": AssessmentSettings(folds=3, baselines=False),
+        "parameters": QUICK,
+        "folder": tmp_path / "run",
+    }
+    with pytest.raises(TrainingError, match="no longer finite"):
+        assess("mean_field", words(16), **given)
+    assert len(list((tmp_path / "run" / "cells").glob("final-*.json"))) == 2
+    monkeypatch.undo()
+    assert len(assess("mean_field", words(16), **given, resume=True).values) == 3
+
+
+@pytest.mark.parametrize(
+    ("device", "own", "expected"), [(None, "auto", True), ("cpu", "auto", False), (None, "cpu", False)]
+)
+def test_side_by_side_wherever_the_gpu_computes(monkeypatch, device, own, expected):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    problem = Problem.of(words(8), None)
+    context = cells.Context(
+        problem,
+        hf.StructureClassifier(device=own),
+        choose_metric(None, "classification"),
+        (),
+        (),
+        device=device,
+    )
+    assert running._side_by_side(context) == expected
 
 
 def test_cells_that_were_lost_change_nothing(tmp_path):

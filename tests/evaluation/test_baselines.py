@@ -8,7 +8,7 @@ from scipy.sparse import csr_matrix, hstack
 
 import hiddenfield as hf
 from hiddenfield.errors import InputError
-from hiddenfield.evaluation import fit_baselines
+from hiddenfield.evaluation import fit_baselines, linear
 from hiddenfield.evaluation.linear import _merge_equal_columns, fit_linear
 
 
@@ -130,6 +130,23 @@ def test_columns_of_one_row_do_not_shift_the_others():
     model = fit_linear(features[:160], y[:160].astype(float), np.arange(120), np.arange(120, 160), classes=2)
     assert model.parameters == 3
     assert (model.predict(features[160:]).argmax(axis=1) == y[160:]).mean() > 0.8
+
+
+def test_long_columns_that_nearly_depend_on_each_other():
+    x = np.linspace(0, 1, 60)
+    noise = np.random.default_rng(0).normal(size=60)
+    for scale in (1e6, 1e7, 1e9):
+        table = csr_matrix(np.stack([x * scale, x * scale + 1e-3 * noise, np.full(60, scale)], axis=1))
+        model = fit_linear(table, x, np.arange(0, 60, 2), np.arange(1, 60, 2))
+        np.testing.assert_allclose(model.predict(table), x, atol=1e-2)
+
+
+def test_a_rare_class_that_the_choice_of_the_strength_misses(monkeypatch):
+    monkeypatch.setattr(linear, "MOST_TO_CHOOSE_ON", 20)
+    y = np.zeros(100)
+    y[3] = 1.0
+    model = fit_linear(csr_matrix(np.eye(100)), y, np.arange(80), np.arange(80, 100), classes=2)
+    assert model.predict(csr_matrix(np.eye(100))).shape == (100, 2)
 
 
 def test_what_cannot_be_compared_is_refused():

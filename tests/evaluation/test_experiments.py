@@ -134,6 +134,11 @@ def test_a_page_from_a_result(capsys, tmp_path):
     code, _, err = call(capsys, "reproduce", "inex", "--from", file)
     assert code == 1
     assert "is the result of s2v-graphs, not of inex" in err
+    for broken in ({"rows": []}, {"rows": [], "scale": {"x": 1}}, {"rows": 3, "scale": {}}):
+        file.write_text(json.dumps({"experiment": "inex"} | broken))
+        code, _, err = call(capsys, "reproduce", "inex", "--from", file)
+        assert code == 1
+        assert "is not the result of an experiment" in err
 
 
 def test_results_of_several_machines_are_put_together(capsys, tmp_path):

@@ -6,11 +6,13 @@ import dataclasses
 import math
 
 import numpy as np
+import pandas
 import pytest
 import torch
 
 import hiddenfield as hf
 from hiddenfield.embedding import FeatureSizes, Network
+from hiddenfield.embedding.stack import stack_kind
 from hiddenfield.errors import InputError, TrainingError
 from hiddenfield.estimators import StructureClassifier, StructureRegressor
 from hiddenfield.estimators.together import fit_together
@@ -171,3 +173,53 @@ def test_bad_input_is_refused_as_alone(words):
     fits = fits_of(words, monitor="nothing")[0]
     with pytest.raises(InputError, match="unknown monitor 'nothing'"):
         train_together(fits)
+
+
+def test_a_monitor_that_cannot_be_told_keeps_the_last_weights():
+    words, classes = ["GA", "GATTACA", "TTT", "A", "GATT", "CCAT", "GG", "AC"], list("xyxyxyxx")
+    options = {"dim": 4, "hidden": 4, "epochs": 5, "batch_size": 4, "monitor": "roc_auc", "device": "cpu"}
+
+    def model():
+        return StructureClassifier(random_state=0, ensemble=2, **options)
+
+    pack = hf.data.from_sequences(words)
+    alone = model().fit(pack, classes, aside=[6, 7])  # of one class
+    (together,) = fit_together([model()], [(pack, classes, [6, 7])])
+    assert np.allclose(together.predict_proba(pack), alone.predict_proba(pack), atol=1e-5)
+    untrained = model()._begin(pack, classes, [6, 7]).fits[0].network
+    moved = (together.network_.output_layer.weight - untrained.output_layer.weight).detach()
+    assert float(moved.abs().max()) > 1e-3
+
+
+def test_one_that_stopped_cannot_fail(words, monkeypatch):
+    fits = fits_of(words, count=2, sizes=(40, 40), patience=1, epochs=6)[0]
+    run = module._Together(fits)
+    plain = run._train_epoch
+
+    def diverging(epoch, active):
+        losses = plain(epoch, active)
+        if epoch == 3:
+            run._note_failures(np.full((1, 2), np.nan), [np.arange(4)] * 2, active)
+        return losses
+
+    monkeypatch.setattr(run, "_train_epoch", diverging)
+    run.histories[0].reason = "stopped before"
+    run.settings = dataclasses.replace(run.settings, patience=None)
+    first, second = run.loop()
+    assert first.reason == "stopped before"
+    assert isinstance(second, TrainingError)
+
+
+def test_names_do_not_matter(words):
+    texts = ["GA", "GATTACA", "TTT", "A", "GATT", "CCAT"]
+    lengths = np.array([float(len(text)) for text in texts])
+    models = [StructureRegressor(dim=4, epochs=2, device="cpu", random_state=0) for _ in range(2)]
+    data = [(texts, pandas.Series(lengths, name=name), None) for name in "ab"]
+    assert [model.task_.columns[0].name for model in fit_together(models, data)] == ["a", "b"]
+    with pytest.raises(InputError, match="got 2 estimators and data for 1"):
+        fit_together(models, data[:1])
+
+
+def test_large_vocabularies_go_alone():
+    pack = hf.data.from_sequences([[f"s{k}" for k in range(1100)]], targets=[1.0])
+    assert stack_kind(Network(FeatureSizes.of(pack), 1, dim=2)) is None

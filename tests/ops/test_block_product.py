@@ -60,3 +60,7 @@ def test_wrong_shapes_are_named():
         block_product(rows[:2], weight, blocks)
     with pytest.raises(InputError, match=r"weight must have shape \(2, outputs, 2\).*got \(1, 3, 2\)"):
         block_product(rows, weight[:1], blocks)
+    with pytest.raises(InputError, match=r"ptr must rise from 0 to the number of rows, 3, got \[0, 1\] to 1"):
+        block_product(rows, weight[:1], RowBlocks(torch.tensor([0, 1]), 3))
+    with pytest.raises(InputError, match="weight must be of the rows' type"):
+        block_product(rows, weight.float(), blocks)

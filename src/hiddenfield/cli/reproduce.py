@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as text_json
 import os
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -111,10 +112,15 @@ def _data(given: Path | None) -> Path:
 
 
 def _read(file: Path, name: str) -> dict[str, Any]:
+    from hiddenfield.evaluation.experiments import Scale
+
     try:
         content = text_json.loads(file.read_text(encoding="utf-8"))
         if content["experiment"] != name:
             raise ReadError(f"is the result of {content['experiment']}, not of {name}", file=file)
+        known = {field.name for field in fields(Scale)}
+        if not isinstance(content["rows"], list) or not known.issuperset(content["scale"]):
+            raise KeyError("rows")
     except (OSError, ValueError, KeyError, TypeError) as error:
         if isinstance(error, ReadError):
             raise

@@ -228,8 +228,8 @@ def _joined(
 class Projection(nn.Module):
     r"""Linear map of labels and attributes: :math:`W x + b`, with x the one-hot labels beside the attributes.
 
-    With no features at all x is the constant 1. The one-hot vectors are not formed on the CPU: a row's symbols pick
-    and add rows of the table, at a cost that does not depend on how many symbols there are.
+    With no features at all x is the constant 1. One network alone on the CPU forms no one-hot vectors: a row's symbols
+    pick and add rows of the table, at a cost that does not depend on how many symbols there are.
 
     Parameters
     ----------

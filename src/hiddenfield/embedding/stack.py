@@ -10,6 +10,7 @@ from torch import nn
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.embedding.base import Prepared
+from hiddenfield.embedding.inputs import DENSE_SYMBOLS
 from hiddenfield.embedding.members import Members
 from hiddenfield.embedding.network import Network
 from hiddenfield.shapes import Float, Tensor
@@ -92,7 +93,9 @@ def stack_kind(network: Network) -> str | None:
     >>> kinds[0] == kinds[1]
     True
     """
-    if not network.embedding.stackable:
+    sizes = network.embedding.sizes
+    # Side by side the one-hot vectors are formed, which costs too much of a large vocabulary.
+    if not network.embedding.stackable or max(sum(sizes.node_labels), sum(sizes.arc_labels)) > DENSE_SYMBOLS:
         return None
     free = {"dropout", "scale"}
     if (
@@ -102,7 +105,7 @@ def stack_kind(network: Network) -> str | None:
     ):
         free |= {"dim", "hidden"}
     fixed = {name: value for name, value in sorted(network.settings().items()) if name not in free}
-    return repr((fixed, network.embedding.sizes))
+    return repr((fixed, sizes))
 
 
 def _stacked(tensors: Sequence[Tensor]) -> Tensor:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from hiddenfield.errors import TrainingError
-from hiddenfield.estimators.base import StructureEstimator
-from hiddenfield.learning.together import train_together
+from hiddenfield.errors import InputError, TrainingError
+from hiddenfield.estimators.base import Begun, StructureEstimator
+from hiddenfield.learning.state import History
+from hiddenfield.learning.together import train_in_parts
 
-__all__ = ["fit_together"]
+__all__ = ["fit_in_parts", "fit_together"]
 
 
 def fit_together(
@@ -40,13 +41,31 @@ def fit_together(
     >>> [model.network_.embedding.dim for model in fit_together(models, [(words, lengths, None)] * 2)]
     [4, 8]
     """
-    begun = [model._begin(X, y, aside) for model, (X, y, aside) in zip(models, data, strict=True)]
-    outcomes = iter(train_together([fit for one in begun for fit in one.fits]))
-    results: list[StructureEstimator | TrainingError] = []
-    for model, one in zip(models, begun, strict=True):
-        own = [next(outcomes) for _ in one.fits]
-        failed = [outcome for outcome in own if isinstance(outcome, TrainingError)]
-        results.append(
-            failed[0] if failed else model._end(one, [h for h in own if not isinstance(h, TrainingError)])
+    results: dict[int, StructureEstimator | TrainingError] = dict(fit_in_parts(models, data))
+    return [results[position] for position in range(len(models))]
+
+
+def fit_in_parts(
+    models: Sequence[StructureEstimator], data: Sequence[tuple[Any, Any, Any]]
+) -> Iterator[tuple[int, StructureEstimator | TrainingError]]:
+    """Do as `fit_together`, and yield positions and results as soon as those that were trained at once are done."""
+    if len(models) != len(data):
+        raise InputError(
+            f"every estimator needs its data: got {len(models)} estimators and data for {len(data)}"
         )
-    return results
+    begun = [model._begin(X, y, aside) for model, (X, y, aside) in zip(models, data, strict=True)]
+    owner = [position for position, one in enumerate(begun) for _ in one.fits]
+    outcomes: list[dict[int, History | TrainingError]] = [{} for _ in begun]
+    for place, outcome in train_in_parts([fit for one in begun for fit in one.fits]):
+        position = owner[place]
+        outcomes[position][place] = outcome
+        if len(outcomes[position]) == len(begun[position].fits):
+            yield position, _ended(models[position], begun[position], outcomes[position])
+
+
+def _ended(
+    model: StructureEstimator, begun: Begun, outcomes: dict[int, History | TrainingError]
+) -> StructureEstimator | TrainingError:
+    own = [outcomes[place] for place in sorted(outcomes)]
+    failed = [outcome for outcome in own if isinstance(outcome, TrainingError)]
+    return failed[0] if failed else model._end(begun, [h for h in own if not isinstance(h, TrainingError)])

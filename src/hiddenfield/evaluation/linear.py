@@ -69,13 +69,13 @@ def fit_linear(
     >>> model.strength, model.parameters, model.predict(csr_matrix([[30.0]]))
     (0.01, 2, array([60.]))
     """
-    choose = len(aside) > 0 and (classes is None or len(np.unique(y[kept])) > 1)
     many = len(kept) + len(aside) > MOST_TO_CHOOSE_ON
     if many:
         generator, share = np.random.default_rng(0), MOST_TO_CHOOSE_ON / (len(kept) + len(aside))
         kept, aside = (
             np.sort(generator.permutation(part)[: max(int(share * len(part)), 1)]) for part in (kept, aside)
         )
+    choose = len(aside) > 0 and (classes is None or len(np.unique(y[kept])) > 1)
     if classes is None:
         tolerance = ROUGHLY if many else TOLERANCE
         strength = _choose_ridge(features, y, kept, aside, tolerance) if choose else USUAL

@@ -129,7 +129,10 @@ class SparseRidge:
             if left <= goal:
                 break
             image = across(step)
-            size = left / float(step @ image)
+            stretch = float(step @ image)
+            if stretch <= 0.0:  # rounding is all that is left
+                break
+            size = left / stretch
             weights += size * step
             residual -= size * image
             scaled = precondition(residual)
@@ -180,7 +183,13 @@ class _Preconditioner:
         some, weight = ridge.by_row[::every][:, longest].toarray(), share[::every]
         some -= weight @ some / weight.sum()
         block = every * (some.T * weight) @ some + strength * np.eye(len(longest))
-        return cls(lengths + strength, longest, np.linalg.cholesky(block))
+        try:
+            factor = np.linalg.cholesky(block)
+        except (
+            np.linalg.LinAlgError
+        ):  # columns so long, and so nearly dependent, that rounding outweighs the strength
+            longest, factor = longest[:0], np.zeros((0, 0))
+        return cls(lengths + strength, longest, factor)
 
     def __call__(self, vector: Float[Array, " groups"]) -> Float[Array, " groups"]:
         from scipy.linalg import cho_solve

@@ -36,7 +36,7 @@ from hiddenfield.learning.trainer import (
 from hiddenfield.ops import segment_sum
 from hiddenfield.shapes import Array, Float, Int, Tensor
 
-__all__ = ["Fit", "train_together"]
+__all__ = ["Fit", "train_in_parts", "train_together"]
 
 # Nodes and arcs in one batch of all networks together: enough to keep a GPU busy, and for its memory.
 MOST_AT_ONCE = 2_000_000
@@ -89,11 +89,15 @@ def train_together(fits: Sequence[Fit]) -> list[History | TrainingError]:
     [2, 2, 2]
     """
     results: list[History | TrainingError] = [History() for _ in fits]
-    for group in _alike(fits):
-        chosen = [fits[position] for position in group]
-        for position, result in zip(group, _train(chosen), strict=True):
-            results[position] = result
+    for position, result in train_in_parts(fits):
+        results[position] = result
     return results
+
+
+def train_in_parts(fits: Sequence[Fit]) -> Iterator[tuple[int, History | TrainingError]]:
+    """Do as `train_together`, and yield positions and results as soon as those that were trained at once are done."""
+    for group in _alike(fits):
+        yield from zip(group, _train([fits[position] for position in group]), strict=True)
 
 
 def _train(fits: list[Fit]) -> list[History | TrainingError]:
@@ -122,14 +126,12 @@ def _alike(fits: Sequence[Fit]) -> Iterator[list[int]]:
 
 def _circumstances(fit: Fit) -> str:
     """Return, as text, what must be the same beside the kind of network."""
-    words = [
-        vocabulary.symbols
-        for name in ("node_vocabularies", "arc_vocabularies")
-        for vocabulary in getattr(fit.structures, name)
-    ]
+    pack = fit.structures
+    words = [(v.name, v.symbols) for v in (*pack.node_vocabularies, *pack.arc_vocabularies)]
+    names = (pack.target_names, pack.node_attribute_names, pack.arc_attribute_names)
     columns = [(column.outputs, column.vocabulary is None, column.weights) for column in fit.task.columns]
     settings = {name: value for name, value in fit.settings.as_dict().items() if name != "seed"}
-    return repr((words, fit.task.loss, columns, settings, fit.validation is None, _steps(fit)))
+    return repr((words, names, fit.task.loss, columns, settings, fit.validation is None, _steps(fit)))
 
 
 def _steps(fit: Fit) -> int:
@@ -174,6 +176,9 @@ class _Together:
             self._epoch(epoch, active)
         for history in self.histories:
             history.reason = history.reason or f"all {settings.epochs} epochs done"
+        # What never had a best epoch, as where the monitor cannot be told, keeps its last weights, as alone.
+        last = [number for number, history in enumerate(self.histories) if history.best is None]
+        self._keep(last)
         networks = [fit.network for fit in self.fits]
         self.stack.write_to(networks, self.best if self.validation is not None else None)
         for network in networks:
@@ -188,8 +193,8 @@ class _Together:
 
     def _epoch(self, epoch: int, active: list[int]) -> None:
         started = time.perf_counter()
-        losses = self._train_epoch(epoch)
-        seconds = (time.perf_counter() - started) / len(self.fits)
+        losses = self._train_epoch(epoch, active)
+        seconds = (time.perf_counter() - started) / len(active)
         rows = {}
         for number in active:
             if number not in self.failed:
@@ -213,11 +218,15 @@ class _Together:
             row |= measured_row(fit.task, outputs[number], fit.validation)
             if is_best(self.histories[number], self.settings.monitor, epoch + 1, row):
                 better.append(number)
-        index = torch.tensor(better, dtype=torch.int64, device=self.device)
+        self._keep(better)
+
+    def _keep(self, numbers: list[int]) -> None:
+        """Take the present weights of some networks for their best."""
+        index = torch.tensor(numbers, dtype=torch.int64, device=self.device)
         for name, tensor in self.stack.network.state_dict().items():
             self.best[name].index_copy_(0, index, tensor.index_select(0, index))
 
-    def _train_epoch(self, epoch: int) -> Float[Array, " networks"]:
+    def _train_epoch(self, epoch: int, active: list[int]) -> Float[Array, " networks"]:
         self.stack.train()
         size, steps = self.settings.batch_size, _steps(self.fits[0])
         orders = [
@@ -234,7 +243,7 @@ class _Together:
             losses.append(self._step(batch, rows, epoch + step / steps))
             counts.append([len(order[part]) for order in orders])
         found = torch.stack(losses).double().cpu().numpy()
-        self._note_failures(found, orders)
+        self._note_failures(found, orders, active)
         return np.average(found, axis=0, weights=np.array(counts))
 
     def _step(self, batch: _Batch, kept: Tensor | None, done: float) -> Float[Tensor, " networks"]:
@@ -270,8 +279,13 @@ class _Together:
             parts.append(torch.nn.functional.pad(factors, (0, width - own)))
         return torch.cat(parts)
 
-    def _note_failures(self, losses: Float[Array, "steps networks"], orders: list[Array]) -> None:
-        for number in np.flatnonzero(~np.isfinite(losses).all(axis=0)).tolist():
+    def _note_failures(
+        self, losses: Float[Array, "steps networks"], orders: list[Array], active: list[int]
+    ) -> None:
+        """Note whose loss is no longer finite, of those that have not stopped: these only keep the others company."""
+        for number in active:
+            if np.isfinite(losses[:, number]).all():
+                continue
             step = int(np.flatnonzero(~np.isfinite(losses[:, number]))[0])
             size = self.settings.batch_size
             batch = orders[number][step * size : (step + 1) * size]

@@ -49,8 +49,13 @@ class RowBlocks:
 
     @cached_property
     def bounds(self) -> list[int]:
-        """The pointers in host memory."""
-        return self.ptr.tolist()
+        """The pointers in host memory, checked."""
+        bounds: list[int] = self.ptr.tolist()
+        if bounds[0] != 0 or bounds[-1] != self.rows or bounds != sorted(bounds):
+            reject(
+                f"ptr must rise from 0 to the number of rows, {self.rows}, got {bounds[:5]} to {bounds[-1]}"
+            )
+        return bounds
 
     @cached_property
     def tiles(self) -> tuple[Int[Tensor, " tiles"], Int[Tensor, " blocks+1"]]:
@@ -98,6 +103,11 @@ def block_product(
         reject(
             f"weight must have shape ({len(blocks)}, outputs, {rows.shape[1]}), one matrix a block, got "
             f"{tuple(weight.shape)}"
+        )
+    if weight.dtype != rows.dtype or weight.device != rows.device:
+        reject(
+            f"weight must be of the rows' type and on their device, {rows.dtype} on {rows.device}, got {weight.dtype} "
+            f"on {weight.device}"
         )
     return _BlockProduct.apply(rows, weight, blocks)
 

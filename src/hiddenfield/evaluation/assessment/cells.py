@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 
 from hiddenfield.data.structures import Structures
-from hiddenfield.errors import InputError, TrainingError
+from hiddenfield.errors import HiddenfieldError, InputError, TrainingError
 from hiddenfield.evaluation.assessment.measuring import Metric, finite, measured, predicted
 from hiddenfield.evaluation.assessment.problem import Problem
 from hiddenfield.evaluation.assessment.simple import BLIND, simple_models
@@ -51,6 +51,11 @@ class Context:
     seed: int = 0
     device: str | None = None
     wl_rounds: Sequence[int] = (3,)
+
+    @cached_property
+    def without_arcs(self) -> Context:
+        """The same with structures that are bags of their nodes."""
+        return replace(self, problem=replace(self.problem, X=without_arcs(self.problem.X)))
 
 
 @dataclass(frozen=True)
@@ -97,18 +102,26 @@ def work(context: Context, cell: Cell) -> dict[str, Any]:
     return kind.result(context, cell, None if fitting is None else fitting.fit())
 
 
-def work_together(context: Context, cells: Sequence[Cell]) -> list[dict[str, Any]]:
-    """Do cells whose estimators are networks, as many as possible side by side; see `fit_together`."""
-    from hiddenfield.estimators.together import fit_together
+def work_together(context: Context, cells: Sequence[Cell]) -> Iterator[tuple[Cell, dict[str, Any]]]:
+    """Do cells whose estimators are networks, as many as possible side by side; yield each as soon as it is done.
+
+    Where some fail, the first error is raised after all the others.
+    """
+    from hiddenfield.estimators.together import fit_in_parts
 
     kinds = [choose("kind of cell", KINDS, cell.kind) for cell in cells]
     fittings = [kind.fitting(context, cell) for kind, cell in zip(kinds, cells, strict=True)]
     several = [fitting for fitting in fittings if fitting is not None]
-    models = iter(fit_together([f.model for f in several], [(f.X, f.y, f.aside) for f in several]))
-    return [
-        kind.result(context, cell, None if fitting is None else next(models))
-        for kind, cell, fitting in zip(kinds, cells, fittings, strict=True)
-    ]
+    error: HiddenfieldError | None = None
+    for place, model in fit_in_parts([f.model for f in several], [(f.X, f.y, f.aside) for f in several]):
+        try:
+            result = kinds[place].result(context, cells[place], model)
+        except HiddenfieldError as failure:
+            error = error or failure
+        else:
+            yield cells[place], result
+    if error is not None:
+        raise error
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,22 +204,17 @@ def _of_networks(model: Any) -> dict[str, Any]:
 
 def _fit_blind(context: Context, cell: Cell) -> Fitting:
     """Do as the final cell does, on structures without arcs."""
-    return _fit_final(_without_arcs(context), _blind_cell(cell))
+    return _fit_final(context.without_arcs, _blind_cell(cell))
 
 
 def _blind(context: Context, cell: Cell, model: Any) -> dict[str, Any]:
     """Measure on the test part, on structures without arcs."""
-    return _final(_without_arcs(context), _blind_cell(cell), model)
+    return _final(context.without_arcs, _blind_cell(cell), model)
 
 
 def _blind_cell(cell: Cell) -> Cell:
     parameters = {k: v for k, v in cell.parameters.items() if k not in BLIND} | BLIND
     return Cell("final", cell.fold, parameters, cell.seed)
-
-
-@lru_cache(maxsize=1)
-def _without_arcs(context: Context) -> Context:
-    return replace(context, problem=replace(context.problem, X=without_arcs(context.problem.X)))
 
 
 def _fit_nothing(context: Context, cell: Cell) -> None:

@@ -20,6 +20,7 @@ from hiddenfield.errors import InputError
 from hiddenfield.estimators.base import StructureEstimator
 from hiddenfield.evaluation.assessment.cells import Cell, Context, work, work_together
 from hiddenfield.evaluation.assessment.store import CellStore
+from hiddenfield.learning.predicting import resolve_device
 
 __all__ = ["Pool", "automatic_jobs"]
 
@@ -40,16 +41,20 @@ NOTICE = 1.0
 def automatic_jobs(context: Context) -> int:
     """Return how many processes to use: one a core; of an estimator from elsewhere on a GPU at most eight."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    on_gpu = context.device is not None and context.device.startswith("cuda")
-    return min(PROCESSES_ON_GPU, cores) if on_gpu and not _side_by_side(context) else cores
+    return min(PROCESSES_ON_GPU, cores) if _on_gpu(context) and not _side_by_side(context) else cores
+
+
+def _on_gpu(context: Context) -> bool:
+    """Say whether the estimator computes on a GPU: told by the assessment, or by its own parameter."""
+    own = getattr(context.estimator, "device", None)
+    device = context.device or (own if isinstance(own, str) else None)
+    return device is not None and resolve_device(device).type == "cuda"
 
 
 def _side_by_side(context: Context) -> bool:
     """Say whether the cells are trained side by side in this process: networks, on a GPU."""
-    on_gpu = context.device is not None and context.device.startswith("cuda")
-    return (
-        on_gpu and isinstance(context.estimator, StructureEstimator) and context.estimator.checkpoint is None
-    )
+    estimator = context.estimator
+    return isinstance(estimator, StructureEstimator) and estimator.checkpoint is None and _on_gpu(context)
 
 
 class Pool:
@@ -98,10 +103,10 @@ class Pool:
             found[key] = result
             self.advance(1)
         for group in _groups(self.context, [cell for cell in left if together and cell.kind != "simple"]):
-            for cell, result in zip(group, work_together(self.context, group), strict=True):
-                self.store.write(cell.key, result)
+            for cell, outcome in work_together(self.context, group):
+                self.store.write(cell.key, outcome)
                 found[cell.key] = self.store.read(cell.key)
-            self.advance(len(group))
+                self.advance(1)
         return {key: result for key, result in found.items() if result is not None}
 
     def _results(self, cells: Sequence[Cell]) -> Iterator[tuple[str, dict[str, Any]]]:
