@@ -37,7 +37,7 @@ def fit_baselines(
 
     Numbers are predicted by ridge regression, :math:`\min_w \sum_n (y_n - w^\top \phi(\chi_n) - b)^2 + \lambda |w|^2`,
     classes by logistic regression with the same penalty, on counts that are divided by the largest of their column or
-    on rows of unit length (see `fit_linear`). The strength :math:`\lambda` is the best of seven, from 0.01 to 10,000, on
+    on rows of unit length (see `fit_linear`). The strength :math:`\lambda` is the best of seven, 0.01 to 10,000, on
     a tenth of `train` that is kept aside for it (of more than 200,000 structures, by so many of them, drawn at random);
     the model is then fitted to all of `train`. `test` has no part in any choice. Colours that occur in `test` alone are
     counted nowhere.
