@@ -140,8 +140,8 @@ EXPERIMENT = Experiment(
         "distance from an end, within as many rounds. The paper does not say how positions entered. Tried besides on "
         "the same folds: two and six rounds, reading the last round alone, single networks; averaging five was worth "
         "most.",
-        "SCOP: the proteins to test on are of families that training does not have, and few are positive. A network that "
-        "reads one amino acid at a time learns the families it is given; kernels that count gapped k-mers carry over to "
-        "others. Not tried yet: k-mers as labels, pooling that forgets the length, several networks.",
+        "SCOP: the proteins to test on are of families that training does not have, and few are positive. A network "
+        "that reads one amino acid at a time learns the families it is given; kernels that count gapped k-mers carry "
+        "over to others. Not tried yet: k-mers as labels, pooling that forgets the length, several networks.",
     ),
 )
