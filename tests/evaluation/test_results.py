@@ -98,16 +98,22 @@ def test_what_is_not_reached_is_said_plainly():
         "Where this falls short",
     )
     assert lines == [
-        "- **A, honest**: 0.9000 of somebody (their folds) is **not reached**: loopy_bp has 0.8000, short by 0.1000; "
-        "its 95 % interval, 0.7600 to 0.8400, does not cover it.",
+        "- **A, honest**: loopy_bp has 0.8000 (95 % interval 0.7600 to 0.8400). **Not reached**: 0.9000 of somebody "
+        "(their folds), short by 0.1000, outside the interval.",
         "- The rate is the likely reason.",
     ]
     near = row("A", "loopy_bp", "honest", 0.88, figures=[figure])
-    assert "0.8400 to 0.9200, covers it" in results_page(result("x", [near]))
+    assert "short by 0.0200, within the interval." in results_page(result("x", [near]))
+    further = {"value": 0.95, "source": "another", "protocol": "others"}
+    two = section(
+        results_page(result("x", [near | {"figures": [figure, further]}])), "Where this falls short"
+    )
+    assert len(two) == 1
+    assert "within the interval; 0.9500 of another (others), short by 0.0700, outside the interval." in two[0]
     both = results_page(result("x", [near, row("A", "mean_field", "honest", 0.95, figures=[figure])]))
-    assert "is reached by mean_field with 0.9500, but not by loopy_bp with 0.8800, short by 0.0200" in both
+    assert "is reached by mean_field with 0.9500, but not by loopy_bp, 0.8800." in both
     assert "Every published figure above is reached" in both
-    assert "**not reached**" not in both
+    assert "**Not reached**" not in both
 
 
 def test_errors_are_short_when_they_are_larger():
@@ -123,9 +129,9 @@ def test_a_number_as_published_has_an_interval_from_its_folds():
     entry = published(row("A", "loopy_bp", "honest", 0.8), 0.85, 0.86)
     low, high = interval_of(entry)
     assert low < 0.85 < high
-    assert f"its 95 % interval, {number(low)} to {number(high)}, covers it" in results_page(
-        result("x", [entry])
-    )
+    page = results_page(result("x", [entry]))
+    assert f"(95 % interval {number(low)} to {number(high)})" in page
+    assert ", within the interval." in page
 
 
 def test_a_part_of_an_experiment_is_not_judged():

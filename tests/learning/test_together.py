@@ -92,8 +92,8 @@ def test_as_many_at_once_as_there_is_room_for(words, monkeypatch):
     sizes = []
     monkeypatch.setattr(module, "_train", lambda fits: sizes.append(len(fits)) or [History()] * len(fits))
     fits = fits_of(words)[0]
-    entries = max(module._batch_entries(fit) for fit in fits)
-    monkeypatch.setattr(module, "MOST_AT_ONCE", 2.5 * entries)
+    numbers = max(module._batch_numbers(fit) for fit in fits)
+    monkeypatch.setattr(module, "MOST_NUMBERS", 2.5 * numbers)
     train_together(fits)
     assert sizes == [2, 2]
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from hiddenfield.data.convert.sequences import from_sequences, to_sequences
     from hiddenfield.data.convert.tables import from_table, to_table
     from hiddenfield.data.description import Description, describe
+    from hiddenfield.data.kmers import with_kmers
     from hiddenfield.data.molecule_library import huckel, huckel_range, huckel_shards, write_huckel
     from hiddenfield.data.molecules import from_smiles
     from hiddenfield.data.positions import with_positions
@@ -51,6 +52,7 @@ __getattr__, __dir__, __all__ = attach(
         "to_pyg": "hiddenfield.data.convert.pyg",
         "to_sequences": "hiddenfield.data.convert.sequences",
         "to_table": "hiddenfield.data.convert.tables",
+        "with_kmers": "hiddenfield.data.kmers",
         "with_positions": "hiddenfield.data.positions",
         "write": "hiddenfield.data.reading",
         "write_huckel": "hiddenfield.data.molecule_library",

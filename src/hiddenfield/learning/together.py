@@ -38,8 +38,9 @@ from hiddenfield.shapes import Array, Float, Int, Tensor
 
 __all__ = ["Fit", "train_in_parts", "train_together"]
 
-# Nodes and arcs in one batch of all networks together: enough to keep a GPU busy, and for its memory.
-MOST_AT_ONCE = 2_000_000
+# Numbers that one message on every arc and one embedding of every node of a batch are, of all networks together:
+# enough to keep a GPU busy, and not too many for its memory.
+MOST_NUMBERS = 256_000_000
 
 # Nodes and arcs that are validated at once.
 MOST_VALIDATED = 8_000_000
@@ -119,7 +120,7 @@ def _alike(fits: Sequence[Fit]) -> Iterator[list[int]]:
         kind = stack_kind(fit.network) if fit.settings.precision == "32" else None
         groups[f"alone {position}" if kind is None else f"{kind} {_circumstances(fit)}"].append(position)
     for group in groups.values():
-        room = max(1, int(MOST_AT_ONCE / max(_batch_entries(fits[position]) for position in group)))
+        room = max(1, int(MOST_NUMBERS / max(_batch_numbers(fits[position]) for position in group)))
         parts = math.ceil(len(group) / room)
         yield from (part.tolist() for part in np.array_split(np.array(group), parts))
 
@@ -138,11 +139,11 @@ def _steps(fit: Fit) -> int:
     return math.ceil(len(fit.structures) / fit.settings.batch_size)
 
 
-def _batch_entries(fit: Fit) -> float:
-    """Return how many nodes and arcs a batch has."""
+def _batch_numbers(fit: Fit) -> float:
+    """Return how many numbers a vector on each node and arc of a batch are."""
     pack = fit.structures
     size = min(fit.settings.batch_size, len(pack))
-    return (pack.total_nodes + pack.total_arcs) * size / max(len(pack), 1)
+    return fit.network.embedding.dim * (pack.total_nodes + pack.total_arcs) * size / max(len(pack), 1)
 
 
 class _Together:

@@ -30,13 +30,14 @@ RECIPE: dict[str, Any] = {"every_round": True, "standardise": True, "batch_size"
 # What helps where it is not. The loss on the validation part turns long before its accuracy does.
 FIVE: dict[str, Any] = RECIPE | {"dropout": 0.3, "monitor": "accuracy", "ensemble": 5}
 CHOICES: dict[str, list[Any]] = {"dropout": [0.0, 0.3, 0.5]}
+# More to select from where the reported folds do, as in the papers.
+MORE: dict[str, list[Any]] = CHOICES | {"weight_decay": [0.0, 0.2], "dim": [64, 128]}
 EPOCHS = {
-    "plain": {"MUTAG": 300, "NCI1": 60, "NCI109": 60, "ENZYMES": 200, "DD": 30},
-    "recipe": {"MUTAG": 150, "NCI1": 60, "NCI109": 60, "ENZYMES": 150, "DD": 30},
+    "plain": {"MUTAG": 300, "NCI1": 60, "NCI109": 60, "ENZYMES": 200, "DD": 60},
+    "recipe": {"MUTAG": 150, "NCI1": 60, "NCI109": 60, "ENZYMES": 300, "DD": 30},
 }
-# So many of the paper's grid are drawn: of D&D, whose graphs are large, and where the inner part selects.
-DRAWS = {"DD": 8}
-DRAWS_WITHIN = 8
+# So many of the paper's grid are drawn where the inner part selects.
+DRAWS = 8
 # Proteins have too many cycles for longer ones.
 LONGEST_CYCLE = {"ENZYMES": 4, "DD": 3}
 MAIN = ("mean_field", "loopy_bp")
@@ -88,8 +89,8 @@ def _pair(name: str, model: str, variant: str) -> list[Trial]:
     parameters = (PLAIN if plain else RECIPE) | {"epochs": EPOCHS[variant][name]}
     if model == "generalized_bp" and name in LONGEST_CYCLE:
         parameters["model_options"] = {"longest_cycle": LONGEST_CYCLE[name]}
-    space = GRID if plain else CHOICES if main else {"dropout": [0.3]}
-    draws = DRAWS.get(name) if plain else None
+    few = CHOICES if main else {"dropout": [0.3]}
+    decaying = {"optimizer": "adamw"} if main and not plain else {}
     value = PUBLISHED.get((name, model))
     own = (
         ()
@@ -97,17 +98,19 @@ def _pair(name: str, model: str, variant: str) -> list[Trial]:
         else (Figure(value / 100, "structure2vec, as later papers quote it", CROSS_VALIDATION),)
     )
     ten, fair = partial(load_graphs, name, False), partial(load_graphs, name, name in WITH_SPLITS)
-    published = AssessmentSettings(as_published=True, space=space, draws=draws, baselines=False)
+    published = AssessmentSettings(
+        as_published=True, space=GRID if plain else MORE if main else few, baselines=False
+    )
     honest = AssessmentSettings(
         nested=True,
-        space=space,
-        draws=DRAWS_WITHIN if plain else None,
+        space=GRID if plain else few,
+        draws=DRAWS if plain else None,
         seeds=3 if main else 1,
         # The simple models are the same beside all, and stand beside one.
         baselines=(model, variant) == ("loopy_bp", "recipe"),
     )
     return [
-        Trial(name, model, "as published", ten, published, parameters, own, variant),
+        Trial(name, model, "as published", ten, published, parameters | decaying, own, variant),
         Trial(name, model, "honest", fair, honest, parameters, _gin(name), variant),
     ]
 
@@ -181,10 +184,11 @@ EXPERIMENT = Experiment(
     quick=("MUTAG",),
     remarks=(
         "The quoted figures were selected on the folds that they report, from unknown settings and epochs. "
-        "Here the plain model is selected from the paper's 36 settings (of D&D 8 are drawn), the recipe from three.",
-        "D&D: mean and maximum instead of the sum, one and two rounds, a width of 16, and weight decay were tried "
-        "besides; none was above the plain model of one round. Its large graphs are told apart by how often each label "
-        "occurs: a linear model on labels alone does about as well as most here, so that messages have little to add.",
+        "Here the plain model is selected from the paper's 36 settings; the recipe of mean field and of loopy BP from "
+        "twelve, of dropout, weight decay and width; the other models have one.",
+        "D&D: mean and maximum instead of the sum were tried besides, and 150 epochs of the plain model with one "
+        "round; none was better. Its large graphs are told apart by how often each label occurs: a network without "
+        "arcs does about as well as most here, so that messages have little to add.",
         "Honest: standardised networks go on learning long after the loss on the validation part has turned, so that "
         "the epoch with the least loss is too early; five networks whose epoch is chosen by accuracy make up for that "
         "and more (the ablation has each by itself).",

@@ -45,8 +45,8 @@ def results_page(content: Mapping[str, Any], stem: str | None = None) -> str:
     ...     "figures": [{"value": 0.9, "source": "GIN", "protocol": "nested"}],
     ... }
     >>> page = results_page({"experiment": "x", "title": "T", "about": "", "scale": {}, "rows": [row]})
-    >>> print(next(line for line in page.splitlines() if "not reached" in line))
-    - **MUTAG, honest**: 0.9000 of GIN (nested) is **not reached**: loopy_bp has 0.8000, short by 0.1000; ...
+    >>> print(next(line for line in page.splitlines() if "Not reached" in line))
+    - **MUTAG, honest**: loopy_bp has 0.8000 (95 % interval 0.7500 to 0.8500). **Not reached**: 0.9000 of GIN ...
     """
     rows: list[Row] = list(content["rows"])
     partial = any(value not in (None, False, [], ()) for value in content["scale"].values())

@@ -85,7 +85,9 @@ def shortfalls(rows: Sequence[Row], remarks: Sequence[str], partial: bool) -> li
         for entry in quoted
         if entry not in short and any(_gap(row, entry.value) < 0 for row in entry.rows)
     ]
-    lines = [f"- {_not_reached(entry)}" for entry in short] + [f"- {_by_some(entry)}" for entry in mixed]
+    places = by(short, lambda entry: (entry.place, label_of(best_of(entry.rows))))
+    lines = [f"- {_not_reached(entries)}" for entries in places.values()]
+    lines += [f"- {_by_some(entry)}" for entry in mixed]
     if quoted and not short:
         lines.insert(0, "- Every published figure above is reached by at least one model here.")
     lines += [f"- {remark}" for remark in remarks]
@@ -118,13 +120,20 @@ def _gap(row: Row, value: float) -> float:
     return own - value if METRICS[row["metric"]].higher_is_better else value - own
 
 
-def _not_reached(entry: Quoted) -> str:
-    best = best_of(entry.rows)
-    which = f"the best here, {label_of(best)}," if len(entry.rows) > 1 else label_of(best)
+def _not_reached(entries: Sequence[Quoted]) -> str:
+    """Name the figures of one place that its best row does not reach."""
+    best = best_of(entries[0].rows)
+    which = f"the best here, {label_of(best)}," if len(entries[0].rows) > 1 else label_of(best)
+    gaps = [
+        f"{number(entry.value)} of {entry.source} ({entry.protocol}), short by {number(-_gap(best, entry.value))}"
+        f"{_covered(best, entry.value)}{_by_others(entry)}"
+        for entry in entries
+    ]
+    interval = interval_of(best)
+    around = "" if interval is None else f" (95 % interval {number(interval[0])} to {number(interval[1])})"
     return (
-        f"**{entry.place}**: {number(entry.value)} of {entry.source} ({entry.protocol}) is **not reached**: {which} "
-        f"has {number(own_of(best)['mean'])}, short by {number(-_gap(best, entry.value))}; "
-        f"{_covered(best, entry.value)}{_by_others(entry)}."
+        f"**{entries[0].place}**: {which} has {number(own_of(best)['mean'])}{around}. **Not reached**: "
+        f"{'; '.join(gaps)}."
     )
 
 
@@ -133,27 +142,22 @@ def _by_others(entry: Quoted) -> str:
     if not entry.others or _gap(best_of(entry.others), entry.value) < 0:
         return ""
     best = best_of(entry.others)
-    return f"; another model here, {label_of(best)}, has {number(own_of(best)['mean'])}"
+    return f" (another model here, {label_of(best)}, has {number(own_of(best)['mean'])})"
 
 
 def _by_some(entry: Quoted) -> str:
     best = best_of(entry.rows)
     others = [
-        f"{label_of(row)} with {number(own_of(row)['mean'])}, short by {number(-_gap(row, entry.value))} "
-        f"({_covered(row, entry.value)})"
-        for row in entry.rows
-        if _gap(row, entry.value) < 0
+        f"{label_of(row)}, {number(own_of(row)['mean'])}" for row in entry.rows if _gap(row, entry.value) < 0
     ]
     return (
         f"**{entry.place}**: {number(entry.value)} of {entry.source} ({entry.protocol}) is reached by {label_of(best)} "
-        f"with {number(own_of(best)['mean'])}, but not by {'; nor by '.join(others)}."
+        f"with {number(own_of(best)['mean'])}, but not by {'; '.join(others)}."
     )
 
 
 def _covered(row: Row, value: float) -> str:
     interval = interval_of(row)
     if interval is None:
-        return "there is no interval to judge by"
-    low, high = interval
-    verb = "covers" if low <= value <= high else "does not cover"
-    return f"its 95 % interval, {number(low)} to {number(high)}, {verb} it"
+        return ""
+    return ", within the interval" if interval[0] <= value <= interval[1] else ", outside the interval"

@@ -1,0 +1,84 @@
+"""k-mers as labels: every symbol together with those beside it."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import torch
+
+from hiddenfield.data.structures import Structures
+from hiddenfield.data.vocabulary import Symbol, Vocabulary
+from hiddenfield.errors import InputError
+
+__all__ = ["with_kmers"]
+
+END = "-"
+MOST_WORDS = 1_000_000
+
+
+def with_kmers(structures: Structures, k: int = 3, name: str | None = None) -> Structures:
+    r"""Return sequences with the k-mer around each symbol as a further label.
+
+    Node i gets the word of the first labels of the nodes :math:`i - \lfloor (k-1)/2 \rfloor, \dots, i + \lfloor k/2
+    \rfloor`, in the order in which they were given; ``"-"`` stands where the sequence has ended. A model then learns
+    one vector for each word, where it would have to build words from single symbols by its messages.
+
+    Parameters
+    ----------
+    structures
+        With a label; the order of the nodes is that in which they were given.
+    k
+        Symbols in a word, at least 2.
+    name
+        Of the label, ``"3-mer"`` for k = 3; no other may have it.
+
+    Returns
+    -------
+    Structures
+        The vocabulary has all words of the symbols, whether they occur or not, so that new sequences of the same
+        alphabet have the same ones. Cost: linear in the number of nodes, times k.
+
+    Examples
+    --------
+    >>> import hiddenfield as hf
+    >>> words = hf.data.with_kmers(hf.data.from_sequences(["CAT", "AT"]))
+    >>> words
+    Structures(2 structures, 5 nodes, 6 arcs; node labels: symbol (3), 3-mer (64))
+    >>> words.node_vocabularies[1].decode(words.node_labels[:, 1].tolist())
+    ['-CA', 'CAT', 'AT-', '-AT', 'AT-']
+    """
+    if isinstance(k, bool) or not isinstance(k, int) or k < 2:
+        raise InputError(f"k must be an integer of at least 2, got {k!r}")
+    labels = structures.node_labels
+    if labels is None:
+        raise InputError("k-mers are words of labels, and these nodes have none")
+    name = f"{k}-mer" if name is None else name
+    if name in [vocabulary.name for vocabulary in structures.node_vocabularies]:
+        raise InputError(f"the nodes have a label {name!r} already; choose another name")
+    known = structures.node_vocabularies[0].symbols
+    letters = known if END in known else (*known, END)
+    if len(letters) ** k > MOST_WORDS:
+        raise InputError(
+            f"{len(letters)} symbols, with {END!r} for the ends, make {len(letters) ** k:,} words of {k}; more than "
+            f"{MOST_WORDS:,} are not offered: choose a smaller k"
+        )
+    structure = structures.structure_of_node.long()
+    first, stop = structures.node_ptr[structure], structures.node_ptr[structure + 1]
+    own = torch.arange(structures.total_nodes, device=first.device)
+    end = letters.index(END)
+    words = torch.zeros_like(own)
+    for offset in range(-((k - 1) // 2), k // 2 + 1):
+        place = own + offset
+        within = (place >= first) & (place < stop)
+        symbol = torch.where(within, labels[place.clamp(0, max(len(own) - 1, 0)), 0], end)
+        words = words * len(letters) + symbol
+    return structures.replace(
+        node_labels=torch.cat([labels, words[:, None].to(labels.dtype)], dim=1),
+        node_vocabularies=(*structures.node_vocabularies, Vocabulary(name, _all_words(letters, k))),
+    )
+
+
+def _all_words(letters: tuple[Symbol, ...], k: int) -> tuple[Symbol, ...]:
+    """Return all words in the order of their codes; longer symbols are set apart by blanks."""
+    between = "" if all(isinstance(letter, str) and len(letter) == 1 for letter in letters) else " "
+    return tuple(between.join(map(str, word)) for word in product(letters, repeat=k))

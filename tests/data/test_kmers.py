@@ -1,0 +1,63 @@
+"""k-mers as labels."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import hiddenfield as hf
+from hiddenfield.errors import InputError
+
+
+@given(st.lists(st.text("ACGT", max_size=9), min_size=1, max_size=6), st.integers(2, 5))
+def test_every_node_knows_its_word(texts, k):
+    """Against slices of the padded text."""
+    pack = hf.data.from_sequences([*texts, "ACGT"])
+    found = hf.data.with_kmers(pack, k)
+    before, after = (k - 1) // 2, k // 2
+    padded = ["-" * before + text + "-" * after for text in [*texts, "ACGT"]]
+    expected = [text[i : i + k] for text in padded for i in range(len(text) - k + 1)]
+    vocabulary = found.node_vocabularies[1]
+    assert vocabulary.name == f"{k}-mer"
+    assert len(vocabulary) == 5**k
+    assert vocabulary.decode(found.node_labels[:, 1].tolist()) == expected
+    assert found.node_labels[:, :1].equal(pack.node_labels)
+
+
+def test_new_sequences_have_the_same_words():
+    model = hf.StructureClassifier(dim=2, epochs=1, validation_fraction=0.0)
+    model.fit(hf.data.with_kmers(hf.data.from_sequences(["CAT", "ATC"] * 2)), ["a", "b"] * 2)
+    assert len(model.predict(hf.data.with_kmers(hf.data.from_sequences(["TACTACTA"])))) == 1
+
+
+def test_symbols_of_several_letters():
+    tree = hf.data.from_sequences([["Ala", "Gly", "Ala"]])
+    found = hf.data.with_kmers(tree, 2)
+    assert found.node_vocabularies[1].decode(found.node_labels[:, 1].tolist()) == [
+        "Ala Gly",
+        "Gly Ala",
+        "Ala -",
+    ]
+    numbers = hf.data.with_kmers(hf.data.from_sequences([[10, 1]]), 2)
+    assert numbers.node_vocabularies[1].decode(numbers.node_labels[:, 1].tolist()) == ["10 1", "1 -"]
+
+
+def test_a_gap_of_an_alignment_is_an_end():
+    found = hf.data.with_kmers(hf.data.from_sequences(["A-C"]))
+    assert len(found.node_vocabularies[1]) == 27
+    assert found.node_vocabularies[1].decode(found.node_labels[:, 1].tolist()) == ["-A-", "A-C", "-C-"]
+
+
+def test_what_is_refused():
+    words = hf.data.from_sequences(["CAT"])
+    for k in (1, 2.0, True):
+        with pytest.raises(InputError, match="k must be an integer of at least 2"):
+            hf.data.with_kmers(words, k)
+    with pytest.raises(InputError, match="1,048,576 words of 10; more than 1,000,000"):
+        hf.data.with_kmers(words, 10)
+    with pytest.raises(InputError, match="these nodes have none"):
+        hf.data.with_kmers(hf.data.from_edges([0], [1], node_ptr=[0, 2]))
+    with pytest.raises(InputError, match="have a label '3-mer' already"):
+        hf.data.with_kmers(hf.data.with_kmers(words))
+    assert hf.data.with_kmers(words[:0]).total_nodes == 0
