@@ -96,7 +96,11 @@ def headings(rows: Iterable[Row], letters: Mapping[str, str]) -> list[tuple[list
     for group, members in groups.items():
         lines = [f"### {group[:1].upper()}{group[1:]}", ""] if len(groups) > 1 else []
         used = by(members, protocol_of)
-        told = "; ".join(f"{letters[text]}: {text}" for text in used) if len(used) <= FEW else "those below"
+        if len(used) > FEW:
+            names = ", ".join(letters[text] for text in used)
+            told = f"{names}, at the end; the letter stands beside every number"
+        else:
+            told = "; ".join(f"{letters[text]}: {text}" for text in used)
         lines += [f"Protocol{'s' * (len(used) > 1)} {told}.", ""]
         found.append((lines, members))
     return found
