@@ -185,9 +185,8 @@ class _Preconditioner:
         block = every * (some.T * weight) @ some + strength * np.eye(len(longest))
         try:
             factor = np.linalg.cholesky(block)
-        except (
-            np.linalg.LinAlgError
-        ):  # columns so long, and so nearly dependent, that rounding outweighs the strength
+        except np.linalg.LinAlgError:
+            # Columns so long, and so nearly dependent, that rounding outweighs the strength.
             longest, factor = longest[:0], np.zeros((0, 0))
         return cls(lengths + strength, longest, factor)
 

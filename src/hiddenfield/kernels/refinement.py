@@ -12,7 +12,7 @@ from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.errors import InputError
 from hiddenfield.kernels.colours import ColourDictionary, columns_in, look_up
 from hiddenfield.kernels.rows import Rows
-from hiddenfield.ops.compile import kernel, prange
+from hiddenfield.ops.compile import kernel, prange, subroutine
 from hiddenfield.shapes import Array, Int
 
 if TYPE_CHECKING:
@@ -180,14 +180,22 @@ def _gather_sorted(
             code = np.int64(-1)
             if colour >= 0 and arcs[arc] >= 0:
                 code = colour * num_labels + arcs[arc]
-            place = first + k
-            if degree <= 32:
-                while place > first and out[place - 1] > code:
-                    out[place] = out[place - 1]
-                    place -= 1
-            out[place] = code
-        if degree > 32:
-            out[first : first + degree].sort()
+            out[first + k] = code
+        _sort(out[first : first + degree])
+
+
+@subroutine
+def _sort(values: Array) -> None:
+    """Sort in place; few values by insertion, which is quicker then."""
+    if values.size > 64:
+        values.sort()
+        return
+    for k in range(1, values.size):
+        value, place = values[k], k
+        while place > 0 and values[place - 1] > value:
+            values[place] = values[place - 1]
+            place -= 1
+        values[place] = value
 
 
 def _counts(
@@ -217,15 +225,7 @@ def _sort_and_count(bounds: Array, colours: Array, out: Array) -> None:
         distinct = 0
         for step in range(colours.shape[0]):
             own = colours[step, start:stop]
-            if own.size > 64:
-                own.sort()
-            else:
-                for k in range(1, own.size):
-                    colour, place = own[k], k
-                    while place > 0 and own[place - 1] > colour:
-                        own[place] = own[place - 1]
-                        place -= 1
-                    own[place] = colour
+            _sort(own)
             for k in range(own.size):
                 distinct += own[k] >= 0 and (k == 0 or own[k] != own[k - 1])
         out[structure] = distinct

@@ -13,6 +13,7 @@ from hiddenfield.data.structures import Structures
 from hiddenfield.embedding.network import Network
 from hiddenfield.errors import InputError, ReadError
 from hiddenfield.learning.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from hiddenfield.learning.settings import TrainSettings
 from hiddenfield.shapes import Tensor
 
 if TYPE_CHECKING:
@@ -29,6 +30,15 @@ class History:
     best_epoch: int = 0
     best: float | None = None
     reason: str = ""
+
+    def is_over(self, settings: TrainSettings, epoch: int) -> bool:
+        """Say whether training ends before this epoch, counted from 0, and note why."""
+        patience = settings.patience
+        if epoch >= settings.epochs:
+            self.reason = self.reason or f"all {settings.epochs} epochs done"
+        elif patience is not None and epoch - self.best_epoch >= patience:
+            self.reason = f"no better {settings.monitor} for {patience} epochs"
+        return bool(self.reason)
 
 
 @dataclass

@@ -169,14 +169,10 @@ class _Together:
 
     def loop(self) -> list[History | TrainingError]:
         """Run the epochs; then write the best weights of each into its network."""
-        settings = self.settings
-        for epoch in range(settings.epochs):
-            active = [number for number in range(len(self.fits)) if self._goes_on(number, epoch)]
-            if not active:
-                break
+        epoch = 0
+        while active := [number for number in range(len(self.fits)) if self._goes_on(number, epoch)]:
             self._epoch(epoch, active)
-        for history in self.histories:
-            history.reason = history.reason or f"all {settings.epochs} epochs done"
+            epoch += 1
         # What never had a best epoch, as where the monitor cannot be told, keeps its last weights, as alone.
         last = [number for number, history in enumerate(self.histories) if history.best is None]
         self._keep(last)
@@ -187,10 +183,7 @@ class _Together:
         return [self.failed.get(number, history) for number, history in enumerate(self.histories)]
 
     def _goes_on(self, number: int, epoch: int) -> bool:
-        history, patience = self.histories[number], self.settings.patience
-        if patience is not None and epoch - history.best_epoch >= patience:
-            history.reason = f"no better {self.settings.monitor} for {patience} epochs"
-        return number not in self.failed and not history.reason
+        return number not in self.failed and not self.histories[number].is_over(self.settings, epoch)
 
     def _epoch(self, epoch: int, active: list[int]) -> None:
         started = time.perf_counter()

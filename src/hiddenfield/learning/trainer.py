@@ -198,18 +198,11 @@ class _Run:
         state, total = self.state, self.settings.epochs * len(self.structures)
         with progress(total, "training", shown=show_progress) as advance:
             advance(state.next_epoch * len(self.structures))
-            for epoch in range(state.next_epoch, self.settings.epochs):
-                if self._out_of_patience(epoch):
-                    state.history.reason = (
-                        f"no better {self.settings.monitor} for {self.settings.patience} epochs"
-                    )
-                    break
-                self._epoch(epoch, advance)
-                state.next_epoch = epoch + 1
+            while not state.history.is_over(self.settings, state.next_epoch):
+                self._epoch(state.next_epoch, advance)
+                state.next_epoch += 1
                 if self.checkpoint is not None:
                     self._save()
-            else:
-                state.history.reason = f"all {self.settings.epochs} epochs done"
         if state.best_weights:
             self.network.load_state_dict(state.best_weights)
         self.network.eval()
@@ -217,10 +210,6 @@ class _Run:
     def _save(self) -> None:
         assert self.checkpoint is not None
         save_run(self.checkpoint, self.state, self.identity(), self.network, self.optimizer, self.precision)
-
-    def _out_of_patience(self, epoch: int) -> bool:
-        patience = self.settings.patience
-        return patience is not None and epoch - self.state.history.best_epoch >= patience
 
     def _epoch(self, epoch: int, advance: Callable[..., None]) -> None:
         started = time.perf_counter()
