@@ -10,9 +10,21 @@ import pytest
 import hiddenfield as hf
 from hiddenfield.cli import main
 from hiddenfield.errors import InputError
-from hiddenfield.evaluation.experiments import EXPERIMENTS, FULL, QUICK, Scale, merge_results, run_experiment
+from hiddenfield.evaluation.assessment import Assessment, AssessmentSettings
+from hiddenfield.evaluation.experiments import (
+    EXPERIMENTS,
+    FULL,
+    QUICK,
+    Experiment,
+    Scale,
+    Trial,
+    merge_results,
+    results_page,
+    run_experiment,
+)
 from hiddenfield.evaluation.experiments.base import cut_down
 from hiddenfield.evaluation.splits import Split
+from tests.evaluation import made_up
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -76,9 +88,36 @@ def test_cutting_keeps_classes_in_every_part():
     assert cut_down(words, splits, FULL)[0] is words
 
 
-def test_nothing_left(data_path):
-    with pytest.raises(InputError, match="its data: INEX2005, INEX2006; its models: "):
-        run_experiment(EXPERIMENTS["inex"], data_path, Scale(data=("INEX2007",)))
+@pytest.mark.parametrize(
+    ("name", "scale", "message"),
+    [
+        (
+            "s2v-graphs",
+            {"data": ("MUTAG", "MUTGA")},
+            "set of data of s2v-graphs 'MUTGA' .did you mean 'MUTAG'",
+        ),
+        ("inex", {"models": ("loopy_bp", "loopybp")}, "model of inex 'loopybp' .did you mean 'loopy_bp'"),
+        (
+            "s2v-graphs",
+            {"variants": ("plain", "plane")},
+            "variant of s2v-graphs 'plane' .did you mean 'plain'",
+        ),
+        (
+            "s2v-cep",
+            {"columns": ("T = 3", "T = 7")},
+            "column of s2v-cep 'T = 7'.*; choose from: T = 1, T = 2",
+        ),
+        ("inex", {"variants": ("plain",)}, "inex has but one variant"),
+        (
+            "s2v-strings",
+            {"data": ("FC_RES",), "columns": ("given split",)},
+            "nothing of s2v-strings is left to run",
+        ),
+    ],
+)
+def test_every_name_must_be_one_of_the_experiment(tmp_path, name, scale, message):
+    with pytest.raises(InputError, match=message):
+        run_experiment(EXPERIMENTS[name], tmp_path, Scale(**scale))
 
 
 def test_results_of_different_scales_do_not_go_together():
@@ -96,6 +135,49 @@ def test_a_result_of_another_scale_is_refused_before_anything_is_read(tmp_path):
 def test_structures_that_are_read_need_a_folder():
     with pytest.raises(InputError, match="name the folder with graphs/"):
         run_experiment(EXPERIMENTS["inex"], None)
+
+
+def ablation_in(order, monkeypatch):
+    """Return the result of an ablation of which nothing is fitted, its variants run one at a time in this order."""
+
+    def assessed(model, structures, *, parameters, **_):
+        found = made_up.row("A", model, "honest", parameters["mean"], seed=parameters["seed"], baselines={})
+        own = ("data", "model", "variant", "column", "figures", "parameters")
+        return Assessment({key: value for key, value in found.items() if key not in own})
+
+    monkeypatch.setattr("hiddenfield.evaluation.experiments.running.assess", assessed)
+    variants = {"plain": 0.5, "wide": 0.6, "deep": 0.55}
+    words = hf.data.from_sequences(["A", "B"], targets=["x", "y"])
+    trials = [
+        Trial(
+            "A",
+            "m",
+            "honest",
+            lambda _: (words, None),
+            AssessmentSettings(),
+            {"mean": mean, "seed": k},
+            (),
+            name,
+        )
+        for k, (name, mean) in enumerate(variants.items())
+    ]
+    experiment = Experiment("x", "T", "", lambda _: trials, layout="ablation", computed=True)
+    content = None
+    for name in order:
+        content = run_experiment(experiment, None, Scale(variants=(name,)), before=content)
+    return content
+
+
+def test_rows_stand_in_the_order_of_the_trials_whenever_they_were_run(monkeypatch):
+    found = ablation_in(["deep", "plain", "wide"], monkeypatch)
+    assert [row["variant"] for row in found["rows"]] == ["plain", "wide", "deep"]
+    assert results_page(found) == results_page(ablation_in(["plain", "wide", "deep"], monkeypatch))
+
+
+def test_an_ablation_without_its_first_variant_has_no_differences(monkeypatch):
+    page = results_page(ablation_in(["wide", "deep"], monkeypatch))
+    assert "| wide | 0.6000 ± 0.0200 |  |" in page
+    assert "| deep | 0.5500 ± 0.0200 |  |" in page
 
 
 # -- the command -------------------------------------------------------------------------------------------

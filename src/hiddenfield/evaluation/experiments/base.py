@@ -13,9 +13,10 @@ from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError
 from hiddenfield.evaluation.assessment.settings import AssessmentSettings
 from hiddenfield.evaluation.splits.base import Split
+from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Int
 
-__all__ = ["FULL", "QUICK", "Experiment", "Figure", "Scale", "Trial", "cut_down"]
+__all__ = ["FULL", "QUICK", "Experiment", "Figure", "Scale", "Trial", "chosen_trials", "cut_down"]
 
 
 @dataclass(frozen=True)
@@ -133,15 +134,47 @@ class Experiment:
         return replace(whole, **changes)
 
 
-def wanted(trial: Trial, scale: Scale) -> bool:
-    """Say whether a scale asks for a trial."""
-    pairs = (
-        (scale.data, trial.data),
-        (scale.models, trial.model),
-        (scale.variants, trial.variant),
-        (scale.columns, trial.column),
-    )
-    return all(names is None or name in names for names, name in pairs)
+# What a scale may name: its field, the attribute of a trial, and what one of them is called.
+NAMED = (
+    ("data", "data", "set of data"),
+    ("models", "model", "model"),
+    ("variants", "variant", "variant"),
+    ("columns", "column", "column"),
+)
+
+
+def chosen_trials(experiment: Experiment, scale: Scale) -> list[Trial]:
+    """Return the trials that a scale asks for; every name in it must be one of the experiment's.
+
+    Examples
+    --------
+    >>> from hiddenfield.evaluation.experiments import EXPERIMENTS
+    >>> len(chosen_trials(EXPERIMENTS["inex"], Scale(models=("loopy_bp",))))
+    2
+    >>> chosen_trials(EXPERIMENTS["inex"], Scale(data=("INEX2005", "INEX206")))
+    Traceback (most recent call last):
+    hiddenfield.errors.InputError: unknown set of data of inex 'INEX206' (did you mean 'INEX2006'?); choose from: ...
+    """
+    every = experiment.trials(scale)
+    chosen = every
+    for group, attribute, what in NAMED:
+        names = getattr(scale, group)
+        if names is not None:
+            _check_names(experiment, what, names, [getattr(trial, attribute) for trial in every])
+            chosen = [trial for trial in chosen if getattr(trial, attribute) in names]
+    if not chosen:
+        raise InputError(
+            f"nothing of {experiment.name} is left to run: no trial has all that was asked for; ask for less"
+        )
+    return chosen
+
+
+def _check_names(experiment: Experiment, what: str, names: Sequence[str], known: Sequence[str]) -> None:
+    choices = dict.fromkeys(filter(None, known))
+    if not choices:
+        raise InputError(f"{experiment.name} has but one {what}, which has no name; name none")
+    for name in names:
+        choose(f"{what} of {experiment.name}", choices, name)
 
 
 def cut_down(

@@ -11,7 +11,15 @@ from typing import Any
 from hiddenfield.data.files import existing
 from hiddenfield.errors import InputError
 from hiddenfield.evaluation.assessment.assessing import assess
-from hiddenfield.evaluation.experiments.base import FULL, Experiment, Scale, Trial, cut_down, scaled, wanted
+from hiddenfield.evaluation.experiments.base import (
+    FULL,
+    Experiment,
+    Scale,
+    Trial,
+    chosen_trials,
+    cut_down,
+    scaled,
+)
 from hiddenfield.machine import describe_machine
 
 __all__ = ["join_results", "merge_results", "run_experiment"]
@@ -58,22 +66,10 @@ def run_experiment(
         Plain values: ``experiment``, ``title``, ``about``, ``layout``, ``remarks``, ``scale`` and ``rows``, each with
         the machine, versions and date of its ``run``.
     """
+    chosen = chosen_trials(experiment, scale)
     header = _header(experiment, scale) | {"rows": []}
     content = header if before is None else merge_results(before, header)
     folder_of_data = Path() if experiment.computed else existing(_given(data))
-    chosen = [trial for trial in experiment.trials(scale) if wanted(trial, scale)]
-    if not chosen:
-        every = experiment.trials(scale)
-        known = {
-            "data": {trial.data for trial in every},
-            "models": {trial.model for trial in every},
-            "variants": {trial.variant for trial in every if trial.variant},
-            "columns": {trial.column for trial in every},
-        }
-        choices = "; ".join(
-            f"its {what}: {', '.join(sorted(names))}" for what, names in known.items() if names
-        )
-        raise InputError(f"nothing of {experiment.name} is left to run; {choices}")
     run = describe_machine(PACKAGES) | {"device": device or "auto"}
     source: Any = None
     for trial in chosen:
@@ -94,7 +90,7 @@ def run_experiment(
             show_progress=show_progress,
         )
         row = _row(trial, found.as_dict(), parameters) | {"run": run}
-        content = merge_results(content, header | {"rows": [row]})
+        content = _ordered(experiment, merge_results(content, header | {"rows": [row]}))
         if each is not None:
             each(content)
     return content
@@ -154,16 +150,37 @@ def join_results(experiment: Experiment, results: Sequence[Mapping[str, Any]]) -
     content = dict(results[0])
     for other in results[1:]:
         content = merge_results(content, other)
-    scale = {name: value for name, value in content["scale"].items() if name not in ("data", "models")}
-    order: dict[tuple[str, ...], int] = {
-        (trial.data, trial.model, trial.variant, trial.column): position
-        for position, trial in enumerate(experiment.trials(Scale(**scale)))
-    }
-    rows = sorted(content["rows"], key=lambda row: order.get(_place(row), len(order)))
-    there = {_place(row) for row in rows}
-    missing = [list(place) for place in order if place not in there]
+    content = _ordered(experiment, content)
+    there = {_place(row) for row in content["rows"]}
+    missing = [
+        list(place) for place in map(_place_of, _every_trial(experiment, content)) if place not in there
+    ]
     now = {"title": experiment.title, "about": experiment.about, "layout": experiment.layout}
-    return content | now | {"remarks": list(experiment.remarks), "missing": missing, "rows": rows}
+    return content | now | {"remarks": list(experiment.remarks), "missing": missing}
+
+
+def _ordered(experiment: Experiment, content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a result whose rows stand in the order of the trials, whenever they were run; unknown ones at the end.
+
+    Rows of an ablation also say which variant they are compared with: the experiment's first on the same data.
+    """
+    trials = _every_trial(experiment, content)
+    order = {_place_of(trial): position for position, trial in enumerate(trials)}
+    rows = sorted(content["rows"], key=lambda row: order.get(_place(row), len(order)))
+    if experiment.layout == "ablation":
+        first = {(trial.data, trial.column): trial.variant or trial.model for trial in reversed(trials)}
+        rows = [row | {"reference": first.get((row["data"], row["column"]))} for row in rows]
+    return dict(content) | {"rows": rows}
+
+
+def _every_trial(experiment: Experiment, content: Mapping[str, Any]) -> list[Trial]:
+    """Return all trials of the experiment at the scale of a result."""
+    scale = {name: value for name, value in content["scale"].items() if name not in ("data", "models")}
+    return experiment.trials(Scale(**scale))
+
+
+def _place_of(trial: Trial) -> tuple[str, ...]:
+    return (trial.data, trial.model, trial.variant, trial.column)
 
 
 def _place(row: Mapping[str, Any]) -> tuple[str, ...]:

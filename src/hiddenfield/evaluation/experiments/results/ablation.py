@@ -1,4 +1,4 @@
-"""What each ingredient is worth: its difference from the first row, fold by fold."""
+"""What each ingredient is worth: its difference from the experiment's first variant, fold by fold."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ def ablation(rows: Sequence[Row], letters: Mapping[str, str]) -> list[str]:
     """Return a table for each protocol: a line for each ingredient, two columns for each set of data.
 
     A difference is paired by fold, with the 95 % interval of the corrected resampled t test; bold where that has no 0.
+    It is from the row of the variant that rows name as their ``reference`` (without that, from the first ingredient of
+    the table); where that row is missing there are no differences.
     """
     lines = []
     for above, members in headings(rows, letters):
@@ -24,7 +26,8 @@ def ablation(rows: Sequence[Row], letters: Mapping[str, str]) -> list[str]:
         for column in data.values():
             found = {_name(row): row for row in column}
             for line, name in zip(body, names, strict=True):
-                line += _pair(found.get(name), column[0])
+                row = found.get(name)
+                line += _pair(row, None if row is None else found.get(row.get("reference", names[0])))
         heads = ["ingredient", *(head for name in data for head in (name, f"difference on {name}"))]
         lines += table(heads, body)
     return lines
@@ -34,11 +37,11 @@ def _name(row: Row) -> str:
     return str(row.get("variant") or row["model"])
 
 
-def _pair(row: Row | None, first: Row) -> list[str]:
+def _pair(row: Row | None, first: Row | None) -> list[str]:
     if row is None:
         return ["", ""]
     text = value_of(own_of(row))
-    return [text, "" if row is first else _difference(row, first)]
+    return [text, "" if first is None or row is first else _difference(row, first)]
 
 
 def _difference(row: Row, first: Row) -> str:
