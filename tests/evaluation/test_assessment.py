@@ -10,7 +10,7 @@ import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.neighbors import KNeighborsClassifier
-from sklearn.svm import LinearSVC
+from sklearn.svm import SVC, LinearSVC
 
 import hiddenfield as hf
 from hiddenfield.errors import HiddenfieldError, InputError, ReadError, TrainingError
@@ -204,6 +204,58 @@ def test_scores_instead_of_probabilities():
     X, y = table()
     found = assess(LinearSVC(), X, y, AssessmentSettings(folds=3, metric="roc_auc"))
     assert 0.7 < found.mean <= 1
+
+
+def test_accuracy_is_of_what_is_said_and_the_area_of_the_scores(tmp_path):
+    """A threshold of the estimator's own, and as many scores as there are pairs of classes, beside scikit-learn."""
+    from sklearn.model_selection import FixedThresholdClassifier, cross_val_score
+
+    X, y = table(120)
+    four = np.where(X[:, 1] > 0.8, "side", np.where(X[:, 2] > 0.8, "top", y))
+    for number, (model, answers, metric) in enumerate(
+        [
+            (FixedThresholdClassifier(LogisticRegression(), threshold=0.1), y, "accuracy"),
+            (FixedThresholdClassifier(LogisticRegression(), threshold=0.1), y, "balanced_accuracy"),
+            (FixedThresholdClassifier(LogisticRegression(), threshold=0.1), y, "roc_auc"),
+            (SVC(decision_function_shape="ovo"), four, "accuracy"),
+        ]
+    ):
+        settings = AssessmentSettings(folds=3, metric=metric, baselines=False, seeds=1)
+        splits = outer_splits(Problem.of(X, answers), settings)
+        expected = cross_val_score(
+            model, X, answers, scoring=metric, cv=[(split.train, split.test) for split in splits]
+        )
+        found = assess(model, X, answers, settings, folder=tmp_path / str(number))
+        assert found.values == pytest.approx(expected.tolist())
+        again = assess(model, X, answers, settings, folder=tmp_path / str(number), resume=True)
+        assert settled(again) == settled(found)
+
+
+def test_selection_and_a_single_split_go_by_what_is_said():
+    from sklearn.model_selection import FixedThresholdClassifier
+
+    X, y = table(200)
+    model = FixedThresholdClassifier(LogisticRegression())
+    settings = AssessmentSettings(
+        split="hold_out", test_fraction=0.3, nested=True, space={"threshold": [0.01, 0.5]}, baselines=False
+    )
+    assert assess(model, X, y, settings).content["folds"][0]["selected"] == {"threshold": 0.5}
+    found = assess(model.set_params(threshold=0.01), X, y, AssessmentSettings(split="hold_out"))
+    assert found.content["interval"][0] <= found.mean <= found.content["interval"][1] < 0.9
+
+
+class Dreamer(ClassifierMixin, BaseEstimator):
+    """Says classes that there are not."""
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict_proba(self, X):
+        return np.full((len(X), 2), 0.5)
+
+    def predict(self, X):
+        return np.full(len(X), "sideways")
 
 
 def test_a_single_split_has_an_interval_too():
@@ -435,6 +487,7 @@ def test_a_folder_belongs_to_one_plan(tmp_path):
         ({"estimator": Ridge()}, {}, "does not fit the target"),
         ({"estimator": "loopy_pb"}, {}, "did you mean 'loopy_bp'"),
         ({"estimator": 3}, {}, "expected an estimator"),
+        ({"estimator": Dreamer()}, {}, "Dreamer predicted 'sideways', which is no class of the target"),
         ({"parameters": {"C": 3}}, {}, "parameters are for a model that is named"),
     ],
 )

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from hiddenfield.learning.metrics import accuracy, balanced_accuracy, mae, r2, rmse, roc_auc
-from hiddenfield.shapes import Array, Float
+from hiddenfield.shapes import Array, Float, Int
 
 __all__ = ["Score", "measure"]
 
@@ -49,25 +49,44 @@ class Score:
 
 
 NUMBERS: dict[str, Callable[[Array, Array], float]] = {"mae": mae, "rmse": rmse, "r2": r2}
-CLASSES: dict[str, Callable[[Array, Array], float]] = {
-    "accuracy": lambda truth, predicted: accuracy(truth, predicted.argmax(axis=1)),
-    "balanced_accuracy": lambda truth, predicted: balanced_accuracy(truth, predicted.argmax(axis=1)),
-    "roc_auc": roc_auc,
+# Of classes, those that look at which class is said, and those that look at the scores.
+LABELS: dict[str, Callable[[Array, Array], float]] = {
+    "accuracy": accuracy,
+    "balanced_accuracy": balanced_accuracy,
 }
+SCORES: dict[str, Callable[[Array, Array], float]] = {"roc_auc": roc_auc}
 
 
 def measure(
     truth: Float[Array, " structures"],
     predicted: Float[Array, "structures ..."],
     only: str | None = None,
+    labels: Int[Array, " structures"] | None = None,
 ) -> dict[str, float]:
     """Return the metrics of predicted numbers (N,), or of predicted probabilities of classes (N, C); or `only` one.
+
+    Parameters
+    ----------
+    truth
+        Numbers, or class codes.
+    predicted
+        Numbers, or for each class a probability or score.
+    only
+        A metric, where the others are not needed.
+    labels
+        The codes of the classes that are said, by which accuracies are measured; None where that is the one of the
+        highest score. A model with a threshold of its own says others.
 
     Examples
     --------
     >>> import numpy as np
     >>> measure(np.array([1.0, 2.0, 4.0]), np.array([1.0, 2.0, 3.0]))
     {'mae': 0.3333, 'rmse': 0.5774, 'r2': 0.7857}
+    >>> measure(np.array([0, 1]), np.array([[0.9, 0.1], [0.8, 0.2]]), "accuracy", labels=np.array([0, 1]))
+    {'accuracy': 1.0}
     """
-    functions = NUMBERS if predicted.ndim == 1 else CLASSES
-    return {name: of(truth, predicted) for name, of in functions.items() if only in (None, name)}
+    if predicted.ndim == 1:
+        return {name: of(truth, predicted) for name, of in NUMBERS.items() if only in (None, name)}
+    said = predicted.argmax(axis=1) if labels is None else labels
+    found = {name: of(truth, said) for name, of in LABELS.items() if only in (None, name)}
+    return found | {name: of(truth, predicted) for name, of in SCORES.items() if only in (None, name)}

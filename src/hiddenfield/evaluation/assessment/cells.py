@@ -186,7 +186,7 @@ def _final(context: Context, cell: Cell, model: Any) -> dict[str, Any]:
     values = predicted(_sound(model), problem.take(split.test), problem)
     return {
         "metrics": measured(context.metric, problem.truth[split.test], values),
-        "predictions": values.tolist(),
+        **values.as_dict(),
         **_of_networks(model),
     }
 

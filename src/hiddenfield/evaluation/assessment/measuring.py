@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from hiddenfield.errors import InputError
+from hiddenfield.estimators import StructureClassifier
 from hiddenfield.evaluation.assessment.problem import Problem
 from hiddenfield.evaluation.score import measure
 from hiddenfield.registry import choose
-from hiddenfield.shapes import Array, Float
+from hiddenfield.shapes import Array, Float, Int
 
-__all__ = ["METRICS", "NAMES", "Metric", "better", "choose_metric", "finite", "measured", "predicted"]
+__all__ = [
+    "METRICS",
+    "NAMES",
+    "Metric",
+    "Predictions",
+    "better",
+    "choose_metric",
+    "finite",
+    "measured",
+    "predicted",
+]
 
 
 @dataclass(frozen=True)
@@ -71,21 +83,73 @@ def better(metric: Metric, first: float, second: float) -> bool:
     return first > second if metric.higher_is_better else first < second
 
 
-def predicted(estimator: Any, X: Any, problem: Problem) -> Float[Array, "structures ..."]:
-    """Return predicted numbers (N,), or (N, classes) probabilities of the classes, or scores where there are none.
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """What a model says of a test part.
 
-    Classes that an estimator has not seen get the lowest score. Without probabilities and decision function the
-    predicted class has 1 and the others 0.
+    Parameters
+    ----------
+    values
+        Predicted numbers (N,), or (N, classes) probabilities of the classes, or scores where there are none.
+    labels
+        (N,) codes of the classes that it says; None where these are the ones of the highest score, or for numbers.
+    """
+
+    values: Float[Array, "structures ..."]
+    labels: Int[Array, " structures"] | None = None
+
+    @classmethod
+    def kept(cls, result: Mapping[str, Any]) -> Predictions:
+        """Return those that a cell kept."""
+        labels = result.get("labels")
+        return cls(np.asarray(result["predictions"]), None if labels is None else np.asarray(labels))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values, as a cell keeps them."""
+        labels = {} if self.labels is None else {"labels": self.labels.tolist()}
+        return {"predictions": self.values.tolist(), **labels}
+
+    def measure(self, truth: Float[Array, " structures"], only: str | None = None) -> dict[str, float]:
+        """Return the metrics of the task, or `only` one."""
+        return measure(truth, self.values, only, self.labels)
+
+    def __getitem__(self, chosen: Array) -> Predictions:
+        """Return those of some structures."""
+        return Predictions(self.values[chosen], None if self.labels is None else self.labels[chosen])
+
+
+def predicted(estimator: Any, X: Any, problem: Problem) -> Predictions:
+    """Return what a fitted estimator predicts.
+
+    Classes that it has not seen get the lowest score. Without probabilities and decision function the class that it
+    says has 1 and the others 0.
     """
     if problem.classes is None:
         values = np.asarray(estimator.predict(X), dtype=np.float64)
-        return values[:, 0] if values.ndim == 2 else values
+        return Predictions(values[:, 0] if values.ndim == 2 else values)
     scores, seen = _class_scores(estimator, X)
     code_of = {label: code for code, label in enumerate(problem.classes)}
     table = np.full((len(scores), len(problem.classes)), min(float(scores.min(initial=0.0)), 0.0))
     for column, label in enumerate(seen):
         table[:, code_of[label]] = scores[:, column]
-    return table
+    return Predictions(table, _labels(estimator, X, code_of, table))
+
+
+def _labels(
+    estimator: Any, X: Any, code_of: Mapping[Any, int], table: Float[Array, "structures classes"]
+) -> Int[Array, " structures"] | None:
+    """Return the codes of what an estimator says, where that is not everywhere the class of the highest score."""
+    if getattr(type(estimator), "predict", None) is StructureClassifier.predict:
+        return None  # says that class by definition, and would compute everything twice
+    said = np.asarray(estimator.predict(X)).reshape(len(table)).tolist()
+    unknown = [label for label in said if label not in code_of]
+    if unknown:
+        raise InputError(
+            f"{type(estimator).__name__} predicted {unknown[0]!r}, which is no class of the target; there are: "
+            f"{', '.join(map(repr, code_of))}"
+        )
+    codes = np.array([code_of[label] for label in said], dtype=np.int64)
+    return None if (codes == table.argmax(axis=1)).all() else codes
 
 
 def _class_scores(estimator: Any, X: Any) -> tuple[Float[Array, "structures classes"], list[Any]]:
@@ -96,24 +160,29 @@ def _class_scores(estimator: Any, X: Any) -> tuple[Float[Array, "structures clas
     if hasattr(estimator, "decision_function"):
         scores = np.asarray(estimator.decision_function(X), dtype=np.float64)
         scores = np.stack([-scores, scores], axis=1) if scores.ndim == 1 else scores
-        return scores, np.asarray(estimator.classes_).tolist()
+        seen = np.asarray(estimator.classes_).tolist()
+        if scores.shape[1] == len(seen):  # and not one for each pair of classes
+            return scores, seen
     labels = np.asarray(estimator.predict(X))
-    seen = np.unique(labels)
-    return (labels[:, None] == seen).astype(np.float64), seen.tolist()
+    found = np.unique(labels)
+    return (labels[:, None] == found).astype(np.float64), found.tolist()
 
 
-def measured(metric: Metric, truth: Float[Array, " structures"], values: Array) -> dict[str, float | None]:
+def measured(
+    metric: Metric, truth: Float[Array, " structures"], found: Predictions
+) -> dict[str, float | None]:
     """Return all metrics of the task, None for what cannot be told; the one asked for must be there.
 
     Examples
     --------
-    >>> measured(METRICS["mae"], np.array([1.0, 3.0]), np.array([1.0, 2.0]))["mae"]
+    >>> measured(METRICS["mae"], np.array([1.0, 3.0]), Predictions(np.array([1.0, 2.0])))["mae"]
     0.5
     """
+    values = found.values
     if not np.isfinite(values).all():
         wrong = int(np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(axis=1))[0])
         raise InputError(f"the model's prediction number {wrong} is not finite; there is nothing to measure")
-    result = {name: finite(value) for name, value in measure(truth, values).items()}
+    result = {name: finite(value) for name, value in found.measure(truth).items()}
     if result[metric.name] is None:
         raise InputError(
             f"{metric.name} cannot be told on the {len(truth)} structures of a test or validation part, which are of "

@@ -11,13 +11,12 @@ from hiddenfield.data.structures import Structures
 from hiddenfield.evaluation.assessment.cells import Cell, Context
 from hiddenfield.evaluation.assessment.details import details, mean_size
 from hiddenfield.evaluation.assessment.finished import Finished
-from hiddenfield.evaluation.assessment.measuring import better
+from hiddenfield.evaluation.assessment.measuring import Predictions, better
 from hiddenfield.evaluation.assessment.outcome import comparison_as_dict, summarise
 from hiddenfield.evaluation.assessment.protocol import describe_protocol
 from hiddenfield.evaluation.assessment.settings import AssessmentSettings
 from hiddenfield.evaluation.assessment.simple import BLIND_NAME
 from hiddenfield.evaluation.leakage import find_leakage
-from hiddenfield.evaluation.score import measure
 from hiddenfield.evaluation.significance import corrected_t_test
 from hiddenfield.shapes import Array, Bool
 
@@ -90,12 +89,12 @@ def _bootstrap(context: Context, finished: Finished) -> list[float] | None:
     As the value itself is, that of a draw is the mean over the seeds.
     """
     truth = context.problem.truth[context.splits[0].test]
-    several = [np.asarray(result["predictions"]) for result in finished.of("final", 0)]
+    several = [Predictions.kept(result) for result in finished.of("final", 0)]
     name, generator = context.metric.name, np.random.default_rng(context.seed)
     found = []
     for _ in range(RESAMPLES):
         drawn = generator.integers(len(truth), size=len(truth))
-        values = [measure(truth[drawn], table[drawn], only=name)[name] for table in several]
+        values = [table[drawn].measure(truth[drawn], name)[name] for table in several]
         found.append(float(np.mean(values)))
     known = np.array(found)[np.isfinite(found)]
     return None if len(known) < RESAMPLES / 2 else np.quantile(known, [0.025, 0.975]).tolist()
@@ -153,13 +152,8 @@ def _mean_without(context: Context, finished: Finished, leaked: Sequence[Bool[Ar
     for fold, split in enumerate(context.splits):
         clean = ~leaked[fold]
         for result in finished.of("final", fold):
-            table = np.asarray(result["predictions"])[clean]
-            value = (
-                measure(context.problem.truth[split.test][clean], table)[context.metric.name]
-                if clean.any()
-                else np.nan
-            )
-            values.append(value)
+            truth, table = context.problem.truth[split.test][clean], Predictions.kept(result)[clean]
+            values.append(table.measure(truth)[context.metric.name] if clean.any() else np.nan)
     return float(np.mean(values)) if np.isfinite(values).all() else None
 
 
