@@ -177,24 +177,26 @@ EXPERIMENT = Experiment(
     "s2v-graphs",
     "Graph classification",
     "Accuracy on five sets of the TU collection, labels alone. *As published*: settings and epoch are selected by the "
-    "mean over the reported folds, as the papers did; such numbers are too good. *Honest*: nothing is selected on what "
-    "is reported; the splits of the fair-comparison study where it has some, else the ten given folds with an inner "
-    "hold-out.",
+    "mean over the reported folds, as the papers did; such numbers are too good. *Honest*: within an assessment "
+    "nothing is selected on what is reported; the splits of the fair-comparison study where it has some, else the ten "
+    "given folds with an inner hold-out. What goes into the recipe was found on these same sets, in earlier runs.",
     trials,
     quick=("MUTAG",),
     remarks=(
         "The quoted figures were selected on the folds that they report, from unknown settings and epochs. "
         "Here the plain model is selected from the paper's 36 settings; the recipe of mean field and of loopy BP from "
         "twelve, of dropout, weight decay and width; the other models have one.",
-        "D&D: mean and maximum instead of the sum were tried besides, and 150 epochs of the plain model with one "
-        "round; none was better. Its large graphs are told apart by how often each label occurs: a network without "
+        "D&D: mean and maximum instead of the sum were tried besides; 150 epochs of the plain model with one round; "
+        "and on mean field, 16 wide with two rounds, dropout, weight decay, a falling rate, and the readout of every "
+        "round. None was better. Its large graphs are told apart by how often each label occurs: a network without "
         "arcs does about as well as most here, so that messages have little to add.",
-        "ENZYMES, as published: the recipe gains from 300 epochs; with 150 the rate had fallen to nothing while "
-        "accuracy still rose, and every model but the tree-reweighted was 2 to 6 points lower. Where the loss on the "
-        "validation part chooses the epoch, nothing is gained by them.",
+        "ENZYMES: the recipe has 300 epochs since a first run with 150, where the rate had fallen to nothing while "
+        "accuracy still rose. That was seen on these folds: as published every model but the tree-reweighted was 2 to "
+        "6 points lower (loopy BP 0.6000), honest the five networks 3 points (0.5750), and the others, whose epoch is "
+        "chosen by the loss on the validation part, were as they are or better.",
         "Honest: standardised networks go on learning long after the loss on the validation part has turned, so that "
-        "the epoch with the least loss is too early; five networks whose epoch is chosen by accuracy make up for that "
-        "and more (the ablation has each by itself).",
-        "On NCI1 and NCI109 a linear model on counted colours is better than every network here.",
+        "the epoch with the least loss is too early. Five networks whose epoch is chosen by accuracy make up for that: "
+        "by the ablation averaging is worth most, and the epoch by accuracy helps on NCI1, not on ENZYMES. That "
+        "variant was made with the ablation in hand, whose folds are of the same graphs.",
     ),
 )

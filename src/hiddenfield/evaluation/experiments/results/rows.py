@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -24,6 +25,8 @@ __all__ = [
     "plain_label_of",
     "protocol_of",
     "rounds_of",
+    "run_of",
+    "short_source",
     "table",
     "value_of",
 ]
@@ -98,12 +101,22 @@ def headings(rows: Iterable[Row], letters: Mapping[str, str]) -> list[tuple[list
         used = by(members, protocol_of)
         if len(used) > FEW:
             names = ", ".join(letters[text] for text in used)
-            told = f"{names}, at the end; the letter stands beside every number"
+            told = f"{names}, at the end; under *Every number* each row has its letter"
         else:
             told = "; ".join(f"{letters[text]}: {text}" for text in used)
         lines += [f"Protocol{'s' * (len(used) > 1)} {told}.", ""]
         found.append((lines, members))
     return found
+
+
+def short_source(source: str) -> str:
+    """Return what comes before the first comma: whose figure it is."""
+    return source.split(",")[0]
+
+
+def run_of(row: Row) -> str:
+    """Return, as text, when, where and with what the row was computed; rows of one run have the same."""
+    return json.dumps(row.get("run"), sort_keys=True)
 
 
 def own_of(row: Row) -> Row:

@@ -16,10 +16,14 @@ from hiddenfield.evaluation.experiments.results.rows import (
     label_of,
     number,
     own_of,
+    short_source,
     table,
 )
 
 __all__ = ["beside_published", "shortfalls"]
+
+# Rows that there is room to name.
+FEW = 1
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,15 @@ class Quoted:
     protocol: str
     rows: tuple[Row, ...]
     others: tuple[Row, ...] = ()
+
+    @property
+    def best(self) -> str:
+        """What the best of the rows is called: the best of a model where the figure is of that model."""
+        row = best_of(self.rows)
+        models = by([*self.rows, *self.others], lambda row: row["model"])
+        own = by(self.rows, lambda row: row["model"])
+        whose = f" {row['model']}" if len(own) == 1 and len(models) > 1 else ""
+        return f"the best{whose} here, {label_of(row)}," if len(self.rows) > 1 else label_of(row)
 
     @property
     def place(self) -> str:
@@ -63,7 +76,7 @@ def beside_published(rows: Sequence[Row], partial: bool) -> list[str]:
         "data",
         "published by",
         "their protocol",
-        "best here",
+        "beside it",
         "published",
         "here",
         "" if partial else "verdict",
@@ -87,9 +100,11 @@ def shortfalls(rows: Sequence[Row], remarks: Sequence[str], partial: bool) -> li
     ]
     places = by(short, lambda entry: (entry.place, label_of(best_of(entry.rows))))
     lines = [f"- {_not_reached(entries)}" for entries in places.values()]
-    lines += [f"- {_by_some(entry)}" for entry in mixed]
     if quoted and not short:
-        lines.insert(0, "- Every published figure above is reached by at least one model here.")
+        lines.append("- Every published figure above is reached by at least one model here.")
+    if mixed:
+        lines.append(f"- Reached, but not by every row that was to: {'; '.join(map(_by_some, mixed))}.")
+    lines += [] if partial else [f"- {text}" for text in _simple_is_better(rows)]
     lines += [f"- {remark}" for remark in remarks]
     return [*lines, ""] if lines else []
 
@@ -123,41 +138,55 @@ def _gap(row: Row, value: float) -> float:
 def _not_reached(entries: Sequence[Quoted]) -> str:
     """Name the figures of one place that its best row does not reach."""
     best = best_of(entries[0].rows)
-    which = f"the best here, {label_of(best)}," if len(entries[0].rows) > 1 else label_of(best)
     gaps = [
         f"{number(entry.value)} of {entry.source} ({entry.protocol}), short by {number(-_gap(best, entry.value))}"
-        f"{_covered(best, entry.value)}{_by_others(entry)}"
+        f"{_covered(best, entry.value)}"
         for entry in entries
     ]
-    interval = interval_of(best)
+    interval = None if "as_published" in best else interval_of(best)
     around = "" if interval is None else f" (95 % interval {number(interval[0])} to {number(interval[1])})"
     return (
-        f"**{entries[0].place}**: {which} has {number(own_of(best)['mean'])}{around}. **Not reached**: "
-        f"{'; '.join(gaps)}."
+        f"**{entries[0].place}**: {entries[0].best} has {number(own_of(best)['mean'])}{around}. **Not reached**: "
+        f"{'; '.join(gaps)}.{_by_others(entries[0])}"
     )
 
 
 def _by_others(entry: Quoted) -> str:
-    """Name the best of the other models, for which nobody published that figure, if it is as good."""
-    if not entry.others or _gap(best_of(entry.others), entry.value) < 0:
+    """Name the best of the other models, for which nobody published that figure, if it is better."""
+    own = float(own_of(best_of(entry.rows))["mean"])
+    if not entry.others or _gap(best_of(entry.others), own) <= 0:
         return ""
     best = best_of(entry.others)
-    return f" (another model here, {label_of(best)}, has {number(own_of(best)['mean'])})"
+    return f" Another model here, {label_of(best)}, has {number(own_of(best)['mean'])}."
 
 
 def _by_some(entry: Quoted) -> str:
-    best = best_of(entry.rows)
     others = [
         f"{label_of(row)}, {number(own_of(row)['mean'])}" for row in entry.rows if _gap(row, entry.value) < 0
     ]
-    return (
-        f"**{entry.place}**: {number(entry.value)} of {entry.source} ({entry.protocol}) is reached by {label_of(best)} "
-        f"with {number(own_of(best)['mean'])}, but not by {'; '.join(others)}."
-    )
+    told = "; ".join(others) if len(others) <= FEW else f"{len(others)} of {len(entry.rows)} rows"
+    return f"{entry.place}, {number(entry.value)} of {short_source(entry.source)} (not by {told})"
 
 
 def _covered(row: Row, value: float) -> str:
-    interval = interval_of(row)
+    # What was selected on the reported folds is too high, and its interval with it: it says nothing here.
+    interval = None if "as_published" in row else interval_of(row)
     if interval is None:
         return ""
     return ", within the interval" if interval[0] <= value <= interval[1] else ", outside the interval"
+
+
+def _simple_is_better(rows: Sequence[Row]) -> list[str]:
+    """Say where a simple model has a better mean than every row on the same splits."""
+    told = []
+    for (data, group), members in by(rows, lambda row: (str(row["data"]), group_of(row))).items():
+        best = best_of(members)
+        simple = [
+            (name, entry) for row in members for name, entry in row["baselines"].items() if "mean" in entry
+        ]
+        better = {name: entry for name, entry in simple if _gap(best, float(entry["mean"])) < 0}
+        if better and "as_published" not in best:
+            names = ", ".join(f"{name} with {number(entry['mean'])}" for name, entry in better.items())
+            place = ", ".join(filter(None, (data, group)))
+            told.append(f"{place}: {names}; the best network, {label_of(best)}, has {number(best['mean'])}")
+    return [f"Simple models that are better than every network here. {'. '.join(told)}."] if told else []

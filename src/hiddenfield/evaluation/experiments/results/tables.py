@@ -18,17 +18,22 @@ from hiddenfield.evaluation.experiments.results.rows import (
     own_of,
     plain_label_of,
     protocol_of,
+    run_of,
+    short_source,
     table,
     value_of,
 )
 
-__all__ = ["every_number", "short_source", "summary"]
+__all__ = ["every_number", "summary"]
 
 # Columns that a page has room for, beside the first.
 WIDE = 6
 
 # Simple models that there is room to name in a cell.
 FEW = 2
+
+# Simple models that look at nothing.
+TRIVIAL = ("class frequencies", "mean predictor")
 
 
 def summary(rows: Sequence[Row], letters: Mapping[str, str]) -> list[str]:
@@ -71,7 +76,7 @@ def _cells(rows: Sequence[Row]) -> dict[tuple[str, str], str]:
         for row in members:
             text = value_of(own_of(row))
             cells[data, label_of(row)] = f"**{text}**" if row is best and len(members) > 1 else text
-        for name, entry in _colours(members):
+        for name, entry in _compared_with(members):
             cells[data, f"*{name}*"] = value_of(entry)
         for source, figures in by(_figures(members), lambda figure: short_source(figure["source"])).items():
             values = sorted({float(figure["value"]) for figure in figures})
@@ -80,13 +85,19 @@ def _cells(rows: Sequence[Row]) -> dict[tuple[str, str], str]:
 
 
 def _sources(rows: Sequence[Row]) -> list[str]:
-    """Return what stands beside the models: linear models on counted colours, and who published."""
-    counted = [f"*{name}*" for name, _ in _colours(rows)]
-    return list(by([*counted, *(_published(short_source(f["source"])) for f in _figures(rows))], str))
+    """Return what stands beside the models: simple models, and who published."""
+    simple = [f"*{name}*" for name, _ in _compared_with(rows)]
+    return list(by([*simple, *(_published(short_source(f["source"])) for f in _figures(rows))], str))
 
 
-def _colours(rows: Sequence[Row]) -> list[tuple[str, Mapping[str, Any]]]:
-    return [pair for row in rows for pair in row["baselines"].items() if pair[0].startswith("WL")]
+def _compared_with(rows: Sequence[Row]) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return the simple models that see something of the structures, with their numbers; the best of each name."""
+    pairs = [(name, entry, row) for row in rows for name, entry in row["baselines"].items()]
+    found = by([pair for pair in pairs if pair[0] not in TRIVIAL], lambda pair: pair[0])
+    return [
+        (name, best_of([{**entry, "metric": row["metric"]} for _, entry, row in same]))
+        for name, same in found.items()
+    ]
 
 
 def _figures(rows: Sequence[Row]) -> list[Mapping[str, Any]]:
@@ -99,11 +110,6 @@ def _data(row: Row) -> str:
 
 def _published(source: str) -> str:
     return f"*{source}*"
-
-
-def short_source(source: str) -> str:
-    """Return what comes before the first comma: whose figure it is."""
-    return source.split(",")[0]
 
 
 # -- every number ------------------------------------------------------------------------------------------
@@ -120,6 +126,7 @@ def every_number(rows: Sequence[Row], letters: Mapping[str, str]) -> list[str]:
         By the text of a protocol, the letter that stands for it.
     """
     lines = []
+    runs = list(by(rows, run_of))
     for data, members in by(rows, _data).items():
         used = members[0].get("structures", {}).get("used")
         lines += [f"### {data}", "", *([f"{used:,} structures.", ""] if used else [])]
@@ -127,7 +134,7 @@ def every_number(rows: Sequence[Row], letters: Mapping[str, str]) -> list[str]:
         heads = ["model", "variant", "protocol", "remark"]
         texts = len(heads)
         heads += [NAMES[metric], "95 % interval", _other(metric), "weights"]
-        body = [*_simple(members, letters), *(_full(row, letters) for row in members)]
+        body = [*_simple(members, letters), *(_full(row, letters, runs) for row in members)]
         # What no row has takes no room.
         filled = [k for k in range(len(heads)) if k == 0 or any(line[k] for line in body)]
         body = [[line[k] for k in filled] for line in body]
@@ -146,9 +153,9 @@ def _other_value(entry: Mapping[str, Any], metric: str) -> str:
     return "" if value is None else number(value)
 
 
-def _full(row: Row, letters: Mapping[str, str]) -> list[str]:
+def _full(row: Row, letters: Mapping[str, str], runs: Sequence[str]) -> list[str]:
     column = group_of(row)
-    letter = letters[protocol_of(row)]
+    letter = letters[protocol_of(row)] + (f"{runs.index(run_of(row)) + 1}" if len(runs) > 1 else "")
     # The weights of a row as published would be those of the fits with fixed settings, which it is not about.
     size = None if "as_published" in row else row.get("num_parameters")
     return [
@@ -217,25 +224,37 @@ def _interval(found: tuple[float, ...] | None) -> str:
 
 def _leakage(rows: Sequence[Row]) -> list[str]:
     """Say, once for each way to split, how many test structures had copies and what the means are without them."""
-    told = []
+    lines = []
     for members in by(rows, lambda row: row["protocol"].get("splits")).values():
         leakage = members[0]["leakage"]
         if not leakage:
             continue
-        if not leakage["count"]:
-            told.append(f"Leakage ({_columns(members)}): no test structure has a copy in training.")
-            continue
-        share = f" ({leakage['share']:.1%})" if "share" in leakage else ""
-        verb = "has" if leakage["count"] == 1 else "have"
-        noun = "test structure" + "s" * (leakage["count"] > 1)
-        text = f"Leakage ({_columns(members)}): {leakage['count']:,} {noun}{share} {verb} a copy in training"
+        lines += [f"Leakage ({_columns(members)}): {_copies(leakage)}.", ""]
         without = [
-            f"{label_of(row)} {number(row['leakage']['mean_without'])}"
+            [label_of(row), number(row["mean"]), number(row["leakage"]["mean_without"])]
             for row in members
             if "as_published" not in row and (row["leakage"] or {}).get("mean_without") is not None
         ]
-        told.append(text + (f"; means without them: {'; '.join(without)}." if without else "."))
-    return [line for text in told for line in (text, "")]
+        lines += table(["model", "mean", "without copies"], without) if leakage["count"] and without else []
+    return lines
+
+
+def _copies(leakage: Mapping[str, Any]) -> str:
+    """Say how many copies there are.
+
+    Examples
+    --------
+    >>> _copies({"count": 12, "share": 0.06, "contradicting": 1})
+    '12 test structures (6.0%) have a copy in training; 1 is labelled otherwise than all its copies'
+    """
+    count, against = leakage["count"], leakage.get("contradicting", 0)
+    if not count:
+        return "no test structure has a copy in training"
+    share = f" ({leakage['share']:.1%})" if "share" in leakage else ""
+    noun, verb = ("test structures", "have") if count > 1 else ("test structure", "has")
+    text = f"{count:,} {noun}{share} {verb} a copy in training"
+    whose = "are labelled otherwise than all their" if against > 1 else "is labelled otherwise than all its"
+    return f"{text}; {against:,} {whose} copies" if against else text
 
 
 def _columns(rows: Sequence[Row]) -> str:
