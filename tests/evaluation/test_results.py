@@ -88,6 +88,24 @@ def test_both_errors_and_the_number_of_weights():
     )
 
 
+def test_a_learning_curve_is_a_table():
+    curve = [
+        {
+            "share": share,
+            "train": 100 * share,
+            "values": [0.5, 0.7],
+            "baselines": {"labels + ridge": [0.3, 0.4]},
+        }
+        for share in (0.5, 1.0)
+    ]
+    lines = section(
+        results_page(result("x", [row("A", "m", "honest", 0.6, learning_curve=curve)])), "Every number"
+    )
+    assert "Accuracy by how many structures there are to learn from:" in lines
+    assert "| structures to learn from | m | *labels + ridge* |" in lines
+    assert "| 50 | 0.6000 | 0.3500 |" in lines
+
+
 # -- shortfalls --------------------------------------------------------------------------------------------
 
 

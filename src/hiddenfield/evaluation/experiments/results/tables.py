@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from hiddenfield.evaluation.assessment.measuring import NAMES
@@ -139,6 +140,7 @@ def every_number(rows: Sequence[Row], letters: Mapping[str, str]) -> list[str]:
         filled = [k for k in range(len(heads)) if k == 0 or any(line[k] for line in body)]
         body = [[line[k] for k in filled] for line in body]
         lines += table([heads[k] for k in filled], body, text_columns=sum(k < texts for k in filled))
+        lines += [line for row in members for line in _learning_curve(row)]
         lines += _leakage(members)
     return lines
 
@@ -220,6 +222,26 @@ def _simple(rows: Sequence[Row], letters: Mapping[str, str]) -> list[list[str]]:
 
 def _interval(found: tuple[float, ...] | None) -> str:
     return "" if not found else f"{number(found[0])} to {number(found[1])}"
+
+
+def _learning_curve(row: Row) -> list[str]:
+    """Return the means over the splits for shares of the training structures, the row's own and the simple models'."""
+    curve = row.get("learning_curve")
+    if not curve:
+        return []
+    simple = list(curve[0]["baselines"])
+    body = [
+        [
+            f"{point['train']:,.0f}",
+            number(fmean(point["values"])),
+            *(number(fmean(point["baselines"][name])) for name in simple),
+        ]
+        for point in curve
+    ]
+    heads = ["structures to learn from", label_of(row), *(f"*{name}*" for name in simple)]
+    name = NAMES[row["metric"]]
+    title = f"{name[:1].upper()}{name[1:]} by how many structures there are to learn from:"
+    return [title, "", *table(heads, body)]
 
 
 def _leakage(rows: Sequence[Row]) -> list[str]:
