@@ -301,6 +301,53 @@ def test_missing_targets_are_left_out_and_given_positions_kept(tmp_path):
     assert found.mean == np.mean(model.predict(X[10:]) == y[10:])
 
 
+def test_splitters_of_scikit_learn_see_the_answered_entries():
+    """With some targets missing they stratify and group as without."""
+    from sklearn.model_selection import GroupKFold, StratifiedKFold
+
+    y = np.array(["a"] * 81 + ["b"] * 20, dtype=object)
+    y[0] = None
+    groups = np.arange(101) % 7
+    problem = Problem.of(np.zeros((101, 1)), y)
+    settings = AssessmentSettings(split=StratifiedKFold(5, shuffle=True, random_state=0))
+    found = outer_splits(problem, settings)
+    assert [int(problem.truth[split.test].sum()) for split in found] == [4] * 5
+    expected = settings.split.split(np.zeros((100, 1)), y[1:])
+    assert [split.test.tolist() for split in found] == [test.tolist() for _, test in expected]
+    for split in outer_splits(problem, AssessmentSettings(split=GroupKFold(3), groups=groups)):
+        assert not set(groups[problem.positions][split.train]) & set(groups[problem.positions][split.test])
+
+
+def test_a_missing_group_is_told_by_its_row():
+    y = np.array([None, "a", "b", "a", "b"], dtype=object)
+    for groups in (["", "x", "x", None, "y"], ["", "x", "x", float("nan"), "y"]):
+        settings = AssessmentSettings(split="leave_one_group_out", groups=groups)
+        with pytest.raises(InputError, match=r"the group of 1 structure is missing \(row 3\); fill it in"):
+            outer_splits(Problem.of(np.zeros((5, 1)), y), settings)
+
+
+def test_given_positions_count_the_rows_of_the_file(tmp_path):
+    """Rows that a reader left out shift nothing."""
+    rows = np.array([0, 1, 3, 4, 6, 7])  # 2 and 5 could not be read, and the target of row 4 is missing
+    pack = hf.data.from_sequences(list("ABCDEF"), targets=["x", "y", "x", None, "y", "x"])
+    pack = pack.replace(columns={"row in file": rows})
+    file = tmp_path / "splits.json"
+    given = AssessmentSettings(split_file=file)
+    file.write_text('[{"train": [0, 1, 2, 3, 4], "test": [5, 6, 7]}]')
+    (split,) = outer_splits(Problem.of(pack), given)
+    kept = np.array([0, 1, 3, 6, 7])
+    assert (kept[split.train].tolist(), kept[split.test].tolist()) == ([0, 1, 3], [6, 7])
+    assert len(outer_splits(Problem.of(pack), AssessmentSettings(folds=2))) == 2
+    listed = [Split("one", np.array([0, 1, 3]), np.array([2, 4, 5]))]  # of the structures themselves
+    (split,) = outer_splits(Problem.of(pack), AssessmentSettings(split=listed))
+    assert (split.train.tolist(), split.test.tolist()) == ([0, 1], [2, 3, 4])
+    with pytest.raises(InputError, match="must hold different whole numbers"):
+        outer_splits(Problem.of(pack.replace(columns={"row in file": rows * 0})), given)
+    file.write_text('[{"train": [0, 1], "test": [6, 8]}]')
+    with pytest.raises(InputError, match=r"names structure 8, .* of which some were left out"):
+        outer_splits(Problem.of(pack), given)
+
+
 def test_comparison_of_two_models():
     X, y = table()
     settings = AssessmentSettings(folds=5)

@@ -184,6 +184,8 @@ def test_folds_that_follow_another_order_are_refused(data_path):
         ([{"train": [0], "test": []}], r"test is empty"),
         ([{"train": [0], "validation": [0], "test": [1]}], r"structure 0 is in train and in validation"),
         ([{"train": [0.5], "test": [1]}], r"split 1 must have lists"),
+        ([{"train": [0, 2**63], "test": [1]}], r"split 1 must have lists"),
+        ([{"train": [0, 2**70], "test": [1]}], r"split 1 must have lists"),
         ([{"train": [0]}], r"split 1 must have lists"),
         ([], r"expected a list of splits"),
         ("text", r"expected a list of splits"),
@@ -203,6 +205,7 @@ def test_other_bad_files(tmp_path):
     empty = archive(tmp_path / "empty.zip", {"readme.txt": "nothing"})
     half = archive(tmp_path / "half.zip", {"train_idx-1.txt": "1\n"})
     words = archive(tmp_path / "words.zip", {"train_idx-1.txt": "1\nx\n", "test_idx-1.txt": "0\n"})
+    far = archive(tmp_path / "far.zip", {"train_idx-1.txt": f"1\n{2**64}\n", "test_idx-1.txt": "0\n"})
     for file, message in [
         (tmp_path / "broken.json", "is no JSON"),
         (tmp_path / "broken.zip", "cannot be opened as an archive"),
@@ -210,6 +213,7 @@ def test_other_bad_files(tmp_path):
         (empty, "has no files train_idx"),
         (half, r"has no test_idx-1\.txt"),
         (words, r"line 2: expected one position a line, got 'x'"),
+        (far, r"train_idx-1\.txt, line 2: expected one position a line, got '18446744073709551616'"),
         (tmp_path / "missing.json", "no such file"),
         (None, "needs a file of indices"),
     ]:
@@ -229,6 +233,17 @@ def test_other_bad_files(tmp_path):
         ("hold_out", {"test_fraction": 1.0}, "between 0 and 1"),
         ("leave_one_group_out", {"groups": None}, "needs groups"),
         ("leave_one_group_out", {"groups": np.array(["a"] * 8)}, "all structures are of one group"),
+        (
+            "leave_one_group_out",
+            {"groups": np.array([*"abcab", None, "b", "c"])},
+            r"1 structure is missing \(row 5\)",
+        ),
+        ("leave_one_group_out", {"groups": np.array([*"abca", " ", "c", "", "b"])}, r"missing \(rows 4, 6\)"),
+        (
+            "leave_one_group_out",
+            {"groups": np.array([1.0, 2.0] * 3 + [np.nan] * 2)},
+            r"missing \(rows 6, 7\)",
+        ),
         ("scaffold", {"smiles": None}, "needs SMILES"),
         ("scaffold", {"smiles": ["CC"] * 8}, "3 folds need as many scaffolds, but there are 1"),
         ("scaffold", {"smiles": ["C("] * 8}, r"structure 0: 'C\(' is no molecule"),

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from hiddenfield.data.readers.columns import MISSING
 from hiddenfield.errors import InputError
 from hiddenfield.evaluation.splits.base import Request, Split
-from hiddenfield.shapes import Array, Int
+from hiddenfield.shapes import Array, Int, Shaped
 
-__all__ = ["hold_out", "hold_out_positions", "k_fold", "leave_one_group_out", "repeated", "stratified"]
+__all__ = [
+    "check_groups",
+    "hold_out",
+    "hold_out_positions",
+    "k_fold",
+    "leave_one_group_out",
+    "repeated",
+    "stratified",
+]
 
 
 def k_fold(request: Request) -> list[Split]:
@@ -136,6 +147,7 @@ def leave_one_group_out(request: Request) -> list[Split]:
     """
     if request.groups is None:
         raise InputError("leave_one_group_out needs groups: name the column that holds them")
+    check_groups(request.groups, np.arange(request.total))
     names, codes = np.unique([str(group) for group in request.groups], return_inverse=True)
     if len(names) < 2:
         raise InputError(f"all structures are of one group, {names[0]!r}; at least two are needed")
@@ -143,6 +155,40 @@ def leave_one_group_out(request: Request) -> list[Split]:
         Split(f"group {name}", np.flatnonzero(codes != code), np.flatnonzero(codes == code))
         for code, name in enumerate(names.tolist())
     ]
+
+
+def check_groups(
+    groups: Shaped[Array, " structures"], rows: Int[Array, " structures"]
+) -> Shaped[Array, " structures"]:
+    """Return the groups if all of them are there.
+
+    Parameters
+    ----------
+    groups
+        Names or numbers.
+    rows
+        Where they stand, for the error.
+
+    Examples
+    --------
+    >>> check_groups(np.array(["a", "", "b"]), np.array([0, 4, 7]))
+    Traceback (most recent call last):
+    hiddenfield.errors.InputError: the group of 1 structure is missing (row 4); fill it in, or leave ...
+    """
+    missing = [row for group, row in zip(groups, rows.tolist(), strict=True) if _is_missing(group)]
+    if missing:
+        first = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
+        several = "s" * (len(missing) > 1)
+        raise InputError(
+            f"the group of {len(missing)} structure{several} is missing (row{several} {first}); fill it in, or leave "
+            f"such rows out: they are not a group of their own"
+        )
+    return groups
+
+
+def _is_missing(group: Any) -> bool:
+    """Say whether there is no group: None, NaN, or what a table has in its place."""
+    return group is None or str(group).strip() in (*MISSING, "<NA>", "NaT")
 
 
 def _folds(request: Request, order: Int[Array, " structures"]) -> list[Split]:

@@ -19,6 +19,8 @@ from hiddenfield.shapes import Array, Int
 
 __all__ = ["given"]
 
+# No file has more structures than eighteen digits can count, and so many fit 64 bits.
+POSITION = re.compile(r"-?0*\d{1,18}", re.ASCII)
 INDEX_FILE = re.compile(r"(?:^|/)(train|test)_idx-(\d+)\.txt$")
 
 
@@ -94,7 +96,7 @@ def _members(path: Path) -> dict[str, str]:
 
 def _positions(text: str, file: str) -> Int[Array, " part"]:
     for number, line in enumerate(text.splitlines(), start=1):
-        if line.strip() and not re.fullmatch(r"-?\d+", line.strip()):
+        if line.strip() and not POSITION.fullmatch(line.strip()):
             raise ReadError(f"expected one position a line, got {line.strip()!r:.60}", file=file, line=number)
     return np.sort(np.array(text.split(), dtype=np.int64))
 
@@ -155,4 +157,6 @@ def _array(values: Any) -> Int[Array, " part"]:
     array = np.asarray(values)
     if array.ndim != 1 or (len(array) and array.dtype.kind not in "iu"):
         raise ValueError("not a list of positions")
+    if len(array) and array.max() > np.iinfo(np.int64).max:
+        raise ValueError("not a position")
     return np.sort(array.astype(np.int64))
