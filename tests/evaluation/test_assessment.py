@@ -295,10 +295,68 @@ def test_missing_targets_are_left_out_and_given_positions_kept(tmp_path):
     file = tmp_path / "splits.json"
     file.write_text(json.dumps([{"train": list(range(10)), "test": list(range(10, 20))}]))
     found = assess(KNeighborsClassifier(), X, y, AssessmentSettings(split_file=file))
-    assert found.content["structures"] == {"used": 18, "without target": 2}
+    counts = {"used": 18, "without target": 2, "tested": 10, "in no split": 0}
+    assert found.content["structures"] == counts
     assert (found.content["folds"][0]["train"], found.content["folds"][0]["test"]) == (8, 10)
     model = KNeighborsClassifier().fit(np.delete(X[:10], [3, 7], axis=0), list(np.delete(y[:10], [3, 7])))
     assert found.mean == np.mean(model.predict(X[10:]) == y[10:])
+
+
+def test_structures_that_no_split_contains_are_counted():
+    X, y = table(20)
+    split = [Split("one", np.arange(10), np.arange(10, 13)), Split("two", np.arange(8), np.arange(10, 15))]
+    found = assess(KNeighborsClassifier(), X, y, AssessmentSettings(split=split, baselines=False))
+    assert found.content["structures"] == {"used": 20, "without target": 0, "tested": 5, "in no split": 5}
+
+
+def test_features_that_are_not_finite_numbers():
+    """Estimators that take them are assessed, without a linear model beside them, and the protocol says so."""
+    pandas = pytest.importorskip("pandas")
+    from scipy.sparse import coo_matrix
+    from sklearn.compose import make_column_transformer
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder
+
+    X, y = table()
+    holes = X.copy()
+    holes[3, 2] = np.nan
+    frame = pandas.DataFrame({"a": X[:, 0], "b": np.array(list("xyz"))[np.arange(60) % 3]})
+    encoded = make_column_transformer((OneHotEncoder(), ["b"]), remainder="passthrough")
+    settings = AssessmentSettings(folds=3)
+    for model, given in (
+        (HistGradientBoostingClassifier(max_iter=3), holes),
+        (make_pipeline(encoded, LogisticRegression()), frame),
+    ):
+        found = assess(model, given, y, settings)
+        assert set(found.content["baselines"]) == {"class frequencies"}
+        assert "no linear model beside it" in found.content["protocol"]["text"]
+        assert "not all features are finite numbers" in found.content["protocol"]["note"]
+    results = [assess(LogisticRegression(), given, y, settings) for given in (X, coo_matrix(X))]
+    assert results[0].values == pytest.approx(results[1].values)
+    assert results[0].content["baselines"] == results[1].content["baselines"]
+    assert "note" not in results[1].content["protocol"]
+
+
+def test_the_protocol_says_only_what_was_done():
+    from sklearn.ensemble import GradientBoostingClassifier
+
+    def words_for(estimator=None, parameters=None, **changes):
+        given = (estimator, *table()) if parameters is None else ("mean_field", words(12))
+        options = {"folds": 2, "baselines": False} | changes
+        found = assess(*given, settings=AssessmentSettings(**options), parameters=parameters)
+        return found.content["protocol"]["text"]
+
+    # An epoch is chosen by our networks, if something is kept aside, and not by whatever has the same parameter.
+    assert "epoch" not in words_for(GradientBoostingClassifier(n_estimators=3))
+    assert "epoch chosen on a share of the training part" in words_for(parameters=QUICK)
+    assert "epoch" not in words_for(parameters=QUICK | {"validation_fraction": 0.0})
+    nested = {"nested": True, "space": {"C": [0.1, 1.0]}}
+    assert "2 candidates, selected by accuracy on" in words_for(LogisticRegression(), draws=9, **nested)
+    assert "1 candidate drawn at random, nothing" in words_for(LogisticRegression(), draws=1, **nested)
+    assert "1 candidate, nothing to select from;" in words_for(LogisticRegression(), nested=True)
+    nested["space"] = {"C": Between(0.1, 1.0)}
+    assert "2 candidates drawn at random, selected" in words_for(LogisticRegression(), draws=2, **nested)
 
 
 def test_splitters_of_scikit_learn_see_the_answered_entries():
@@ -500,6 +558,29 @@ def test_a_folder_belongs_to_one_plan(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="is a file"):
         assess(LogisticRegression(), X, y, settings, folder=tmp_path / "file")
+
+
+def test_functions_are_told_by_name_and_code(tmp_path):
+    """Where one lies in memory is no part of the plan; what it does is."""
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import FunctionTransformer
+
+    X, y = table()
+    settings = AssessmentSettings(folds=3, baselines=False)
+
+    def run(function, **options):
+        model = make_pipeline(FunctionTransformer(function), LogisticRegression())
+        return settled(assess(model, X, y, settings, folder=tmp_path / "run", **options))
+
+    def same(factor):
+        return lambda table: table * factor
+
+    first = run(same(1.0))
+    assert run(same(1.0), resume=True) == first
+    for other in (same(2.0), lambda table: table + 3.0):
+        with pytest.raises(InputError, match="with parameters"):
+            run(other, resume=True)
+    assert "0x" not in (tmp_path / "run" / "plan.json").read_text()
 
 
 # -- what is refused ---------------------------------------------------------------------------------------

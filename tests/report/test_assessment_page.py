@@ -107,5 +107,14 @@ def test_table():
         "< 0.001",
         "as published (too good)",
         "25 test",
+        "\n40 structures; 2 without a target left out\n",
     ):
         assert part in text
+
+
+def test_structures_that_take_no_part_are_told():
+    counts = {"used": 1188, "without target": 0, "tested": 180, "in no split": 8}
+    text = assessment_as_text(Assessment(CONTENT | {"structures": counts}))
+    assert "\n1,188 structures; 8 in no split\n" in text
+    text = assessment_as_text(Assessment(CONTENT | {"structures": counts | {"in no split": 0}}))
+    assert "structures;" not in text

@@ -36,10 +36,30 @@ def assessment_as_text(found: Assessment) -> str:
     console = Console(file=io.StringIO(), width=max(100, shutil.get_terminal_size((100, 24)).columns))
     console.print(table)
     lines = [console.file.getvalue().rstrip()]  # type: ignore[attr-defined]
+    counted = structures_in_words(content["structures"])
+    lines += [counted] * bool(counted)
     lines += [f"protocol: {content['protocol']['text']}"]
     if content["leakage"] is not None:
         lines.append(f"leakage: {leakage_in_words(content)}")
     return "\n".join([*lines, f"{content['seconds']:.1f} s"])
+
+
+def structures_in_words(counts: Any) -> str:
+    """Say how many structures there are, if some are without a target or in no split; nothing if all take part.
+
+    Examples
+    --------
+    >>> structures_in_words({"used": 180, "without target": 2, "tested": 100, "in no split": 8})
+    '180 structures; 2 without a target left out; 8 in no split'
+    """
+    told = [
+        f"{counts.get(key, 0):,} {words}" * bool(counts.get(key))
+        for key, words in (
+            ("without target", "without a target left out"),
+            ("in no split", "in no split"),
+        )
+    ]
+    return "; ".join([f"{counts['used']:,} structures", *filter(None, told)]) if any(told) else ""
 
 
 def leakage_in_words(content: Any) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -34,6 +37,9 @@ from hiddenfield.progress import progress
 from hiddenfield.registry import choose
 
 __all__ = ["assess", "estimator_of"]
+
+# Where an object lies in memory, as its text tells.
+ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+")
 
 # What an estimator is told that does not change its results.
 SILENT = ("device", "verbose", "checkpoint", "resume", "random_state")
@@ -186,7 +192,7 @@ def _has_seed(estimator: Any) -> bool:
 def _plan(context: Context, settings: AssessmentSettings, candidates: list[dict[str, Any]]) -> dict[str, Any]:
     """Return everything that results depend on."""
     options = {
-        name: repr(value)
+        name: _described(value)
         for name, value in sorted(context.estimator.get_params().items())
         if name.split("__")[-1] not in SILENT
     }
@@ -197,11 +203,30 @@ def _plan(context: Context, settings: AssessmentSettings, candidates: list[dict[
         "parameters": options,
         "splits": digest(context.splits),
         "inner": inner,
-        "candidates": [{k: repr(v) for k, v in candidate.items()} for candidate in candidates],
+        "candidates": [{k: _described(v) for k, v in candidate.items()} for candidate in candidates],
         "metric": context.metric.name,
         "seed": settings.seed,
         "wl_rounds": list(settings.wl_rounds),
     }
+
+
+def _described(value: Any) -> str:
+    """Return a text for a value that is the same in every process: without addresses in memory.
+
+    A function is told by its module, its name and its code: a lambda has no name, and what a named one does may change.
+
+    Examples
+    --------
+    >>> _described(0.5), _described(json.dumps)[:11], _described([print, object()])
+    ('0.5', 'json.dumps ', '[<built-in function print>, <object object>]')
+    """
+    if not isinstance(value, FunctionType):
+        return ADDRESS.sub("", repr(value))
+    code = value.__code__
+    plain = [entry for entry in code.co_consts if isinstance(entry, (str, bytes, int, float, complex))]
+    bound = (value.__defaults__, [cell.cell_contents for cell in value.__closure__ or ()])
+    content = ADDRESS.sub("", repr((code.co_code, code.co_names, plain, bound)))
+    return f"{value.__module__}.{value.__qualname__} ({hashlib.sha256(content.encode()).hexdigest()[:8]})"
 
 
 def _count(context: Context, settings: AssessmentSettings, candidates: int, seeds: int) -> int:

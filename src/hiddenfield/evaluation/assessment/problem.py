@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError
@@ -74,6 +75,7 @@ class Problem:
             X = Reading.of(X).convert(X)
         if not isinstance(X, Structures) and y is None:
             raise InputError("there is nothing to predict: X is a table of features and y is None")
+        X = X.tocsr() if issparse(X) else X  # of which rows can be taken
         columns = attach(X, y)[0] if isinstance(X, Structures) else _given(y)[0]
         if len(columns) != 1:
             raise InputError(

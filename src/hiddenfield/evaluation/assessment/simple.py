@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,7 +16,10 @@ from hiddenfield.evaluation.score import Score, measure
 from hiddenfield.evaluation.splits.drawn import hold_out_positions
 from hiddenfield.shapes import Array, Int
 
-__all__ = ["BLIND", "BLIND_NAME", "has_blind_twin", "simple_models"]
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+__all__ = ["BLIND", "BLIND_NAME", "finite_table", "has_blind_twin", "simple_models"]
 
 # The assessed network with nothing to pass along: what remains is the sum of the node labels and the same head.
 BLIND: dict[str, Any] = {"model": "mean_field", "rounds": 1, "model_options": None}
@@ -34,7 +37,7 @@ def simple_models(
     """Fit the simple models to the training positions; return their scores on the test positions.
 
     Of structures these are those of `fit_baselines`, on colours of so many rounds. Of a table of features they are the
-    mean, or the most frequent class, and a linear model on the features.
+    mean, or the most frequent class, and a linear model on the features where these are finite numbers.
     """
     if isinstance(problem.X, Structures):
         return fit_baselines(problem.X[train], problem.X[test], rounds=rounds)
@@ -42,17 +45,15 @@ def simple_models(
 
 
 def _on_features(problem: Problem, train: Int[Array, " train"], test: Int[Array, " test"]) -> list[Score]:
-    from scipy.sparse import csr_matrix
-
     y, truth = problem.truth[train], problem.truth[test]
     classes = None if problem.classes is None else len(problem.classes)
     constant = _constant(y, truth, classes)
+    table = finite_table(problem.X)
+    if table is None:
+        return [constant]
     codes = problem.codes
     kept, aside = hold_out_positions(
         len(train), None if codes is None else codes[train], 0.1, np.random.default_rng(0)
-    )
-    table = csr_matrix(
-        np.asarray(problem.X.toarray() if hasattr(problem.X, "toarray") else problem.X, dtype=np.float64)
     )
     model = fit_linear(table[train], y, kept, aside, classes)
     name = "features + " + ("ridge" if classes is None else "logistic")
@@ -61,3 +62,25 @@ def _on_features(problem: Problem, train: Int[Array, " train"], test: Int[Array,
         constant,
         Score(name, measure(truth, predictions), model.parameters, predictions=predictions),
     ]
+
+
+def finite_table(X: Any) -> csr_matrix | None:
+    """Return a table of features as a linear model takes it; None where some are no numbers, missing or infinite.
+
+    Examples
+    --------
+    >>> (
+    ...     finite_table(np.array([[1.0, 0.0]])).nnz,
+    ...     finite_table(np.array([[1.0, np.nan]])),
+    ...     finite_table([["a", 1]]),
+    ... )
+    (1, None, None)
+    """
+    from scipy.sparse import csr_matrix, issparse
+
+    try:
+        table = csr_matrix(X if issparse(X) else np.asarray(X, dtype=np.float64), dtype=np.float64, copy=True)
+    except (TypeError, ValueError):
+        return None
+    table.eliminate_zeros()
+    return table if np.isfinite(table.data).all() else None

@@ -45,7 +45,7 @@ def collect(context: Context, settings: AssessmentSettings, finished: Finished) 
         "task": problem.task,
         "target": problem.target,
         "model": model if isinstance(model, str) else type(estimator).__name__,
-        "structures": {"used": len(problem), "without target": problem.unanswered},
+        "structures": _counts(context),
         "folds": folds,
         "protocol": describe_protocol(context, settings, finished, share),
         "baselines": _baselines(context, finished, values, share),
@@ -57,6 +57,20 @@ def collect(context: Context, settings: AssessmentSettings, finished: Finished) 
     if settings.as_published:
         content["as_published"] = _as_published(context, finished)
     return content
+
+
+def _counts(context: Context) -> dict[str, int]:
+    """Return how many structures there are, and how many of them some split tests on, and none contains."""
+    tested, seen = np.zeros((2, len(context.problem)), dtype=bool)
+    for split in context.splits:
+        tested[split.test] = True
+        seen[split.train] = True
+    return {
+        "used": len(context.problem),
+        "without target": context.problem.unanswered,
+        "tested": int(tested.sum()),
+        "in no split": int((~(tested | seen)).sum()),
+    }
 
 
 def _fold(context: Context, finished: Finished, fold: int) -> dict[str, Any]:
