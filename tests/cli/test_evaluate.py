@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -143,3 +144,129 @@ def test_mistakes_are_one_line(capsys, molecules, more, message):
     assert out == ""
     assert message in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--split", "k_fold", "--group", "family"], "--group has no effect with --split k_fold"),
+        (["--split", "stratified", "--repeats", "3"], "split that it goes with: repeated, hold_out"),
+        (["--split", "scaffold", "--repeats", "3"], "--repeats has no effect with --split scaffold"),
+        (["--group", "family", "--repeats", "3"], "--repeats has no effect with --group"),
+        (["--split", "k_fold", "--split-file", "x.json"], "--split-file has no effect with --split k_fold"),
+        (["--group", "family", "--split-file", "x.json"], "--split-file has no effect with --group"),
+        (["--split", "hold_out", "--folds", "3"], "--folds has no effect with --split hold_out"),
+        (["--split-file", "x.json", "--folds", "3"], "--folds has no effect with --split-file"),
+        (["--test-fraction", "0.2"], "--test-fraction has no effect with --split auto"),
+        (["--draws", "3"], "--draws has no effect without --nested or --as-published"),
+        (["--inner", "k_fold"], "--inner has no effect without --nested"),
+        (["--inner-folds", "3"], "--inner-folds has no effect without --nested"),
+        (["--nested", "--inner-folds", "3"], "--inner-folds has no effect without --inner k_fold"),
+        (
+            ["--nested", "--inner", "k_fold", "--inner-fraction", "0.2"],
+            "--inner-fraction has no effect without --inner hold_out",
+        ),
+        (["--split", "kfold"], "did you mean 'k_fold'"),
+    ],
+)
+def test_what_has_no_effect_is_refused_before_anything_is_read(capsys, more, message):
+    code, out, err = call(capsys, "evaluate", "nowhere.csv", *more)
+    assert (code, out) == (1, "")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "message"),
+    [
+        ("--out", "molecules.csv/run", "molecules.csv, which is a file; name a folder elsewhere"),
+        ("--out", "molecules.csv", "molecules.csv is a file; name a folder to write"),
+        ("--report", ".", "is a folder; name a file to write"),
+        ("--report", "molecules.csv/page.html", "molecules.csv, which is a file; name a file elsewhere"),
+        (
+            "--out",
+            "/proc/foo",
+            "--out: /proc/foo cannot be written (",
+        ),
+        (
+            "--report",
+            "/proc/foo.html",
+            "--report: /proc/foo.html cannot be written (",
+        ),
+    ],
+)
+def test_where_nothing_can_be_written_is_told_before_any_work(
+    capsys, monkeypatch, molecules, option, name, message
+):
+    monkeypatch.setattr("hiddenfield.evaluation.assessment.assess", unwanted)
+    code, out, err = call(capsys, "evaluate", molecules, "--target", "kind", option, molecules.parent / name)
+    assert (code, out) == (1, "")
+    assert message in err
+    assert "Errno" not in err
+    assert ".partial" not in err
+    assert err.count("\n") == 1
+
+
+def unwanted(*_, **__):
+    raise AssertionError("this work was not to be done")
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--target", "size", "--metric", "rmse"], "metric is mae there and rmse here"),
+        (["--target", "kind"], "metric is mae there and accuracy here"),
+        (["--target", "size", "--seed", "1"], "splits is"),
+        (["--target", "size", "--structure", "family", "--set", "kind=sequence"], "data is"),
+    ],
+)
+def test_what_cannot_be_compared_is_told_before_any_work(
+    capsys, monkeypatch, tmp_path, molecules, more, message
+):
+    words = ["evaluate", molecules, "--model", "mean_field", "--folds", "2", "--no-baselines", *QUICK]
+    done(capsys, *words, "--target", "size", "--out", tmp_path / "first")
+    monkeypatch.setattr("hiddenfield.evaluation.assessment.assess", unwanted)
+    code, out, err = call(capsys, *words, *more, "--against", tmp_path / "first")
+    assert (code, out) == (1, "")
+    assert "first cannot be compared with: " in err
+    assert message in err
+
+
+def test_one_split_or_a_damaged_assessment_is_not_compared_with(capsys, monkeypatch, tmp_path, molecules):
+    words = ["evaluate", molecules, "--target", "size", "--model", "mean_field", "--no-baselines", *QUICK]
+    words += ["--split", "hold_out"]
+    found = done(capsys, *words)
+    monkeypatch.setattr("hiddenfield.evaluation.assessment.assess", unwanted)
+    file = tmp_path / "other.json"
+    for change, message in (
+        ({}, "compares split by split, two or more of them; here are 1"),
+        ({"protocol": {"data": ""}}, "other.json: is not a finished assessment; name what"),
+        ({"folds": [{"value": "x"}]}, "other.json: is not a finished assessment; name what"),
+        ({"mean": None}, "other.json: is not a finished assessment; name what"),
+    ):
+        file.write_text(json.dumps(found | change))
+        code, out, err = call(capsys, *words, "--against", file)
+        assert (code, out) == (1, "")
+        assert message in err
+
+
+def test_the_result_is_printed_though_its_page_cannot_be_written(capsys, monkeypatch, tmp_path, molecules):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("hiddenfield.report.assessment_page.write_assessment", full)
+    words = [
+        "evaluate",
+        molecules,
+        "--target",
+        "size",
+        "--model",
+        "mean_field",
+        "--folds",
+        "2",
+        "--no-baselines",
+    ]
+    code, out, err = call(capsys, *words, *QUICK, "--report", tmp_path / "page.html", "--json")
+    assert code == 1
+    assert "No space left" in err
+    assert len(json.loads(out)["folds"]) == 2

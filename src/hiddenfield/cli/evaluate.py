@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hiddenfield.cli.evaluate_checks import check_inner_options, check_other, check_split_options, read_other
 from hiddenfield.cli.options import (
     Format,
     Json,
@@ -14,7 +15,9 @@ from hiddenfield.cli.options import (
     Setting,
     Source,
     Structure,
+    check_writable,
     emit,
+    given_options,
     named_values,
     parse,
     reader_options,
@@ -22,7 +25,7 @@ from hiddenfield.cli.options import (
 from hiddenfield.errors import InputError
 
 if TYPE_CHECKING:
-    from hiddenfield.evaluation.assessment.outcome import Assessment
+    from hiddenfield.evaluation.assessment import Assessment
 
 # Shares of the training structures whose learning curve a report shows, before the whole.
 CURVE = (0.25, 0.5)
@@ -42,9 +45,13 @@ def command(
             help="k_fold, stratified, repeated, hold_out, files, scaffold, scaffold_hold_out, leave_one_group_out."
         ),
     ] = "auto",
-    folds: Annotated[int, typer.Option(help="Parts of the split.")] = 10,
-    repeats: Annotated[int, typer.Option(help="How often the folds are drawn anew.")] = 1,
-    test_fraction: Annotated[float, typer.Option(help="Share to test on, of a hold-out.")] = 0.1,
+    folds: Annotated[int | None, typer.Option(help="Parts of the split.", show_default="10")] = None,
+    repeats: Annotated[
+        int | None, typer.Option(min=1, help="How often the folds are drawn anew.", show_default="1")
+    ] = None,
+    test_fraction: Annotated[
+        float | None, typer.Option(help="Share to test on, of a hold-out.", show_default="0.1")
+    ] = None,
     split_file: Annotated[
         Path | None, typer.Option(help="Given indices: .zip or folder of index files, or JSON.")
     ] = None,
@@ -64,10 +71,19 @@ def command(
         int | None, typer.Option(min=1, help="Random combinations instead of the whole grid.")
     ] = None,
     inner: Annotated[
-        str, typer.Option(metavar="hold_out|k_fold", help="How the inner validation parts are made.")
-    ] = "hold_out",
-    inner_folds: Annotated[int, typer.Option(help="Parts of an inner k_fold.")] = 5,
-    inner_fraction: Annotated[float, typer.Option(help="Share of an inner hold-out.")] = 0.1,
+        str | None,
+        typer.Option(
+            metavar="hold_out|k_fold",
+            help="How the inner validation parts are made.",
+            show_default="hold_out",
+        ),
+    ] = None,
+    inner_folds: Annotated[
+        int | None, typer.Option(help="Parts of an inner k_fold.", show_default="5")
+    ] = None,
+    inner_fraction: Annotated[
+        float | None, typer.Option(help="Share of an inner hold-out.", show_default="0.1")
+    ] = None,
     seeds: Annotated[
         int | None, typer.Option(min=1, help="Final fits a fold; by default 1, nested 3.", show_default=False)
     ] = None,
@@ -117,23 +133,25 @@ def command(
 
     Beside it stand simple models, the same network without arcs, and how many test structures have copies in training.
     """
-    from hiddenfield.evaluation.assessment import Assessment, AssessmentSettings, assess
+    from hiddenfield.evaluation.assessment import AssessmentSettings, assess
 
-    other = None if against is None else Assessment.read(against)
+    of_split = given_options(
+        folds=folds, repeats=repeats, test_fraction=test_fraction, split_file=split_file, group=group
+    )
+    of_inner = given_options(inner=inner, inner_folds=inner_folds, inner_fraction=inner_fraction, draws=draws)
+    check_split_options(of_split, split)
+    check_inner_options(of_inner, nested, as_published)
+    if resume and out is None:
+        raise InputError("--resume goes on with what a folder holds; name it with --out")
+    check_writable(out, "--out", folder=True)
+    check_writable(report, "--report")
+    other = None if against is None else read_other(against)
     curve = _shares(learning_curve) if learning_curve is not None else CURVE if report is not None else ()
     settings = AssessmentSettings(
         split="leave_one_group_out" if split == "auto" and group is not None else split,
-        folds=folds,
-        repeats=repeats,
-        test_fraction=test_fraction,
-        split_file=split_file,
-        groups=group,
+        groups=of_split.pop("group", None),
         nested=nested,
         space=_space(grid),
-        draws=draws,
-        inner=inner,
-        inner_folds=inner_folds,
-        inner_fraction=inner_fraction,
         seeds=(3 if nested else 1) if seeds is None else seeds,
         metric=metric,
         task=task,
@@ -143,12 +161,14 @@ def command(
         seed=seed,
         device=device,
         jobs=jobs,
+        **of_split,
+        **of_inner,
     )
-    if resume and out is None:
-        raise InputError("--resume goes on with what a folder holds; name it with --out")
     structures = _read(
         path, reader_options(format, structure, [target] if target else None, on_error, setting), group
     )
+    if other is not None:
+        check_other(other, against, structures, settings)
     found = assess(
         model,
         structures,
@@ -168,22 +188,25 @@ def _show(
     from hiddenfield.report.assessment_page import assessment_as_text, write_assessment
 
     content = found.as_dict()
-    told = []
-    if other is not None:
-        content["against"] = {"model": other.content["model"], "mean": other.mean} | comparison_as_dict(
-            compare(found, other), found.metric
-        )
-        entry = content["against"]
-        told.append(
-            f"against {entry['model']} ({entry['mean']:.4g}): {entry['verdict']}, difference "
-            f"{entry['difference']:+.4g}, p = {entry['p_value']:.3g}"
-        )
-    if report is not None:
-        told.append(f"report: {write_assessment(report, found, title=title)}")
-        content["report"] = str(report)
-    if out is not None:
-        told.append(f"kept in {out}")
-    emit(content, "\n".join([assessment_as_text(found), *told]), json)
+    told = [assessment_as_text(found)]
+    try:
+        if out is not None:
+            told.append(f"kept in {out}")
+        if other is not None:
+            content["against"] = {"model": other.content["model"], "mean": other.mean} | comparison_as_dict(
+                compare(found, other), found.metric
+            )
+            entry = content["against"]
+            told.append(
+                f"against {entry['model']} ({entry['mean']:.4g}): {entry['verdict']}, difference "
+                f"{entry['difference']:+.4g}, p = {entry['p_value']:.3g}"
+            )
+        if report is not None:
+            told.append(f"report: {write_assessment(report, found, title=title)}")
+            content["report"] = str(report)
+    finally:
+        # Whatever fails here, the result may have taken hours.
+        emit(content, "\n".join(told), json)
 
 
 def _read(path: Path, options: dict[str, Any], group: str | None) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +19,9 @@ __all__ = [
     "Source",
     "Structure",
     "Target",
+    "check_writable",
     "emit",
+    "given_options",
     "named_values",
     "reader_options",
 ]
@@ -72,6 +75,50 @@ def named_values(settings: list[str] | None, option: str) -> dict[str, Any]:
             raise InputError(f"{option} expects NAME=VALUE, got {setting!r}")
         found[name.strip()] = parse(value)
     return found
+
+
+def given_options(**options: Any) -> dict[str, Any]:
+    """Return the options that were given: those that are neither None nor False nor empty.
+
+    Examples
+    --------
+    >>> given_options(folds=0, repeats=None, quick=False, only=[])
+    {'folds': 0}
+    """
+    return {
+        name: value
+        for name, value in options.items()
+        if value is not None and value is not False and value != []
+    }
+
+
+def check_writable(path: Path | None, option: str, *, folder: bool = False) -> None:
+    """Check before any work that a file, or a folder, can be written at a path; nothing is left there.
+
+    Examples
+    --------
+    >>> check_writable(Path(tempfile.gettempdir()), "--report")
+    Traceback (most recent call last):
+    hiddenfield.errors.InputError: --report: ... is a folder; name a file to write
+    """
+    if path is None:
+        return
+    kind, other = ("folder", "file") if folder else ("file", "folder")
+    full = path.expanduser().absolute()
+    try:
+        if full.exists() and full.is_dir() != folder:
+            raise InputError(f"{option}: {path} is a {other}; name a {kind} to write")
+        place = next(place for place in (full, *full.parents) if place.exists() and (folder or place != full))
+        with tempfile.TemporaryFile(dir=place):
+            pass
+    except NotADirectoryError:
+        raise InputError(
+            f"{option}: {path} would lie in {place}, which is a file; name a {kind} elsewhere"
+        ) from None
+    except OSError as error:
+        raise InputError(
+            f"{option}: {path} cannot be written ({error.strerror}); name a {kind} where you may write"
+        ) from None
 
 
 def parse(text: str) -> Any:
