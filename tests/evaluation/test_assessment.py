@@ -266,6 +266,38 @@ def test_a_single_split_has_an_interval_too():
     assert found.content["protocol"]["interval"].startswith("bootstrap")
 
 
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_simple_models_of_a_single_split_have_intervals_and_are_compared(tmp_path, monkeypatch, task):
+    pack = words(60)
+    y = None if task == "classification" else pack.num_nodes.numpy() + 0.5
+    given = {"settings": AssessmentSettings(split="hold_out", test_fraction=0.4), "parameters": QUICK}
+    found = assess("mean_field", pack, y, **given, folder=tmp_path / "run")
+    assert len(found.content["baselines"]) == 4
+    for name, entry in found.content["baselines"].items():
+        low, high = entry["interval"]
+        assert low <= entry["mean"] <= high, name
+        against = entry["model_against_it"]
+        assert against["method"] == "paired bootstrap of the test structures"
+        assert against["difference"] == pytest.approx(found.mean - entry["mean"])
+        assert against["interval"][0] <= against["difference"] <= against["interval"][1]
+        assert 0.0 < against["p_value"] <= 1.0
+        if against["interval"][0] > 0 or against["interval"][1] < 0:
+            assert against["verdict"] in ("better", "worse")
+    if task == "regression":
+        assert found.content["baselines"]["labels + ridge"]["model_against_it"]["verdict"] == "worse"
+    # Cells of earlier versions, and those of very many structures, kept no predictions of simple models.
+    cell = tmp_path / "run" / "cells" / "simple-000-000-00-00.json"
+    assert len(json.loads(cell.read_text())["content"]["tables"]) == 3
+    cell.unlink()
+    monkeypatch.setattr(cells, "MOST_KEPT", 10)
+    again = assess("mean_field", pack, y, **given, folder=tmp_path / "run", resume=True)
+    assert "tables" not in json.loads(cell.read_text())["content"]
+    assert again.content["interval"] == found.content["interval"]
+    for name, entry in again.content["baselines"].items():
+        assert ("model_against_it" in entry) == (name == "no arcs, same head")
+        assert entry["mean"] == found.content["baselines"][name]["mean"]
+
+
 def test_selection_on_the_reported_folds_is_shown_apart():
     settings = AssessmentSettings(folds=2, as_published=True, space={"dim": [2, 4]}, baselines=False)
     found = assess("mean_field", words(), settings=settings, parameters={"epochs": 4, "hidden": 4})

@@ -11,6 +11,7 @@ from scipy import stats
 import hiddenfield as hf
 from hiddenfield.errors import InputError
 from hiddenfield.evaluation import Between, Split, confidence_interval, corrected_t_test, find_leakage
+from hiddenfield.evaluation.assessment.outcome import comparison_as_dict
 from hiddenfield.evaluation.search import grid, sample
 
 
@@ -47,7 +48,19 @@ def test_the_test_keeps_its_level_where_the_usual_one_does_not():
 
 def test_special_cases():
     assert corrected_t_test([0.5, 0.5], [0.5, 0.5], 0.1).p_value == 1.0
-    assert corrected_t_test([0.75, 0.75], [0.5, 0.5], 0.1).p_value == 0.0
+    assert corrected_t_test([0.5, 0.6], [0.5, 0.6], 0.1).p_value == 1.0
+    for first, second in (
+        ([0.75, 0.75], [0.5, 0.5]),
+        ([0.9, 0.9, 0.9], [0.8, 0.8, 0.8]),
+        ([0.8, 0.6], [0.7, 0.5]),
+    ):
+        found = corrected_t_test(first, second, 0.1)
+        assert found.difference == pytest.approx(first[0] - second[0])
+        assert math.isnan(found.p_value), first
+        told = comparison_as_dict(found, "accuracy")
+        assert (told["p_value"], told["interval"], told["verdict"]) == (None, None, "not told apart")
+    same = comparison_as_dict(corrected_t_test([0.5, 0.6], [0.5, 0.6], 0.1), "accuracy")
+    assert (same["difference"], same["p_value"], same["verdict"]) == (0.0, 1.0, "not told apart")
     assert math.isnan(confidence_interval([0.5], 0.1)[0])
     assert math.isnan(corrected_t_test([0.5, math.nan], [0.1, 0.2], 0.1).p_value)
     with pytest.raises(InputError, match="fold by fold"):

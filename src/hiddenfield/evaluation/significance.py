@@ -24,7 +24,8 @@ class Comparison:
     low, high
         95 % confidence interval of it.
     statistic, p_value
-        Student's t, corrected, and the two-sided probability of one as large if there were no difference.
+        Student's t, corrected, and the two-sided probability of one as large if there were no difference; NaN where
+        that cannot be told.
     """
 
     difference: float
@@ -82,7 +83,8 @@ def corrected_t_test(first: Sequence[float], second: Sequence[float], test_share
     .. math:: t = \bar d \Big/ \sqrt{\left(\frac1J + \frac{n_{test}}{n_{train}}\right) s_d^2}
 
     with d the differences fold by fold, and J - 1 degrees of freedom (Nadeau and Bengio 2003). Where all
-    differences are equal there is no variance to judge by: p is then 1 if they are 0, and 0 if not.
+    differences are equal there is no variance to judge by, as with two folds of few structures: p is then 1 if they are
+    0, and NaN if not, as are t and the interval.
 
     Parameters
     ----------
@@ -108,9 +110,10 @@ def corrected_t_test(first: Sequence[float], second: Sequence[float], test_share
     mean, error = float(differences.mean()), _error(differences, test_share)
     if not np.isfinite(differences).all():
         return Comparison(mean, math.nan, math.nan, math.nan, math.nan)
-    if error <= 1e-12 * abs(mean) or error == 0.0:
-        statistic = math.copysign(math.inf, mean) if mean else 0.0
-        return Comparison(mean, mean, mean, statistic, 0.0 if mean else 1.0)
+    if not differences.any():
+        return Comparison(0.0, 0.0, 0.0, 0.0, 1.0)
+    if error <= 1e-12 * abs(mean):
+        return Comparison(mean, math.nan, math.nan, math.nan, math.nan)
     low, high = confidence_interval(differences.tolist(), test_share)
     statistic = mean / error
     return Comparison(mean, low, high, statistic, float(2 * t.sf(abs(statistic), len(differences) - 1)))

@@ -15,7 +15,7 @@ from hiddenfield.data.structures import Structures
 from hiddenfield.errors import HiddenfieldError, InputError, TrainingError
 from hiddenfield.evaluation.assessment.measuring import Metric, finite, measured, predicted
 from hiddenfield.evaluation.assessment.problem import Problem
-from hiddenfield.evaluation.assessment.simple import BLIND, simple_models
+from hiddenfield.evaluation.assessment.simple import BLIND, constant_row, simple_models
 from hiddenfield.evaluation.assessment.training import training_records
 from hiddenfield.evaluation.splits.base import Split
 from hiddenfield.evaluation.splits.drawn import hold_out_positions
@@ -23,6 +23,9 @@ from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Int
 
 __all__ = ["Cell", "Context", "accepts_aside", "without_arcs", "work", "work_together"]
+
+# Of simple models, predictions of so many test structures are kept.
+MOST_KEPT = 300_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,9 +227,8 @@ def _fit_nothing(context: Context, cell: Cell) -> None:
 def _simple(context: Context, cell: Cell, model: None) -> dict[str, Any]:
     """Fit the simple models to the training part; measure them on the test part."""
     split = context.splits[cell.fold]
-    scores = simple_models(
-        context.problem, _part_of(context, cell, split.train), split.test, context.wl_rounds
-    )
+    train = _part_of(context, cell, split.train)
+    scores = simple_models(context.problem, train, split.test, context.wl_rounds)
     result: dict[str, Any] = {
         "scores": {score.name: score.as_dict()["metrics"] for score in scores},
         "num_parameters": {score.name: score.parameters for score in scores},
@@ -235,6 +237,14 @@ def _simple(context: Context, cell: Cell, model: None) -> dict[str, Any]:
     if cell.fraction == 1.0 and last.predictions is not None and len(context.problem.classes or ()) == 2:
         # Of the one that sees most, for its ROC curve.
         result["predictions"] = {last.name: last.predictions[:, 1].round(6).tolist()}
+    if cell.fraction == 1.0 and len(context.splits) == 1 and len(split.test) <= MOST_KEPT:
+        # A single split has no other folds: what these models are worth is told from its test structures.
+        result["tables"] = {
+            score.name: (
+                constant_row(context.problem, train) if score.predictions is None else score.predictions
+            ).tolist()
+            for score in scores
+        }
     return result
 
 

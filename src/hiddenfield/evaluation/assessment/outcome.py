@@ -113,12 +113,16 @@ def compare(first: Assessment, second: Assessment) -> Comparison:
 
 
 def comparison_as_dict(found: Comparison, metric: str) -> dict[str, Any]:
-    """Return plain values, and in a word which of the two is better: a difference counts where p < 0.05."""
+    """Return plain values, and in a word which of the two is better: a difference counts where p < 0.05.
+
+    p and the interval are None where they cannot be told.
+    """
     better = found.difference > 0 if METRICS[metric].higher_is_better else found.difference < 0
     verdict = "not told apart" if not found.p_value < 0.05 else "better" if better else "worse"
+    bounds = [finite(found.low), finite(found.high)]
     return {
         "difference": finite(found.difference),
-        "interval": [finite(found.low), finite(found.high)],
+        "interval": None if bounds[0] is None else bounds,
         "p_value": finite(found.p_value),
         "verdict": verdict,
     }

@@ -14,12 +14,12 @@ from hiddenfield.evaluation.baselines import _constant, fit_baselines
 from hiddenfield.evaluation.linear import fit_linear
 from hiddenfield.evaluation.score import Score, measure
 from hiddenfield.evaluation.splits.drawn import hold_out_positions
-from hiddenfield.shapes import Array, Int
+from hiddenfield.shapes import Array, Float, Int
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-__all__ = ["BLIND", "BLIND_NAME", "finite_table", "has_blind_twin", "simple_models"]
+__all__ = ["BLIND", "BLIND_NAME", "constant_row", "finite_table", "has_blind_twin", "simple_models"]
 
 # The assessed network with nothing to pass along: what remains is the sum of the node labels and the same head.
 BLIND: dict[str, Any] = {"model": "mean_field", "rounds": 1, "model_options": None}
@@ -62,6 +62,14 @@ def _on_features(problem: Problem, train: Int[Array, " train"], test: Int[Array,
         constant,
         Score(name, measure(truth, predictions), model.parameters, predictions=predictions),
     ]
+
+
+def constant_row(problem: Problem, train: Int[Array, " train"]) -> Float[Array, "one ..."]:
+    """Return what the first of them predicts of every structure: the mean, or the frequencies of the classes."""
+    y = problem.truth[train]
+    if problem.classes is None:
+        return np.array([y.mean()])
+    return np.bincount(y.astype(np.int64), minlength=len(problem.classes))[None] / len(y)
 
 
 def finite_table(X: Any) -> csr_matrix | None:

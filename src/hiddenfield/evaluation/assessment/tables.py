@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hiddenfield.data.structures import Structures
+from hiddenfield.evaluation.assessment.bootstrap import METHOD, OWN, difference, draw_again, interval
 from hiddenfield.evaluation.assessment.cells import Cell, Context
 from hiddenfield.evaluation.assessment.details import details, mean_size
 from hiddenfield.evaluation.assessment.finished import Finished
@@ -18,11 +19,9 @@ from hiddenfield.evaluation.assessment.settings import AssessmentSettings
 from hiddenfield.evaluation.assessment.simple import BLIND_NAME
 from hiddenfield.evaluation.leakage import find_leakage
 from hiddenfield.evaluation.significance import corrected_t_test
-from hiddenfield.shapes import Array, Bool
+from hiddenfield.shapes import Array, Bool, Float
 
 __all__ = ["collect"]
-
-RESAMPLES = 1000
 
 
 def collect(context: Context, settings: AssessmentSettings, finished: Finished) -> dict[str, Any]:
@@ -34,8 +33,9 @@ def collect(context: Context, settings: AssessmentSettings, finished: Finished) 
         np.mean([len(s.test) for s in context.splits]) / np.mean([len(s.train) for s in context.splits])
     )
     summary = summarise(values, share, context.metric)
-    if len(folds) == 1:
-        summary["interval"] = _bootstrap(context, finished)
+    again = draw_again(context, finished) if len(folds) == 1 else {}
+    if again:
+        summary["interval"] = interval(again[OWN])
     estimator = context.estimator
     model = getattr(estimator, "model", None)
     content: dict[str, Any] = {
@@ -48,7 +48,7 @@ def collect(context: Context, settings: AssessmentSettings, finished: Finished) 
         "structures": _counts(context),
         "folds": folds,
         "protocol": describe_protocol(context, settings, finished, share),
-        "baselines": _baselines(context, finished, values, share),
+        "baselines": _baselines(context, finished, values, share, again),
         "leakage": _leakage(context, finished),
     }
     content |= details(context, finished)
@@ -97,28 +97,15 @@ def _mean_metrics(several: Sequence[Mapping[str, float | None]]) -> dict[str, fl
     }
 
 
-def _bootstrap(context: Context, finished: Finished) -> list[float] | None:
-    """Return a 95 % interval for a single split, from test structures drawn again with replacement.
-
-    As the value itself is, that of a draw is the mean over the seeds.
-    """
-    truth = context.problem.truth[context.splits[0].test]
-    several = [Predictions.kept(result) for result in finished.of("final", 0)]
-    name, generator = context.metric.name, np.random.default_rng(context.seed)
-    found = []
-    for _ in range(RESAMPLES):
-        drawn = generator.integers(len(truth), size=len(truth))
-        values = [table[drawn].measure(truth[drawn], name)[name] for table in several]
-        found.append(float(np.mean(values)))
-    known = np.array(found)[np.isfinite(found)]
-    return None if len(known) < RESAMPLES / 2 else np.quantile(known, [0.025, 0.975]).tolist()
-
-
 # -- beside the model --------------------------------------------------------------------------------------
 
 
 def _baselines(
-    context: Context, finished: Finished, values: Sequence[float], share: float
+    context: Context,
+    finished: Finished,
+    values: Sequence[float],
+    share: float,
+    again: Mapping[str, Float[Array, " draws"]],
 ) -> dict[str, dict[str, Any]]:
     name, folds = context.metric.name, range(len(context.splits))
     columns: dict[str, list[Any]] = {}
@@ -147,8 +134,21 @@ def _baselines(
         if len(column) > 1:
             found = corrected_t_test(list(values), column, share)
             entry["model_against_it"] = comparison_as_dict(found, name)
+        elif model in again:
+            entry |= _of_draws(values[0] - column[0], again[OWN], again[model], name)
         result[model] = entry
     return result
+
+
+def _of_draws(
+    mean: float, own: Float[Array, " draws"], other: Float[Array, " draws"], metric: str
+) -> dict[str, Any]:
+    """Return the interval of a simple model on a single split, and how the assessed one compares."""
+    entry: dict[str, Any] = {"interval": interval(other)}
+    found = difference(mean, own, other)
+    if found is not None:
+        entry["model_against_it"] = comparison_as_dict(found, metric) | {"method": METHOD}
+    return entry
 
 
 def _leakage(context: Context, finished: Finished) -> dict[str, Any] | None:
