@@ -542,6 +542,19 @@ def test_side_by_side_wherever_the_gpu_computes(monkeypatch, device, own, expect
     assert running._side_by_side(context) == expected
 
 
+@pytest.mark.parametrize("parent", [7, 8])
+def test_a_worker_ends_with_its_owner_even_if_that_is_gone_before(monkeypatch, parent):
+    ended, started = [], []
+    monkeypatch.setattr(running.os, "getppid", lambda: parent)
+    monkeypatch.setattr(running.os, "_exit", ended.append)
+    monkeypatch.setattr(running.threading.Thread, "start", lambda thread: started.append(thread))
+    running._end_with.cache_clear()
+    running._end_with(7)
+    running._end_with.cache_clear()
+    assert ended == ([] if parent == 7 else [1])
+    assert started or parent != 7
+
+
 def test_cells_that_were_lost_change_nothing(tmp_path):
     settings = AssessmentSettings(folds=2, seeds=2)
     given = {"settings": settings, "parameters": QUICK | {"patience": 1}, "folder": tmp_path / "run"}
@@ -641,6 +654,11 @@ def test_functions_are_told_by_name_and_code(tmp_path):
             "inner selection of fold 1",
         ),
         ({}, {"learning_curve": (1.5,)}, "between 0 and 1, got 1.5"),
+        (
+            {},
+            {"learning_curve": (0.5, 0.02)},
+            "a share of 0.02 of the 40 training structures of fold 1 is 1, all of one class; ask for a larger share",
+        ),
         ({}, {"groups": "family"}, "no column 'family'"),
         ({}, {"split": "leave_one_group_out", "groups": [1, 2]}, "60 structures, but 2 groups"),
         ({}, {"as_published": True, "space": {"C": [1]}}, "needs accuracy after every epoch"),

@@ -52,7 +52,7 @@ def test_page(tmp_path):
     for part in (
         "loopy_bp: accuracy 0.8000 (95 % interval 0.7000 to 0.9000)", "better, p &lt; 0.001", "dim 16", "3 4",
         "0.7000 0.9000", "25 test structures (50.0%)", "without them the mean is 0.6000", "and 5 more",
-        "too good: chosen on these folds", "learning curve", "candidates",
+        "too good: chosen on these folds", "learning curve", "candidates", "2: dim 16, 32", "Nadeau and Bengio",
     ):  # fmt: skip
         assert part in text, part
     for part in ("<script>", "<i>a", "group <b>", "A <b>"):
@@ -83,6 +83,28 @@ def test_training_roc_ranges_and_size(tmp_path):
     text = write_assessment(tmp_path / "page.html", Assessment(content)).read_text()
     assert "mean absolute error" in text
     assert "Losses, against the steps" in text
+
+
+def test_a_single_split_is_told_as_one(tmp_path):
+    content = copy.deepcopy(CONTENT)
+    content |= {"folds": [FOLD], "std": None, "metric": "roc_auc"}
+    content["protocol"] |= {"folds": 1, "interval": "bootstrap of the test structures", "candidates": [{}]}
+    content["training_curve"] = {
+        "metric": "valid_roc_auc", "epochs": [1, 2], "steps": [7, 14], "runs": [1, 1], "train_loss": [1.0, 0.5],
+        "valid_roc_auc": [0.7, 0.8],
+    }  # fmt: skip
+    content["structures"] = {"used": 1188, "without target": 0, "tested": 1180, "in no split": 8}
+    text = write_assessment(tmp_path / "page.html", Assessment(content)).read_text()
+    for part in (
+        "bootstrap",
+        "ROC AUC on the structures kept aside",
+        "none: 1 candidate",
+        "1,180",
+        "in no split",
+    ):
+        assert part in text, part
+    for part in ("Nadeau", "Roc auc", "candidates</th>"):
+        assert part not in text, part
 
 
 @pytest.mark.parametrize("missing", ["learning_curve", "as_published"])

@@ -13,7 +13,18 @@ from hiddenfield.report.page import figure_box
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["detail_plots"]
+__all__ = ["capital", "detail_plots"]
+
+
+def capital(text: str) -> str:
+    """Return the text with a capital first letter, and the others as they are.
+
+    Examples
+    --------
+    >>> capital("mean absolute error"), capital("ROC AUC")
+    ('Mean absolute error', 'ROC AUC')
+    """
+    return text[:1].upper() + text[1:]
 
 
 def detail_plots(content: Any) -> list[str]:
@@ -59,7 +70,7 @@ def _training(curve: Any) -> str:
         if len(shown) > 1:
             axes.legend()
 
-    what = f"{NAMES[name].capitalize()} on the structures kept aside" if name in NAMES else "Losses"
+    what = f"{capital(NAMES[name])} on the structures kept aside" if name in NAMES else "Losses"
     caption = f"{what}, against the steps of the optimizer: mean over folds and seeds."
     if len(set(curve["runs"])) > 1:
         caption += " Networks that stopped early count as long as they trained."

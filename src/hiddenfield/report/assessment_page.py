@@ -10,11 +10,14 @@ from typing import Any
 from hiddenfield.data.files import write_text
 from hiddenfield.evaluation.assessment.measuring import NAMES
 from hiddenfield.evaluation.assessment.outcome import Assessment
-from hiddenfield.report.assessment_curves import detail_plots
+from hiddenfield.report.assessment_curves import capital, detail_plots
 from hiddenfield.report.assessment_figures import box_plots, curve_plot
 from hiddenfield.report.page import Section, escape, facts, page
 
 __all__ = ["assessment_as_text", "write_assessment"]
+
+# Of a setting that is selected, so many values are listed.
+MOST_VALUES = 12
 
 
 def assessment_as_text(found: Assessment) -> str:
@@ -131,8 +134,7 @@ def write_assessment(path: str | Path, found: Assessment, *, title: str = "Asses
 
 
 def _sentence(content: Any) -> str:
-    text = str(content["protocol"]["text"])
-    return text[:1].upper() + text[1:] + "."
+    return capital(str(content["protocol"]["text"])) + "."
 
 
 def _sections(content: Any) -> list[Section]:
@@ -163,13 +165,23 @@ def _comparison(content: Any) -> str:
     if "as_published" in content:
         remark = "too good: chosen on these folds"
         rows.append(_row("as published", content["as_published"], remark, sized=sized))
-    note = (
-        "<p>Means over the test parts, which had no part in any choice. Intervals and p are corrected for folds that "
-        "share their training structures (Nadeau and Bengio 2003).</p>"
-    )
     return (
-        f'{note}<div class="scroll"><table class="scores"><thead>{header}<th>the model, beside it, is</th></tr></thead>'
+        f'<p>{_note(content)}</p><div class="scroll"><table class="scores">'
+        f"<thead>{header}<th>the model, beside it, is</th></tr></thead>"
         f"<tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _note(content: Any) -> str:
+    """Say what the numbers are, and where intervals and p come from."""
+    if len(content["folds"]) > 1:
+        return (
+            "Means over the test parts, which had no part in any choice. Intervals and p are corrected for folds that "
+            "share their training structures (Nadeau and Bengio 2003)."
+        )
+    return (
+        "Values on the test part, which had no part in any choice. Intervals and p come from its structures, drawn "
+        "again with replacement (bootstrap): they do not know how much another training part would change."
     )
 
 
@@ -211,7 +223,7 @@ def _folds(content: Any) -> str:
 
 
 def _leakage(content: Any) -> str:
-    text = f"<p>{escape(leakage_in_words(content).capitalize())}.</p>"
+    text = f"<p>{escape(capital(leakage_in_words(content)))}.</p>"
     pairs = content["leakage"]["ids"]
     if not pairs:
         return text
@@ -224,13 +236,14 @@ def _facts(content: Any) -> list[tuple[str, list[tuple[str, object]]]]:
     protocol, structures = content["protocol"], content["structures"]
     how = [
         ("split", f"{protocol['split']}, {protocol['folds']} in all"),
-        ("selection", protocol["inner"] or "none: settings fixed beforehand"),
+        ("selection", _selection(protocol)),
         ("final fits", f"{protocol['seeds']} a split"),
         ("interval", protocol["interval"]),
     ]
     data: list[tuple[str, object]] = [
         ("structures", f"{structures['used']:,}"),
         ("without target", structures["without target"]),
+        *[(name, f"{structures[name]:,}") for name in ("tested", "in no split") if name in structures],
         ("target", content["target"]),
         ("task", content["task"]),
     ]
@@ -241,5 +254,31 @@ def _facts(content: Any) -> list[tuple[str, list[tuple[str, object]]]]:
         ("time", f"{content['seconds']:.1f} s"),
     ]
     if len(protocol["candidates"]) > 1:
-        how.insert(2, ("candidates", str(len(protocol["candidates"]))))
+        how.insert(2, ("candidates", _candidates(protocol["candidates"])))
     return [("How", list(how)), ("Data", data), ("To have it again", again)]
+
+
+def _selection(protocol: Any) -> str:
+    if not protocol["inner"]:
+        return "none: settings fixed beforehand"
+    return str(protocol["inner"]) if len(protocol["candidates"]) > 1 else "none: 1 candidate"
+
+
+def _candidates(candidates: Any) -> str:
+    """Say how many there are, and which values of each setting occur in them.
+
+    Examples
+    --------
+    >>> _candidates([{"dim": 32, "rounds": 2}, {"dim": 64, "rounds": 2}])
+    '2: dim 32, 64; rounds 2'
+    """
+    values: dict[str, list[str]] = {}
+    for candidate in candidates:
+        for name, value in candidate.items():
+            values.setdefault(name, []).append(str(value))
+    parts = []
+    for name, several in values.items():
+        different = list(dict.fromkeys(several))
+        more = f" and {len(different) - MOST_VALUES} more" if len(different) > MOST_VALUES else ""
+        parts.append(f"{name} {', '.join(different[:MOST_VALUES])}{more}")
+    return f"{len(candidates)}: {'; '.join(parts)}"

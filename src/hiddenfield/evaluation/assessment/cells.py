@@ -343,7 +343,13 @@ def _part_of(context: Context, cell: Cell, train: Int[Array, " train"]) -> Int[A
         cell.fraction,
         np.random.default_rng([context.seed, cell.fold, 1]),
     )
-    return train[drawn[1]]
+    part = train[drawn[1]]
+    if codes is not None and len(np.unique(codes[part])) < 2:
+        raise InputError(
+            f"a share of {cell.fraction:g} of the {len(train)} training structures of {context.splits[cell.fold].name} "
+            f"is {len(part)}, all of one class; ask for a larger share"
+        )
+    return part
 
 
 def without_arcs(structures: Structures) -> Structures:

@@ -164,8 +164,9 @@ def _end_with(owner: int) -> None:
             time.sleep(NOTICE)
         os._exit(1)
 
-    if os.getppid() == owner:
-        threading.Thread(target=watch, daemon=True).start()
+    if os.getppid() != owner:
+        os._exit(1)  # it is gone already
+    threading.Thread(target=watch, daemon=True).start()
 
 
 @lru_cache(maxsize=1)
