@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from hiddenfield.evaluation.experiments import (
     run_experiment,
 )
 from hiddenfield.evaluation.experiments.base import cut_down
+from hiddenfield.evaluation.experiments.reading import read_result
 from hiddenfield.evaluation.splits import Split
 from tests.evaluation import made_up
 
@@ -223,6 +225,72 @@ def test_a_page_from_a_result(capsys, tmp_path):
         assert "is not the result of an experiment" in err
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"scale": {"folds": "x"}},
+            "not the result of an experiment: scale folds should be a whole number, got 'x'",
+        ),
+        ({"scale": {"models": "m"}}, "scale models should be a list, got 'm'"),
+        ({"scale": 1}, "scale should be an object, got 1"),
+        ({"rows": [1]}, "row 1 is damaged: it should be an object, got 1"),
+        ({"rows": [{"data": "MUTAG"}]}, "row 1 is damaged: it has no mean"),
+    ],
+)
+def test_damaged_results_are_one_line(capsys, tmp_path, change, message):
+    file = tmp_path / "result.json"
+    file.write_text(json.dumps({"experiment": "s2v-graphs", "scale": {}, "rows": []} | change))
+    check_one_line(capsys, file, message)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"mean": "0.9"}, "mean should be a number, got '0.9'"),
+        ({"mean": True}, "mean should be a number, got True"),
+        ({"metric": "luck"}, "metric should be one of accuracy, "),
+        ({"figures": [{"value": 0.1, "source": "x"}]}, "figures 1 has no protocol"),
+        ({"protocol": {}}, "protocol has no text"),
+        ({"baselines": {"WL": 3}}, "baselines WL should be an object, got 3"),
+        ({"leakage": {}}, "leakage has no count"),
+        ({"folds": [{"value": None}]}, "folds 1 value should be a number, got None"),
+        ({"interval": 3}, "interval should be a list, got 3"),
+        ({"interval": [3]}, "interval should be two numbers, got [3]"),
+        ({"metric": [1]}, "metric should be one of accuracy, "),
+        ({"as_published": {"mean": 0.1}}, "as_published has no std"),
+        ({"roc": {"auc": 0.5}}, "roc has no true_positive"),
+        ({"ranges": [{"low": 1}]}, "ranges 1 has no high"),
+        ({"training_curve": []}, "training_curve should be an object, got []"),
+    ],
+)
+def test_damaged_rows_are_one_line_with_their_number(capsys, tmp_path, change, message):
+    good = made_up.row("MUTAG", "loopy_bp", "honest", 0.9)
+    file = tmp_path / "result.json"
+    file.write_text(json.dumps({"experiment": "s2v-graphs", "scale": {}, "rows": [good, good | change]}))
+    check_one_line(capsys, file, f"row 2 is damaged: {message}")
+
+
+def check_one_line(capsys, file, message):
+    code, out, err = call(capsys, "reproduce", "s2v-graphs", "--from", file)
+    assert (code, out) == (1, "")
+    assert f"{file}: " in err
+    assert message in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("text", ["", "[1]", '{"experiment": "s2v-graphs", "scale": {}, "rows": [NaN]}'])
+def test_what_is_no_result_at_all(capsys, tmp_path, text):
+    (tmp_path / "result.json").write_text(text)
+    check_one_line(capsys, tmp_path / "result.json", "is not the result of an experiment")
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_the_results_of_this_repository_are_whole(name):
+    file = Path(__file__).resolve().parents[2] / "docs" / "results" / f"{name}.json"
+    assert read_result(file, name)["rows"]
+
+
 def test_results_of_several_machines_are_put_together(capsys, tmp_path):
     def row(data, model, **more):
         made = {
@@ -253,7 +321,17 @@ def test_results_of_several_machines_are_put_together(capsys, tmp_path):
         (["s2v-graph"], "did you mean 's2v-graphs'"),
         (["inex"], "where are the data?"),
         (["inex", "--data", "nowhere"], "no such file or folder"),
-        (["inex", "--from", "nowhere.json"], "is not the result of an experiment"),
+        (["inex", "--from", "nowhere.json"], "nowhere.json: no such file"),
+        (["inex", "--from", "nowhere.json", "--quick"], "runs nothing; leave out --quick"),
+        (["inex", "--from", "x.json", "--only", "A", "--model", "m"], "leave out --only, --model"),
+        (["inex", "--from", "x.json", "--variant", "A", "--column", "m"], "leave out --variant, --column"),
+        (["inex", "--from", "x.json", "--jobs", "2", "--data", "d"], "leave out --data, --jobs"),
+        (["inex", "--page", "/proc/x.md"], "--page: /proc/x.md cannot be written ("),
+        (["inex", "--out", "/proc"], "--out: /proc is a folder; name a file"),
+        (
+            ["inex", "--keep", f"{__file__}/cells"],
+            "test_experiments.py, which is a file; name a folder elsewhere",
+        ),
     ],
 )
 def test_mistakes(capsys, monkeypatch, more, message):
@@ -264,8 +342,6 @@ def test_mistakes(capsys, monkeypatch, more, message):
 
 
 def test_the_page_names_every_experiment_and_split():
-    from pathlib import Path
-
     from hiddenfield.evaluation import SPLITTERS
 
     text = (Path(__file__).resolve().parents[2] / "docs" / "evaluation.md").read_text(encoding="utf-8")

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json as text_json
 import os
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from hiddenfield.cli.options import Json, emit
-from hiddenfield.errors import InputError, ReadError
+from hiddenfield.cli.options import Json, check_writable, emit, given_options
+from hiddenfield.errors import InputError
 
 
 def command(
@@ -74,11 +72,17 @@ def command(
     """
     from hiddenfield.evaluation.assessment.store import write_json
     from hiddenfield.evaluation.experiments import EXPERIMENTS, join_results, results_page, run_experiment
+    from hiddenfield.evaluation.experiments.reading import read_result
     from hiddenfield.registry import choose
 
     experiment = choose("experiment", EXPERIMENTS, name)
+    check_writable(out, "--out")
+    check_writable(page, "--page")
+    check_writable(keep, "--keep", folder=True)
     if results:
-        content = join_results(experiment, [_read(file, name) for file in results])
+        part = given_options(quick=quick, only=only, model=model, variant=variant, column=column)
+        _runs_nothing(*part, *given_options(data=data, keep=keep, device=device, jobs=jobs))
+        content = join_results(experiment, [read_result(file, name) for file in results])
         if out is not None:
             write_json(out, content)
     else:
@@ -90,15 +94,21 @@ def command(
             device=device,
             jobs=jobs,
             show_progress=not json,
-            before=_read(out, name) if out is not None and out.exists() else None,
+            before=read_result(out, name) if out is not None and out.exists() else None,
             each=None if out is None else partial(write_json, out),
         )
-    text = results_page(content, None if page is None else page.stem)
+    emit(content, results_page(content, None if page is None else page.stem), json)
     if page is not None:
         from hiddenfield.report.experiment_page import write_experiment
 
         write_experiment(page, content)
-    emit(content, text, json)
+
+
+def _runs_nothing(*given: str) -> None:
+    """Refuse what has no effect where nothing is run."""
+    if given:
+        named = ", ".join(f"--{option}" for option in given)
+        raise InputError(f"--from takes results as they are and runs nothing; leave out {named}")
 
 
 def _data(given: Path | None) -> Path:
@@ -109,20 +119,3 @@ def _data(given: Path | None) -> Path:
             "where are the data? Give --data, or set HIDDENFIELD_DATA to the folder with graphs/"
         )
     return Path(os.environ["HIDDENFIELD_DATA"])
-
-
-def _read(file: Path, name: str) -> dict[str, Any]:
-    from hiddenfield.evaluation.experiments import Scale
-
-    try:
-        content = text_json.loads(file.read_text(encoding="utf-8"))
-        if content["experiment"] != name:
-            raise ReadError(f"is the result of {content['experiment']}, not of {name}", file=file)
-        known = {field.name for field in fields(Scale)}
-        if not isinstance(content["rows"], list) or not known.issuperset(content["scale"]):
-            raise KeyError("rows")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        if isinstance(error, ReadError):
-            raise
-        raise ReadError("is not the result of an experiment", file=file) from None
-    return dict(content)

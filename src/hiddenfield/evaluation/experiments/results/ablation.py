@@ -48,7 +48,7 @@ def _difference(row: Row, first: Row) -> str:
     values, others = _folds(row), _folds(first)
     gap = own_of(row)["mean"] - own_of(first)["mean"]
     paired = row["protocol"].get("splits") == first["protocol"].get("splits") and len(values) == len(others)
-    if not paired or len(values) < 2:
+    if not paired or len(values) < 2 or "test_share" not in row["protocol"]:
         return _signed(gap) + (" (other folds)" if not paired else "")
     found = corrected_t_test(values, others, row["protocol"]["test_share"])
     text = f"{_signed(found.difference)} ({_signed(found.low)} to {_signed(found.high)})"
