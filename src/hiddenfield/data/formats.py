@@ -12,7 +12,7 @@ from hiddenfield.data.structures import Structures
 __all__ = ["Format", "formats"]
 
 # In the order in which they are asked whether a file is theirs: the most particular first.
-MODULES = ("arrow", "tu", "xml", "graphml", "fasta", "inex", "sexpr", "table", "edge_list")
+MODULES = ("arrow", "tu", "neighbours", "xml", "graphml", "fasta", "inex", "sexpr", "table", "edge_list")
 
 
 @dataclass(frozen=True)

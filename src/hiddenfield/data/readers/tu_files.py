@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from hiddenfield.data.files import existing, read_bytes
 from hiddenfield.errors import InputError, ReadError
 
-__all__ = ["TextFile", "find_set", "holds_set"]
+__all__ = ["ZIP_ERRORS", "TextFile", "find_set", "holds_set", "zip_members"]
 
 PARTS = (
     "A",
@@ -83,7 +83,7 @@ def find_set(path: Path, name: str | None = None) -> dict[str, TextFile]:
     ['A', 'graph_indicator', 'graph_labels']
     """
     path = existing(path)
-    members = _folder_members(path) if path.is_dir() else _zip_members(path)
+    members = _folder_members(path) if path.is_dir() else zip_members(path)
     prefix = _choose_prefix(path, list(members), name)
     files = {part: members[f"{prefix}_{part}.txt"] for part in PARTS if f"{prefix}_{part}.txt" in members}
     for part in NEEDED:
@@ -105,7 +105,9 @@ def _folder_members(folder: Path) -> dict[str, TextFile]:
     }
 
 
-def _zip_members(path: Path) -> dict[str, TextFile]:
+def zip_members(path: Path) -> dict[str, TextFile]:
+    """Return the texts of an archive by their names in it."""
+
     def reader(name: str, size: int) -> Callable[[], bytes]:
         return lambda: _unpack(path, name, size)
 
