@@ -383,6 +383,8 @@ def test_the_protocol_says_only_what_was_done():
     assert "epoch" not in words_for(GradientBoostingClassifier(n_estimators=3))
     assert "epoch chosen on a share of the training part" in words_for(parameters=QUICK)
     assert "epoch" not in words_for(parameters=QUICK | {"validation_fraction": 0.0})
+    told = words_for(parameters=QUICK, nested=True, space={"dim": [4]}, inner_fraction=0.2)
+    assert "nothing to select from; epoch chosen on the inner validation part (inner hold-out of 20%)" in told
     nested = {"nested": True, "space": {"C": [0.1, 1.0]}}
     assert "2 candidates, selected by accuracy on" in words_for(LogisticRegression(), draws=9, **nested)
     assert "1 candidate drawn at random, nothing" in words_for(LogisticRegression(), draws=1, **nested)

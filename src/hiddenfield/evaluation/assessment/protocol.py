@@ -76,7 +76,9 @@ def _in_words(context: Context, settings: AssessmentSettings, finished: Finished
         parts.append("settings fixed beforehand")
     where = _epoch_chosen_on(context, settings)
     if where is not None:
-        parts.append(f"epoch chosen on {where}")
+        # Without a selection that names it, the inner split is named here.
+        named = f" ({inner})" if settings.nested and len(finished.candidates) == 1 else ""
+        parts.append(f"epoch chosen on {where}{named}")
     parts.append(f"{finished.seeds} final fit{'s' * (finished.seeds > 1)} a split")
     return "; ".join(parts)
 
