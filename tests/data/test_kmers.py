@@ -61,3 +61,35 @@ def test_what_is_refused():
     with pytest.raises(InputError, match="have a label '3-mer' already"):
         hf.data.with_kmers(hf.data.with_kmers(words))
     assert hf.data.with_kmers(words[:0]).total_nodes == 0
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ([0, 1, 0], [1, 2, 2]),  # a ring
+        ([0, 0], [1, 2]),  # a star
+        ([0], [1]),  # in two pieces
+        ([], []),  # a bag
+        ([0, 1, 1], [1, 2, 1]),  # a loop
+        ([0, 2], [2, 1]),  # a chain in another order
+    ],
+)
+def test_words_are_made_of_chains_alone(first, second):
+    wrong = hf.data.from_edges(first, second, node_ptr=[0, 3], node_labels=["C", "A", "T"], ids=["benzene"])
+    name = wrong.node_vocabularies[0].name
+    chain = hf.data.from_sequences(["CAT", "A", ""], name=name, ids=["x", "y", "z"])
+    with pytest.raises(InputError, match=r"and structure 3 \('benzene'\) is none: each node must be joined"):
+        hf.data.with_kmers(hf.concatenate([chain, wrong]))
+
+
+def test_chains_of_one_way_arcs_are_chains():
+    for source, target in (([0, 1], [1, 2]), ([1, 2], [0, 1])):
+        pack = hf.data.from_arcs(source, target, node_ptr=[0, 3], node_labels=["C", "A", "T"])
+        found = hf.data.with_kmers(pack)
+        assert found.node_vocabularies[1].decode(found.node_labels[:, 1].tolist()) == ["-CA", "CAT", "AT-"]
+
+
+def test_molecules_are_refused():
+    pytest.importorskip("rdkit")
+    with pytest.raises(InputError, match="structure 1 is none"):
+        hf.data.with_kmers(hf.data.from_smiles(["CCO", "c1ccccc1"]))

@@ -6,6 +6,7 @@ from itertools import product
 
 import torch
 
+from hiddenfield.data.features import structure_name
 from hiddenfield.data.structures import Structures
 from hiddenfield.data.vocabulary import Symbol, Vocabulary
 from hiddenfield.errors import InputError
@@ -20,13 +21,15 @@ def with_kmers(structures: Structures, k: int = 3, name: str | None = None) -> S
     r"""Return sequences with the k-mer around each symbol as a further label.
 
     Node i gets the word of the first labels of the nodes :math:`i - \lfloor (k-1)/2 \rfloor, \dots, i + \lfloor k/2
-    \rfloor`, in the order in which they were given; ``"-"`` stands where the sequence has ended. A model then learns
-    one vector for each word, where it would have to build words from single symbols by its messages.
+    \rfloor`, in the order in which they were given; ``"-"`` stands where the sequence has ended, and so does a ``"-"``
+    of the alphabet itself, such as the gap of an alignment: the two are not told apart. A model then learns one vector
+    for each word, where it would have to build words from single symbols by its messages.
 
     Parameters
     ----------
     structures
-        With a label; the order of the nodes is that in which they were given.
+        Chains with a label: each node is joined with the one given before it and the one after it, and with no other.
+        Molecules, trees and graphs, whose nodes have no such order, are refused.
     k
         Symbols in a word, at least 2.
     name
@@ -55,6 +58,7 @@ def with_kmers(structures: Structures, k: int = 3, name: str | None = None) -> S
     name = f"{k}-mer" if name is None else name
     if name in [vocabulary.name for vocabulary in structures.node_vocabularies]:
         raise InputError(f"the nodes have a label {name!r} already; choose another name")
+    _check_chains(structures)
     known = structures.node_vocabularies[0].symbols
     letters = known if END in known else (*known, END)
     if len(letters) ** k > MOST_WORDS:
@@ -76,6 +80,25 @@ def with_kmers(structures: Structures, k: int = 3, name: str | None = None) -> S
         node_labels=torch.cat([labels, words[:, None].to(labels.dtype)], dim=1),
         node_vocabularies=(*structures.node_vocabularies, Vocabulary(name, _all_words(letters, k))),
     )
+
+
+def _check_chains(structures: Structures) -> None:
+    """Refuse the first structure that is not a chain in the order of its nodes."""
+    source, target = structures.source.long(), structures.target.long()
+    owner = structures.structure_of_node.long()
+    apart = owner[target[(source - target).abs() != 1]]
+    # Of node i and the one after it, whether an arc joins them; the last of a structure has none after it.
+    joined = torch.zeros(structures.total_nodes, dtype=torch.bool, device=source.device)
+    joined[torch.minimum(source, target)] = True
+    last = structures.node_ptr[owner + 1].long() - 1
+    loose = owner[~joined & (torch.arange(structures.total_nodes, device=source.device) < last)]
+    wrong = torch.cat([apart, loose])
+    if len(wrong):
+        where = structure_name(int(wrong.min()), structures.ids)
+        raise InputError(
+            f"k-mers are words of a sequence, and {where} is none: each node must be joined with the one before it and "
+            f"the one after it, and with no other; build chains with from_sequences"
+        )
 
 
 def _all_words(letters: tuple[Symbol, ...], k: int) -> tuple[Symbol, ...]:
