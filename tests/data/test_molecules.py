@@ -164,6 +164,7 @@ def test_skipping_reports_all_and_lists_ten() -> None:
     assert len(caught) == 1
     assert len(pack) == 2
     assert caught[0].message.positions == tuple(range(1, 13))
+    assert pack.columns["row in file"].tolist() == [0, 13]
     assert "row 10: 'C1' (unclosed ring); and 2 more" in str(caught[0].message)
 
 

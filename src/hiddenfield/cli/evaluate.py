@@ -199,7 +199,8 @@ def _show(
             entry = content["against"]
             told.append(
                 f"against {entry['model']} ({entry['mean']:.4g}): {entry['verdict']}, difference "
-                f"{entry['difference']:+.4g}, p = {entry['p_value']:.3g}"
+                f"{entry['difference']:+.4g}"
+                + ("" if entry["p_value"] is None else f", p = {entry['p_value']:.3g}")
             )
         if report is not None:
             told.append(f"report: {write_assessment(report, found, title=title)}")

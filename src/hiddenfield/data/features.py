@@ -12,7 +12,10 @@ from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.errors import InputError
 from hiddenfield.shapes import Array, Tensor
 
-__all__ = ["as_attributes", "as_columns", "as_ids", "as_labels", "as_targets", "structure_name"]
+__all__ = ["ROWS", "as_attributes", "as_columns", "as_ids", "as_labels", "as_targets", "structure_name"]
+
+# Where a structure stood among all that were to be read, if not all could be: a column that a reader adds.
+ROWS = "row in file"
 
 
 def structure_name(position: int, ids: Array | None) -> str:

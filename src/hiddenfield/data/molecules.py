@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hiddenfield.data.build import from_edges
-from hiddenfield.data.features import as_columns, as_ids, as_targets
+from hiddenfield.data.features import ROWS, as_columns, as_ids, as_targets
 from hiddenfield.data.rdkit_atoms import (
     BOND_COLUMNS,
     CHIRALITIES,
@@ -72,7 +72,7 @@ def from_smiles(
     on_error
         What happens to a text that RDKit cannot read (or that is empty): ``"raise"`` an `InputError`, or ``"skip"``
         it and report how many and which in one `SkippedInputWarning`, whose ``positions`` lists them all, with their
-        ``reasons`` and ``ids``.
+        ``reasons`` and ``ids``; the column ``"row in file"`` then says where each of the others stood.
     explicit_hydrogens
         Whether hydrogens are nodes too.
     extra
@@ -121,6 +121,7 @@ correct it, or leave such rows out with on_error="skip"
     )
     if skipped is not None:
         warnings.warn(skipped, stacklevel=2)
+        further = {**further, ROWS: np.arange(len(texts))}
     pack = pack.replace(
         targets=None if outcome[0] is None else outcome[0][kept],
         target_names=outcome[1],

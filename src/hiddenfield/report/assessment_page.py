@@ -260,7 +260,7 @@ def _facts(content: Any) -> list[tuple[str, list[tuple[str, object]]]]:
 
 def _selection(protocol: Any) -> str:
     if not protocol["inner"]:
-        return "none: settings fixed beforehand"
+        return "none: settings given, none selected"
     return str(protocol["inner"]) if len(protocol["candidates"]) > 1 else "none: 1 candidate"
 
 

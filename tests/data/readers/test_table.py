@@ -137,6 +137,8 @@ def test_a_missing_sequence_is_refused_or_skipped(write) -> None:
         pack = read(path, target="y", on_error="skip")
     assert caught[0].message.positions == (1, 3)
     assert pack.targets[:, 0].tolist() == [1.0, 3.0]
+    assert pack.columns["row in file"].tolist() == [0, 2]
+    assert "row in file" not in read(write("seq,y\nAC,1\n"), target="y", on_error="skip").columns
 
 
 def test_a_molecule_that_cannot_be_read_is_refused_or_skipped(write) -> None:
@@ -150,6 +152,7 @@ def test_a_molecule_that_cannot_be_read_is_refused_or_skipped(write) -> None:
     assert record[0].message.positions == (1, 3)
     assert pack.ids.tolist() == ["1", "3"]
     assert pack.columns["smiles"].tolist() == ["CC", "O"]
+    assert pack.columns["row in file"].tolist() == [0, 2]
 
 
 def test_a_wrong_target_is_found_before_the_molecules_are_read(write) -> None:

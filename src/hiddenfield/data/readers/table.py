@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from hiddenfield.data.convert.sequences import from_sequences
+from hiddenfield.data.features import ROWS
 from hiddenfield.data.files import inner_suffix
 from hiddenfield.data.formats import Format
 from hiddenfield.data.molecules import read_molecules, skipped_rows
@@ -178,6 +179,8 @@ def _build(request: _Request, num_workers: int | None, progress: bool) -> Outcom
         further["smiles"] = np.array(texts, dtype=np.dtypes.StringDType())
     else:
         pack, rows, skipped = _sequences(table, columns, ids, request)
+    if skipped is not None:
+        further[ROWS] = np.arange(len(table.rows))
     pack = pack.replace(
         ids=None if ids is None else np.array(ids, dtype=np.dtypes.StringDType())[rows],
         columns={name: values[rows] for name, values in further.items()},

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from hiddenfield.data.features import ROWS
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError
 from hiddenfield.evaluation.assessment.problem import Problem
@@ -16,11 +17,7 @@ from hiddenfield.evaluation.splits.drawn import check_groups, hold_out_positions
 from hiddenfield.evaluation.splits.making import make_splits
 from hiddenfield.shapes import Array, Int
 
-__all__ = ["ROWS", "inner_splits", "outer_splits"]
-
-
-# Where a structure stood in the file, if not all rows of it could be read: a column that a reader adds.
-ROWS = "row in file"
+__all__ = ["inner_splits", "outer_splits"]
 
 
 def outer_splits(problem: Problem, settings: AssessmentSettings) -> list[Split]:

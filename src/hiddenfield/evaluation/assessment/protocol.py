@@ -73,7 +73,7 @@ def _in_words(context: Context, settings: AssessmentSettings, finished: Finished
             else f"1 candidate{drawn}, nothing to select from"
         )
     else:
-        parts.append("settings fixed beforehand")
+        parts.append("settings given, none selected")
     where = _epoch_chosen_on(context, settings)
     if where is not None:
         # Without a selection that names it, the inner split is named here.

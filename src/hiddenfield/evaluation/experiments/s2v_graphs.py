@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from hiddenfield.data.build import from_edges
-from hiddenfield.data.files import decode, existing
+from hiddenfield.data.files import existing
 from hiddenfield.data.reading import read
 from hiddenfield.data.structures import Structures
-from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.evaluation.assessment.settings import AssessmentSettings
 from hiddenfield.evaluation.experiments.base import Experiment, Figure, Scale, Trial
 from hiddenfield.evaluation.splits.base import Request, Split
@@ -120,7 +115,7 @@ def load_graphs(name: str, fair: bool, data: Path) -> tuple[Structures, Sequence
     folder = data / "graphs" / name
     if name == "MUTAG":
         file = existing(folder / "MUTAG_s2v_10fold.zip")
-        pack = _read_with_folds(file, "MUTAG/MUTAG.txt")
+        pack = read(file)
     else:
         file = folder / (f"{name}_model_assessment_splits.json.gz" if fair else f"{name}_10fold_idx.zip")
         pack = read(folder / f"{name}.zip")
@@ -130,47 +125,6 @@ def load_graphs(name: str, fair: bool, data: Path) -> tuple[Structures, Sequence
     )
     request = Request(len(pack), sizes=pack.num_nodes.cpu().numpy(), file=file)
     return pack, make_splits("files", request)
-
-
-def _read_with_folds(archive: Path, member: str) -> Structures:
-    """Read the graphs that an archive of folds brings: a count; then of each ``n label`` and n lines of nodes.
-
-    A line of a node is ``label degree neighbour ...``, neighbours from 0.
-    """
-    with zipfile.ZipFile(archive) as source:
-        text = decode(source.read(member), f"{archive}/{member}")
-    words = iter(map(int, text.split()))
-    take: Callable[[], int] = partial(next, words)
-    sizes: list[int] = []
-    classes: list[int] = []
-    labels: list[int] = []
-    first: list[int] = []
-    second: list[int] = []
-    for _ in range(take()):
-        start = sum(sizes)
-        sizes.append(take())
-        classes.append(take())
-        for node in range(sizes[-1]):
-            labels.append(take())
-            for _ in range(take()):
-                other = take()
-                if node < other:
-                    first.append(start + node)
-                    second.append(start + other)
-    return from_edges(
-        np.array(first),
-        np.array(second),
-        node_ptr=np.concatenate([[0], np.cumsum(sizes)]),
-        **_coded("node_labels", "node_vocabularies", "label", labels),
-        **_coded("targets", "target_vocabularies", "class", classes),
-        target_names=("class",),
-    )
-
-
-def _coded(values: str, vocabularies: str, name: str, entries: list[int]) -> dict[str, Any]:
-    vocabulary, codes = Vocabulary.from_values(name, np.array(entries))
-    table = codes[:, None].astype(np.float64 if values == "targets" else np.int64)
-    return {values: table, vocabularies: (vocabulary,)}
 
 
 EXPERIMENT = Experiment(

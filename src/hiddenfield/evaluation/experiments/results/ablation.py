@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from hiddenfield.evaluation.experiments.results.rows import Row, by, headings, number, own_of, table, value_of
@@ -51,6 +52,8 @@ def _difference(row: Row, first: Row) -> str:
     if not paired or len(values) < 2 or "test_share" not in row["protocol"]:
         return _signed(gap) + (" (other folds)" if not paired else "")
     found = corrected_t_test(values, others, row["protocol"]["test_share"])
+    if not math.isfinite(found.low):
+        return _signed(gap)
     text = f"{_signed(found.difference)} ({_signed(found.low)} to {_signed(found.high)})"
     return f"**{text}**" if found.low > 0 or found.high < 0 else text
 

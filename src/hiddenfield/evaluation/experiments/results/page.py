@@ -124,7 +124,7 @@ def _explained(rows: Sequence[Row]) -> str:
     if any("model_against_it" in entry for row in rows for entry in row["baselines"].values()):
         text += (
             " The remark of a row that they were fitted beside says which of them it is better than, with p < 0.05 by "
-            "the corrected t test."
+            "the corrected t test, of a single split by the bootstrap."
         )
     if any("as_published" in row for row in rows):
         text += " Intervals of numbers as published do not know of the selection, and are too high with them."
