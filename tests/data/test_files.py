@@ -24,3 +24,12 @@ def test_nothing_is_left_of_what_could_not_be_written(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="no space"):
         write_text(tmp_path / "a.txt", "text")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_names_the_file_that_was_asked_for(tmp_path, monkeypatch):
+    def fail(path, contents):
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr("pathlib.Path.write_bytes", fail)
+    with pytest.raises(OSError, match=r"No space left on device: '.*/page\.md'$"):
+        write_text(tmp_path / "page.md", "text")

@@ -92,5 +92,7 @@ def write_text(path: str | Path, text: str) -> None:
     try:
         partial.write_bytes(contents)
         os.replace(partial, path)
+    except OSError as error:  # names the file that was asked for, not the one beside it
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
     finally:
         partial.unlink(missing_ok=True)
