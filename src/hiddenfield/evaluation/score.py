@@ -82,7 +82,7 @@ def measure(
     >>> import numpy as np
     >>> measure(np.array([1.0, 2.0, 4.0]), np.array([1.0, 2.0, 3.0]))
     {'mae': 0.3333, 'rmse': 0.5774, 'r2': 0.7857}
-    >>> measure(np.array([0, 1]), np.array([[0.9, 0.1], [0.8, 0.2]]), "accuracy", labels=np.array([0, 1]))
+    >>> measure(np.array([0.0, 1.0]), np.array([[0.9, 0.1], [0.8, 0.2]]), "accuracy", labels=np.array([0, 1]))
     {'accuracy': 1.0}
     """
     if predicted.ndim == 1:
