@@ -312,6 +312,10 @@ def test_results_of_several_machines_are_put_together(capsys, tmp_path):
     assert [r["data"] for r in found["rows"]][-1] == "elsewhere"
     assert found["title"] == EXPERIMENTS["inex"].title
     assert len(found["missing"]) == len(trials) - 2
+    # What was published is the experiment's to say, now; of a trial that it does not have the row's own stays.
+    published = [figure.value for figure in EXPERIMENTS["inex"].trials(FULL)[0].figures]
+    assert [figure["value"] for figure in found["rows"][0]["figures"]] == published != []
+    assert found["rows"][-1]["figures"] == []
     assert f"- **Not run yet**: {found['missing'][0][0]}, given split: " in out
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hiddenfield.evaluation.assessment.measuring import NAMES
+from hiddenfield.evaluation.assessment.measuring import NAMES, capital
 from hiddenfield.evaluation.experiments.results.pictures import Picture
 from hiddenfield.report.drawing import BLUE, RED, draw
 from hiddenfield.report.experiment_figures import draw_picture
@@ -13,18 +13,7 @@ from hiddenfield.report.page import figure_box
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["capital", "detail_plots"]
-
-
-def capital(text: str) -> str:
-    """Return the text with a capital first letter, and the others as they are.
-
-    Examples
-    --------
-    >>> capital("mean absolute error"), capital("ROC AUC")
-    ('Mean absolute error', 'ROC AUC')
-    """
-    return text[:1].upper() + text[1:]
+__all__ = ["detail_plots"]
 
 
 def detail_plots(content: Any) -> list[str]:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from hiddenfield.data.files import write_text
-from hiddenfield.evaluation.assessment.measuring import NAMES
+from hiddenfield.evaluation.assessment.measuring import NAMES, capital
 from hiddenfield.evaluation.assessment.outcome import Assessment
-from hiddenfield.report.assessment_curves import capital, detail_plots
+from hiddenfield.report.assessment_curves import detail_plots
 from hiddenfield.report.assessment_figures import box_plots, curve_plot
 from hiddenfield.report.page import Section, escape, facts, page
 

@@ -22,6 +22,7 @@ __all__ = [
     "Metric",
     "Predictions",
     "better",
+    "capital",
     "choose_metric",
     "finite",
     "measured",
@@ -61,6 +62,17 @@ NAMES = {
     "rmse": "root mean square error",
     "r2": "R²",
 }
+
+
+def capital(text: str) -> str:
+    """Return the text with a capital first letter, and the others as they are.
+
+    Examples
+    --------
+    >>> capital("mean absolute error"), capital("ROC AUC")
+    ('Mean absolute error', 'ROC AUC')
+    """
+    return text[:1].upper() + text[1:]
 
 
 def choose_metric(name: str | None, task: str) -> Metric:

@@ -145,18 +145,19 @@ def join_results(experiment: Experiment, results: Sequence[Mapping[str, Any]]) -
     """Return one result with the rows of several, in the order of the experiment's trials.
 
     Of the same trial the last row stays; rows of trials that the experiment does not have come at the end. Trials
-    without a row are listed under ``missing``.
+    without a row are listed under ``missing``. What was published is no part of a run: figures, title and remarks are
+    those that the experiment has now.
     """
     content = dict(results[0])
     for other in results[1:]:
         content = merge_results(content, other)
     content = _ordered(experiment, content)
-    there = {_place(row) for row in content["rows"]}
-    missing = [
-        list(place) for place in map(_place_of, _every_trial(experiment, content)) if place not in there
-    ]
+    figures = {_place_of(trial): _figures(trial) for trial in _every_trial(experiment, content)}
+    rows = [row | {"figures": figures.get(_place(row), row["figures"])} for row in content["rows"]]
+    there = set(map(_place, rows))
+    missing = [list(place) for place in figures if place not in there]
     now = {"title": experiment.title, "about": experiment.about, "layout": experiment.layout}
-    return content | now | {"remarks": list(experiment.remarks), "missing": missing}
+    return content | now | {"remarks": list(experiment.remarks), "rows": rows, "missing": missing}
 
 
 def _ordered(experiment: Experiment, content: Mapping[str, Any]) -> dict[str, Any]:
@@ -177,6 +178,10 @@ def _every_trial(experiment: Experiment, content: Mapping[str, Any]) -> list[Tri
     """Return all trials of the experiment at the scale of a result."""
     scale = {name: value for name, value in content["scale"].items() if name not in ("data", "models")}
     return experiment.trials(Scale(**scale))
+
+
+def _figures(trial: Trial) -> list[dict[str, Any]]:
+    return [asdict(figure) for figure in trial.figures]
 
 
 def _place_of(trial: Trial) -> tuple[str, ...]:
@@ -201,7 +206,7 @@ def _row(trial: Trial, content: dict[str, Any], parameters: dict[str, Any]) -> d
         "model": trial.model,
         "variant": trial.variant,
         "column": trial.column,
-        "figures": [asdict(figure) for figure in trial.figures],
+        "figures": _figures(trial),
         "parameters": parameters,
         **content,
     }

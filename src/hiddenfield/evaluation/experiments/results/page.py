@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hiddenfield.evaluation.assessment.measuring import NAMES
+from hiddenfield.evaluation.assessment.measuring import NAMES, capital
 from hiddenfield.evaluation.experiments.results.ablation import ablation
 from hiddenfield.evaluation.experiments.results.pictures import picture_lines
 from hiddenfield.evaluation.experiments.results.provenance import command_of, runs_in_words
@@ -99,7 +99,7 @@ def _missing(content: Mapping[str, Any]) -> list[str]:
 def _lead(content: Mapping[str, Any], rows: Sequence[Row]) -> str:
     """Say what the numbers of the first table are."""
     metrics = " and ".join(by([NAMES[row["metric"]] for row in rows], str))
-    text = f"{metrics[:1].upper()}{metrics[1:]}"
+    text = capital(metrics)
     if any(own_of(row)["std"] is not None for row in rows):
         text += ", mean ± standard deviation over the splits"
     if content.get("layout") == "ablation":
@@ -149,7 +149,7 @@ def _protocols(rows: Sequence[Row], letters: Mapping[str, str]) -> list[str]:
         kind = members[0]["protocol"].get("interval")
         parts += [f"interval: {kind}{CORRECTED if 'corrected' in kind else ''}"] if kind else []
         sets = ", ".join(by(members, lambda row: str(row["data"])))
-        lines.append(f"- **{letters[text]}** ({sets}): {'. '.join(_sentence(part) for part in parts)}.")
+        lines.append(f"- **{letters[text]}** ({sets}): {'. '.join(capital(part) for part in parts)}.")
     lines.append("")
     body = [
         [
@@ -169,10 +169,6 @@ def _protocols(rows: Sequence[Row], letters: Mapping[str, str]) -> list[str]:
         if body
         else []
     )
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _settings(row: Row) -> str:

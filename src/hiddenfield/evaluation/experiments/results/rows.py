@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from hiddenfield.evaluation.assessment.measuring import METRICS
+from hiddenfield.evaluation.assessment.measuring import METRICS, capital
 from hiddenfield.evaluation.significance import confidence_interval
 
 __all__ = [
@@ -97,7 +97,7 @@ def headings(rows: Iterable[Row], letters: Mapping[str, str]) -> list[tuple[list
     groups = by(rows, group_of)
     found = []
     for group, members in groups.items():
-        lines = [f"### {group[:1].upper()}{group[1:]}", ""] if len(groups) > 1 else []
+        lines = [f"### {capital(group)}", ""] if len(groups) > 1 else []
         used = by(members, protocol_of)
         if len(used) > FEW:
             names = ", ".join(letters[text] for text in used)

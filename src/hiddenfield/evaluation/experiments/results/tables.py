@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from hiddenfield.evaluation.assessment.measuring import NAMES
+from hiddenfield.evaluation.assessment.measuring import NAMES, capital
 from hiddenfield.evaluation.experiments.results.rows import (
     Row,
     best_of,
@@ -239,8 +239,7 @@ def _learning_curve(row: Row) -> list[str]:
         for point in curve
     ]
     heads = ["structures to learn from", label_of(row), *(f"*{name}*" for name in simple)]
-    name = NAMES[row["metric"]]
-    title = f"{name[:1].upper()}{name[1:]} by how many structures there are to learn from:"
+    title = f"{capital(NAMES[row['metric']])} by how many structures there are to learn from:"
     return [title, "", *table(heads, body)]
 
 
