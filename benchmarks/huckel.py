@@ -1,6 +1,6 @@
 """How fast are Hueckel molecules made, and where does the time go?
 
-Steps of ``hiddenfield.data.huckel`` on one core, and the whole of it with and without SMILES; then the whole in two
+Steps of ``hiddenfield.datasets.huckel`` on one core, and the whole of it with and without SMILES; then the whole in two
 processes, which make different ranges. Rival for the solver: one ``numpy.linalg.eigvalsh`` call a molecule instead of
 one a size. Error: the largest difference of gap and energy from that rival, in units of beta.
 """
@@ -16,12 +16,18 @@ import numpy as np
 import torch
 
 from benchmarks.environment import main, side_by_side
-from hiddenfield.data.molecule_library import huckel_range
-from hiddenfield.data.molecule_library.assembly import Molecules, assemble, write_smiles
-from hiddenfield.data.molecule_library.catalogue import library
-from hiddenfield.data.molecule_library.orbitals import COULOMB, ELECTRONS, NOT_PI, pi_levels, resonance_table
-from hiddenfield.data.molecule_library.permutation import permute
-from hiddenfield.data.molecule_library.strata import words
+from hiddenfield.datasets.molecule_library import huckel_range
+from hiddenfield.datasets.molecule_library.assembly import Molecules, assemble, write_smiles
+from hiddenfield.datasets.molecule_library.catalogue import library
+from hiddenfield.datasets.molecule_library.orbitals import (
+    COULOMB,
+    ELECTRONS,
+    NOT_PI,
+    pi_levels,
+    resonance_table,
+)
+from hiddenfield.datasets.molecule_library.permutation import permute
+from hiddenfield.datasets.molecule_library.strata import words
 
 BATCH = 4096
 

@@ -14,7 +14,8 @@ import numpy as np
 import torch
 
 from benchmarks.environment import main, side_by_side
-from hiddenfield.data import Structures, huckel
+from hiddenfield.data import Structures
+from hiddenfield.datasets import huckel
 from hiddenfield.kernels import weisfeiler_lehman
 
 ROUNDS = (1, 3, 6)

@@ -28,11 +28,11 @@ import numpy as np
 import torch
 
 from benchmarks.environment import main
-from hiddenfield.data import huckel
+from hiddenfield.datasets import huckel
 from hiddenfield.fields import FactorGraph, ising_grid, pairwise_field, potts_grid
 from hiddenfield.inference import infer
-from hiddenfield.inference.message_passing import MessagePassing
-from hiddenfield.inference.schedules import make_iteration
+from hiddenfield.inference.messages.passing import MessagePassing
+from hiddenfield.inference.messages.schedules import make_iteration
 
 RIVAL = Path(__file__).with_name("propagation_rival.py")
 TOLERANCE = 1e-6

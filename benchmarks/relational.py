@@ -24,8 +24,8 @@ import torch
 from benchmarks.environment import main, side_by_side
 from hiddenfield.fields import FactorGraph, compress
 from hiddenfield.fields.relational import graph_scheme
-from hiddenfield.inference import enumerate_networks, infer, sample_networks
-from hiddenfield.models.relational import evaluate
+from hiddenfield.inference import infer
+from hiddenfield.models.relational import enumerate_networks, evaluate, sample_networks
 
 Row = dict[str, Any]
 

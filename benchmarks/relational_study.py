@@ -24,7 +24,6 @@ import torch
 
 from benchmarks.environment import environment, side_by_side, table
 from hiddenfield.fields.relational import RelationalScheme, graph_scheme
-from hiddenfield.inference import sample_networks
 from hiddenfield.inference.loopy_bp import loopy_bp
 from hiddenfield.models.relational import (
     Network,
@@ -34,6 +33,7 @@ from hiddenfield.models.relational import (
     fit_relational,
     landscape,
     network_from_edges,
+    sample_networks,
 )
 from hiddenfield.models.relational.phases import find_phases
 from hiddenfield.report.relational_figures import paint_comparison, paint_landscape, save_figure

@@ -35,7 +35,7 @@ def leave_kernels_alone() -> None:
         if isinstance(decorator, ast.Call):
             return is_unchecked(decorator.func)
         name = decorator.attr if isinstance(decorator, ast.Attribute) else getattr(decorator, "id", "")
-        return name in {"kernel", "subroutine", "njit", "jit"} or unchecked(decorator)
+        return name in {"compiled", "subroutine", "njit", "jit"} or unchecked(decorator)
 
     _import_hook._is_no_type_check = is_unchecked
 

@@ -17,6 +17,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "src" / "hiddenfield"
 STATIONS = (
     {"ops"},
     {"data"},
+    {"datasets"},
     {"fields"},
     {"inference", "embedding", "kernels"},
     {"learning"},
@@ -24,10 +25,11 @@ STATIONS = (
     {"estimators"},
     {"evaluation"},
     {"report"},
+    {"studies"},
     {"cli", "studio"},
 )
 RANK = {name: rank for rank, names in enumerate(STATIONS) for name in names}
-COMMON = {"errors", "lazy", "machine", "progress", "registry", "shapes"}
+COMMON = {"errors", "iteration", "machine", "progress", "registry", "shapes"}
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 NAMES = [path.relative_to(PACKAGE).as_posix() for path in MODULES]
@@ -117,7 +119,7 @@ def test_every_third_party_import_is_declared() -> None:
     project = tomllib.loads((PACKAGE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
     lines = [*project["dependencies"], *extras["molecules"], *extras["pandas"], *extras["pyg"]]
-    declared = {re.match(r"[\w.-]+", line)[0] for line in lines}
+    declared = {re.match(r"[\w.-]+", line)[0].replace("-", "_") for line in lines}
     # The names under which they are imported; Triton comes with torch, llvmlite with the Numba that it fits, and
     # annotations do without jaxtyping.
     declared |= {"sklearn", "triton", "llvmlite", "jaxtyping", "hiddenfield"}

@@ -18,8 +18,8 @@ from mkdocs.structure.files import File
 
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "hiddenfield"
 STATIONS = (
-    *("ops", "data", "fields", "inference", "embedding", "kernels"),
-    *("learning", "models", "estimators", "evaluation", "report"),
+    *("ops", "data", "datasets", "fields", "inference", "embedding", "kernels"),
+    *("learning", "models", "estimators", "evaluation", "report", "studies"),
 )
 
 MODULE = re.compile(r"^::: (hiddenfield(?:\.\w+)*)$", re.MULTILINE)

@@ -1,20 +1,95 @@
-"""One registry for each family of interchangeable things: a name resolves to one, an error lists the choices."""
+"""Registries: interchangeable things of one family, looked up by name."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
-from typing import TypeVar
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
 
 from hiddenfield.errors import InputError
 
-__all__ = ["choose"]
+__all__ = ["Registry", "choose"]
 
 T = TypeVar("T")
 
 
+class Registry(Mapping[str, T], Generic[T]):
+    """One family of interchangeable things; each is registered by the module that defines it.
+
+    Adding one is adding a file: the modules of the family's package are imported at the first look-up, and whatever
+    they register is found. A module anywhere else registers in the same way once it is imported.
+
+    Parameters
+    ----------
+    family
+        The word for one of them, as error messages use it.
+    package
+        Name of the package whose modules are imported at the first look-up; None for none.
+
+    Examples
+    --------
+    >>> orders = Registry("order")
+    >>> @orders.register(guarantee="none", reference="Elidan 2006")
+    ... def residual(messages): ...
+    >>> orders.choose("residual") is residual, orders.facts("residual")["reference"]
+    (True, 'Elidan 2006')
+    >>> orders.choose("residul")
+    Traceback (most recent call last):
+    hiddenfield.errors.InputError: unknown order 'residul' (did you mean 'residual'?); choose from: residual
+    """
+
+    def __init__(self, family: str, package: str | None = None) -> None:
+        self.family = family
+        self._package = package
+        self._entries: dict[str, tuple[T, dict[str, Any]]] = {}
+
+    def register(self, name: str | None = None, **facts: Any) -> Callable[[Any], Any]:
+        """Return a decorator that adds a function, class or other object under `name`, by default its own.
+
+        The facts are what tables show of it: a guarantee, a reference, a summary.
+        """
+
+        def add(entry: Any) -> Any:
+            key = name if name is not None else entry.__name__
+            known = self._entries.get(key)
+            if known is not None and _home(known[0]) != _home(entry):
+                raise ValueError(f"two entries of the {self.family} registry are named {key!r}")
+            self._entries[key] = (entry, facts)
+            return entry
+
+        return add
+
+    def choose(self, name: str) -> T:
+        """Return the entry of that name; an unknown name is an `InputError` that lists the choices."""
+        return choose(self.family, self, name)
+
+    def facts(self, name: str) -> Mapping[str, Any]:
+        """Return what was said of an entry when it was registered."""
+        return self._found()[name][1]
+
+    def __getitem__(self, name: str) -> T:
+        return self._found()[name][0]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found())
+
+    def __len__(self) -> int:
+        return len(self._found())
+
+    def _found(self) -> dict[str, tuple[T, dict[str, Any]]]:
+        if self._package is not None:
+            name, self._package = self._package, None
+            package = importlib.import_module(name)
+            for info in pkgutil.iter_modules(package.__path__):
+                if not info.ispkg and not info.name.startswith("_"):
+                    importlib.import_module(f"{name}.{info.name}")
+        return self._entries
+
+
 def choose(family: str, choices: Mapping[str, T], name: str) -> T:
-    """Return the choice of that name; an unknown name is an `InputError` that lists what there is.
+    """Return the choice of that name; an unknown name is an `InputError` that lists the choices.
 
     Examples
     --------
@@ -27,3 +102,7 @@ def choose(family: str, choices: Mapping[str, T], name: str) -> T:
     close = difflib.get_close_matches(str(name), list(choices), n=1)
     hint = f" (did you mean {close[0]!r}?)" if close else ""
     raise InputError(f"unknown {family} {name!r}{hint}; choose from: {', '.join(choices)}")
+
+
+def _home(entry: Any) -> tuple[str, str]:
+    return getattr(entry, "__module__", ""), getattr(entry, "__qualname__", repr(entry))

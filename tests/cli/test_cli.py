@@ -83,19 +83,19 @@ def test_generate(capsys, tmp_path):
     )
     assert code == 0
     assert json.loads(out)["structures"] == 7
-    assert hf.read(tmp_path / "m.parquet") == hf.data.huckel(7, seed=2)
+    assert hf.read(tmp_path / "m.parquet") == hf.datasets.huckel(7, seed=2)
     code, _, _ = call(
         capsys, "generate", "huckel", "-n", 7, "--smiles", "--shard-size", 3, "--out", tmp_path / "shards"
     )
     assert code == 0
-    assert hf.read(tmp_path / "shards") == hf.data.huckel(7, smiles=True)
+    assert hf.read(tmp_path / "shards") == hf.datasets.huckel(7, smiles=True)
     code, out, _ = call(capsys, "describe", tmp_path / "shards", "--json")
     assert json.loads(out)["structures"] == 7
     for name in ("later.parquet", "later"):
         words = ["-n", 4, "--start", 7, "--shard-size", 3, "--out", tmp_path / name, "--json"]
         code, out, _ = call(capsys, "generate", "huckel", *words)
         assert (code, json.loads(out)["start"]) == (0, 7)
-        assert hf.read(tmp_path / name) == hf.data.huckel(11)[7:]
+        assert hf.read(tmp_path / name) == hf.datasets.huckel(11)[7:]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from tests.cli.calling import done
 
 def test_a_killed_assessment_resumes_to_the_same_json(capsys, tmp_path):
     """Kill a real process, and with it its two workers, as soon as some cells are there; then go on with one."""
-    hf.write(hf.data.huckel(24, seed=0), tmp_path / "m.parquet")
+    hf.write(hf.datasets.huckel(24, seed=0), tmp_path / "m.parquet")
     words = [
         "evaluate", tmp_path / "m.parquet", "--target", "gap", "--folds", "3", "--nested", "--grid", "dim=2,4,6",
         "--seeds", "2", "-p", "epochs=2", "-p", "dropout=0.2", "-p", "hidden=4", "--device", "cpu",

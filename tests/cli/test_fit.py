@@ -93,7 +93,7 @@ def test_classification(capsys, tmp_path, molecules):
 
 
 def test_several_numbers_with_their_spread(capsys, tmp_path):
-    pack = hf.data.huckel(30, seed=0)
+    pack = hf.datasets.huckel(30, seed=0)
     hf.write(pack, tmp_path / "m.parquet")
     result = done(capsys, "fit", tmp_path / "m.parquet", "--out", tmp_path / "run", *QUICK, "--ensemble", 2)
     assert set(result["test"]) == {"gap", "pi_energy", "pce"}
@@ -275,7 +275,7 @@ def environment():
 
 def test_a_killed_run_resumes_to_the_same_bits(capsys, tmp_path):
     """Kill real processes as soon as their checkpoint shows the wanted epoch; the last one may finish."""
-    hf.write(hf.data.huckel(40, seed=0), tmp_path / "m.parquet")
+    hf.write(hf.datasets.huckel(40, seed=0), tmp_path / "m.parquet")
     options = ["--epochs", "20", "--dim", "4", "-p", "hidden=4", "-p", "dropout=0.1", "--batch-size", "4"]
 
     def words(out, *more):

@@ -11,8 +11,7 @@ import pytest
 import torch
 
 import hiddenfield as hf
-from hiddenfield.data import from_smiles
-from hiddenfield.data import molecules as module
+from hiddenfield.data import from_smiles, molecules as module
 from hiddenfield.errors import InputError, MissingDependencyError, SkippedInputWarning, UnknownSymbolError
 
 Chem = pytest.importorskip("rdkit.Chem")
@@ -226,8 +225,8 @@ def test_a_models_vocabularies_apply() -> None:
 
 
 def test_generated_molecules_carry_the_same_labels() -> None:
-    generated = hf.data.huckel(40, seed=1, smiles=True)
-    known = hf.data.huckel(2000, seed=0)
+    generated = hf.datasets.huckel(40, seed=1, smiles=True)
+    known = hf.datasets.huckel(2000, seed=0)
     parsed = from_smiles(generated.columns["smiles"])
     assert [word.name for word in parsed.node_vocabularies] == [word.name for word in known.node_vocabularies]
     assert [word.name for word in parsed.arc_vocabularies] == [word.name for word in known.arc_vocabularies]

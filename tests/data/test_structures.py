@@ -9,8 +9,7 @@ import networkx as nx
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import hiddenfield as hf
 from hiddenfield.data import from_arcs, from_edges

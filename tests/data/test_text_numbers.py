@@ -8,8 +8,7 @@ from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from hiddenfield.data.text_numbers import parse_floats, parse_integers
 from hiddenfield.errors import ReadError

@@ -8,8 +8,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load as unpack
-from safetensors.torch import save as pack_tensors
+from safetensors.torch import load as unpack, save as pack_tensors
 
 import hiddenfield as hf
 from hiddenfield.estimators import saving

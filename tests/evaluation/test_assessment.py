@@ -100,7 +100,7 @@ def check_details(content, cells):
 
 
 def test_numbers_from_structures():
-    pack = hf.data.huckel(30, seed=0)
+    pack = hf.datasets.huckel(30, seed=0)
     settings = AssessmentSettings(folds=2, metric="rmse")
     found = assess("loopy_bp", pack, pack.targets[:, 0].numpy(), settings, parameters=QUICK)
     assert found.content["task"] == "regression"

@@ -7,8 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from hiddenfield.evaluation.assessment.ranges import error_ranges
 from hiddenfield.evaluation.assessment.roc import GRID, mean_roc

@@ -9,8 +9,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from sklearn.model_selection import KFold
 
 import hiddenfield as hf

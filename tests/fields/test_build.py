@@ -8,8 +8,7 @@ import networkx
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import hiddenfield as hf
 from hiddenfield.errors import InputError

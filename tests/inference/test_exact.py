@@ -12,17 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import hiddenfield as hf
 from hiddenfield.errors import InputError
 from hiddenfield.fields import FactorGraph, concatenate_fields, from_factors
+from hiddenfield.fields.flat_tables import flat_tables
 from hiddenfield.inference import Posterior, exact, infer, log_likelihood, map_state, marginal_map, sample
-from hiddenfield.inference.clique_plan import clique_plan
-from hiddenfield.inference.clique_values import collect_messages, distribute_messages
-from hiddenfield.inference.flat_tables import flat_tables
-from hiddenfield.inference.live_states import live_states
+from hiddenfield.inference.cliques.live_states import live_states
+from hiddenfield.inference.cliques.plan import clique_plan
+from hiddenfield.inference.cliques.values import collect_messages, distribute_messages
 from tests.fields.strategies import fields
 from tests.inference.oracle import Enumerated, enumerate_field
 

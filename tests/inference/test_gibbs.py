@@ -9,16 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from hiddenfield.errors import ConvergenceWarning, InputError
 from hiddenfield.fields import FactorGraph, concatenate_fields, from_factors
+from hiddenfield.fields.flat_field import flatten
 from hiddenfield.inference import infer
-from hiddenfield.inference.chains import Chains, free_variables
-from hiddenfield.inference.flat_field import flatten
 from hiddenfield.inference.gibbs import gibbs, gibbs_sample
-from hiddenfield.inference.tree_blocks import tree_blocks
+from hiddenfield.inference.sampling.chains import Chains, free_variables
+from hiddenfield.inference.sampling.tree_blocks import tree_blocks
 from tests.fields.strategies import fields
 from tests.inference.oracle import enumerate_field
 

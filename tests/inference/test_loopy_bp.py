@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from hiddenfield.fields import FactorGraph, from_factors, read
 from hiddenfield.fields.relational import graph_scheme

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from hiddenfield.fields import FactorGraph, concatenate_fields, from_factors, grid_edges, ising_grid
 from hiddenfield.inference import METHODS, Posterior

@@ -10,15 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields import FactorGraph, concatenate_fields, from_factors, ising_grid
 from hiddenfield.inference import infer, map_state
-from hiddenfield.inference.free_energy import negative_free_energy
+from hiddenfield.inference.messages.free_energy import negative_free_energy
+from hiddenfield.inference.messages.tree_weights import tree_weights
 from hiddenfield.inference.tree_reweighted import tree_reweighted
-from hiddenfield.inference.tree_weights import tree_weights
 from tests.fields.strategies import fields, forests
 from tests.inference.oracle import enumerate_field
 

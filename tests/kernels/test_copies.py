@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import networkx as nx
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import hiddenfield as hf
 from hiddenfield.kernels import copy_classes

@@ -7,8 +7,7 @@ import math
 import numpy as np
 import pytest
 import sklearn.metrics as peer
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from hiddenfield.errors import InputError
 from hiddenfield.evaluation import accuracy, balanced_accuracy, mae, r2, rmse, roc_auc

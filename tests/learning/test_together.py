@@ -16,8 +16,7 @@ from hiddenfield.embedding.stack import stack_kind
 from hiddenfield.errors import InputError, TrainingError
 from hiddenfield.estimators import StructureClassifier, StructureRegressor
 from hiddenfield.estimators.together import fit_together
-from hiddenfield.learning import History, Task, TrainSettings, train
-from hiddenfield.learning import together as module
+from hiddenfield.learning import History, Task, TrainSettings, together as module, train
 from hiddenfield.learning.together import Fit, train_together
 
 

@@ -280,7 +280,7 @@ def test_targets_must_fit(pack):
 @pytest.mark.parametrize("model", EMBEDDINGS)
 @pytest.mark.parametrize("precision", ["64", "bf16"])
 def test_every_model_trains_in_every_precision(model, precision):
-    pack = hf.data.huckel(6, seed=0)
+    pack = hf.datasets.huckel(6, seed=0)
     pack = pack.replace(targets=pack.targets[:, :1], target_names=("gap",), target_vocabularies=(None,))
     task = Task.of(pack)
     network = Network(FeatureSizes.of(pack), 1, model=model, dim=4, rounds=2)

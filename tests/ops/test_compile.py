@@ -15,13 +15,13 @@ import pytest
 import torch
 
 import hiddenfield
-from hiddenfield.ops.compile import PARALLEL_WORK, as_array, kernel, prange
+from hiddenfield.ops.compile import PARALLEL_WORK, as_array, compiled, prange
 from hiddenfield.ops.dispatch import HUGE_PAGE, Implementations, empty
 
 SOURCE = Path(hiddenfield.__file__).resolve().parents[1]
 
 
-@kernel
+@compiled
 def _double(values, out):
     for place in prange(values.size):
         out[place] = 2 * values[place]
@@ -60,7 +60,7 @@ def test_the_reference_runs_without_numba():
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("work", [0, PARALLEL_WORK])
-def test_a_kernel_runs_whatever_the_threads(threads, work):
+def test_a_loop_runs_whatever_the_threads(threads, work):
     torch.set_num_threads(threads)
     values, out = np.arange(1000.0), np.empty(1000)
     _double(values, out, work=work)
@@ -112,21 +112,21 @@ def test_a_forked_child_runs_on_one_thread():
 def test_a_cache_that_cannot_be_written_is_done_without(monkeypatch):
     import numba
 
-    compiled = []
+    calls = []
     njit = numba.njit
 
     def without_cache(**options):
         if options.get("cache"):
             raise RuntimeError("cannot cache function: no locator available")
-        compiled.append(options)
+        calls.append(options)
         return njit(**options)
 
     monkeypatch.setattr(numba, "njit", without_cache)
-    fresh = kernel(_double.function)
+    fresh = compiled(_double.function)
     out = np.empty(3)
     fresh(np.arange(3.0), out, work=3)
     assert out.tolist() == [0, 2, 4]
-    assert len(compiled) == 1
+    assert len(calls) == 1
 
 
 def test_the_cache_on_disk_keeps_both_variants(tmp_path):
@@ -141,12 +141,12 @@ def test_the_cache_on_disk_keeps_both_variants(tmp_path):
     for _ in range(2):  # compiles, then loads
         python(code, NUMBA_CACHE_DIR=str(tmp_path), NUMBA_NUM_THREADS="2")
     names = {path.name.split("-")[0] for path in tmp_path.rglob("*.nbi")}
-    assert names == {"segment_sum._sum_kernel_parallel", "segment_sum._sum_kernel_serial"}
+    assert names == {"segment_sum._sum_loop_parallel", "segment_sum._sum_loop_serial"}
 
 
-def test_only_plain_functions_become_kernels():
+def test_only_plain_functions_become_loops():
     with pytest.raises(TypeError, match="plain Python function"):
-        kernel(len)
+        compiled(len)
 
 
 def test_arrays_are_views_where_they_can_be():

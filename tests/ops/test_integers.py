@@ -6,8 +6,7 @@ from collections import defaultdict
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from hiddenfield.errors import InputError
 from hiddenfield.ops import (

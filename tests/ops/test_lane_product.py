@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hiddenfield.ops.compile import kernel
+from hiddenfield.ops.compile import compiled
 from hiddenfield.ops.lane_product import in_lanes, lane_maxima, lane_products
 from hiddenfield.ops.vector_math import unchecked
 
 
-@kernel(fast=True)
+@compiled(fast=True)
 def sums(table, begin, shared, rows, columns, by_row, by_column, to_row, to_column):  # type: ignore[no-untyped-def]
     lane_products(
         32,
@@ -26,7 +26,7 @@ def sums(table, begin, shared, rows, columns, by_row, by_column, to_row, to_colu
     )
 
 
-@kernel(fast=True)
+@compiled(fast=True)
 def maxima(table, begin, shared, rows, columns, by_row, by_column, to_row, to_column):  # type: ignore[no-untyped-def]
     lane_maxima(
         32,

@@ -6,8 +6,7 @@ import pickle
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from hiddenfield.errors import InputError
 from hiddenfield.ops import Topology, match_reverse_reference

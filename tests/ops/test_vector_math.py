@@ -5,23 +5,23 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hiddenfield.ops.compile import kernel
+from hiddenfield.ops.compile import compiled
 from hiddenfield.ops.vector_math import fast_exp, fast_log, stack_numbers, unchecked
 
 
-@kernel(fast=True)
+@compiled(fast=True)
 def exponentials(values, out):
     for place in range(values.size):
         out[place] = fast_exp(values[place])
 
 
-@kernel(fast=True)
+@compiled(fast=True)
 def logarithms(values, out):
     for place in range(values.size):
         out[place] = fast_log(values[place])
 
 
-@kernel(fast=True)
+@compiled(fast=True)
 def reversed_by_stack(values, out):
     room, given = stack_numbers(values, 8), unchecked(values)
     for place in range(8):

@@ -10,7 +10,7 @@ import typer
 
 from hiddenfield.cli.options import Format, Json, OnError, Setting, Source, Structure, emit, reader_options
 from hiddenfield.cli.predict import Run
-from hiddenfield.cli.tables import SUFFIXES, check_suffix, write_table
+from hiddenfield.report.terminal import SUFFIXES, check_suffix, write_table
 
 
 def command(

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from hiddenfield.cli.options import Format, Json, OnError, Setting, Source, Structure, emit, reader_options
-from hiddenfield.cli.tables import check_suffix, write_table
+from hiddenfield.report.terminal import check_suffix, write_table
 
 Run = Annotated[
     Path,

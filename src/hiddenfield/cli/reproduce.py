@@ -71,9 +71,10 @@ def command(
     The full ones take hours on a GPU; --quick runs a part of each.
     """
     from hiddenfield.evaluation.assessment.store import write_json
-    from hiddenfield.evaluation.experiments import EXPERIMENTS, join_results, results_page, run_experiment
-    from hiddenfield.evaluation.experiments.reading import read_result
     from hiddenfield.registry import choose
+    from hiddenfield.report.results_pages import results_page
+    from hiddenfield.studies import EXPERIMENTS, join_results, run_experiment
+    from hiddenfield.studies.reading import read_result
 
     experiment = choose("experiment", EXPERIMENTS, name)
     check_writable(out, "--out")

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from hiddenfield.errors import ReadError
-from hiddenfield.ops.compile import kernel
+from hiddenfield.ops.compile import compiled
 from hiddenfield.shapes import Array, Float, Int
 
 __all__ = ["parse_floats", "parse_integers"]
@@ -153,7 +153,7 @@ def _powers_of_ten() -> tuple[Float[Array, " powers"], Float[Array, " powers"]]:
     return np.array(high), np.array(low)
 
 
-@kernel
+@compiled
 def _fill(buffer: Array, state: Array, high: Array, low: Array, whole: bool, values: Array) -> None:
     size, columns = buffer.size, values.shape[1]
     at, row, column, converted = state[0], state[1], state[2], state[3] == 1

@@ -12,7 +12,7 @@ from hiddenfield.embedding.base import Embedding, Prepared, matrix
 from hiddenfield.embedding.inputs import FeatureSizes
 from hiddenfield.embedding.members import ALONE, Members, product
 from hiddenfield.errors import InputError
-from hiddenfield.fields.spanning_trees import edge_appearance
+from hiddenfield.fields.graphs.spanning_trees import edge_appearance
 from hiddenfield.ops import arc_sum, reverse_messages, send
 from hiddenfield.shapes import Float, Tensor
 

@@ -19,7 +19,6 @@ from sklearn.utils.validation import check_is_fitted
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import ConvergenceWarning, InputError
 from hiddenfield.fields.relational import RelationalScheme, graph_scheme, read_scheme
-from hiddenfield.inference.network_gibbs import sample_networks
 from hiddenfield.learning.maximum_likelihood import OPTIMISERS
 from hiddenfield.models.relational import (
     LIKELIHOODS,
@@ -34,6 +33,7 @@ from hiddenfield.models.relational import (
     networks_from_structures,
     predict_pairs,
 )
+from hiddenfield.models.relational.networks.gibbs import sample_networks
 from hiddenfield.models.relational.phases import Phase, find_phases
 
 __all__ = ["RelationalModel"]

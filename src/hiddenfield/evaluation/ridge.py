@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hiddenfield.kernels.rows import Rows, number_rows
-from hiddenfield.ops.compile import kernel, prange
+from hiddenfield.ops.compile import compiled, prange
 from hiddenfield.shapes import Array, Float, Int
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ def _product(matrix: csr_matrix, vector: Float[Array, " columns"]) -> Float[Arra
     return out
 
 
-@kernel
+@compiled
 def _multiply(indptr: Array, indices: Array, data: Array, vector: Array, bounds: Array, out: Array) -> None:
     for piece in prange(bounds.size - 1):
         for row in range(bounds[piece], bounds[piece + 1]):
@@ -252,7 +252,7 @@ def _multiply(indptr: Array, indices: Array, data: Array, vector: Array, bounds:
             out[row] = total
 
 
-@kernel
+@compiled
 def _measure_lone(
     indptr: Array, indices: Array, data: Array, place: Array, counts: Array, squares: Array
 ) -> None:
@@ -267,7 +267,7 @@ def _measure_lone(
         squares[row] = total
 
 
-@kernel
+@compiled
 def _write_shared(
     indptr: Array,
     indices: Array,
@@ -286,7 +286,7 @@ def _write_shared(
                 to += 1
 
 
-@kernel
+@compiled
 def _set_lone(indptr: Array, indices: Array, data: Array, place: Array, of_row: Array, out: Array) -> None:
     for row in prange(indptr.size - 1):
         for entry in range(indptr[row], indptr[row + 1]):

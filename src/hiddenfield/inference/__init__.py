@@ -8,20 +8,15 @@ from hiddenfield.inference.gibbs import gibbs, gibbs_sample
 from hiddenfield.inference.infer import METHODS, infer, log_likelihood, log_partition, map_state
 from hiddenfield.inference.loopy_bp import loopy_bp
 from hiddenfield.inference.mean_field import mean_field
-from hiddenfield.inference.network_enumeration import NetworkCounts, enumerate_networks
-from hiddenfield.inference.network_gibbs import NetworkSamples, sample_networks
 from hiddenfield.inference.posterior import MapState, Posterior
 from hiddenfield.inference.tree_reweighted import tree_reweighted
 
 __all__ = [
     "METHODS",
     "MapState",
-    "NetworkCounts",
-    "NetworkSamples",
     "Posterior",
     "damped",
     "double_loop",
-    "enumerate_networks",
     "exact",
     "generalized_bp",
     "gibbs",
@@ -34,6 +29,5 @@ __all__ = [
     "marginal_map",
     "mean_field",
     "sample",
-    "sample_networks",
     "tree_reweighted",
 ]

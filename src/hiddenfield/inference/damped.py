@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.fields.region_clusters import choose_regions
+from hiddenfield.fields.graphs.region_clusters import choose_regions
 from hiddenfield.inference.posterior import Posterior
-from hiddenfield.inference.region_loops import conclude, lagging_loop
-from hiddenfield.inference.region_passing import RegionPassing
+from hiddenfield.inference.regions.driver import conclude, lagging_loop
+from hiddenfield.inference.regions.passing import RegionPassing
 
 __all__ = ["damped"]
 

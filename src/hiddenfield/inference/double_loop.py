@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.fields.region_clusters import choose_regions
-from hiddenfield.fields.region_graph import RegionGraph
+from hiddenfield.fields.graphs.region_clusters import choose_regions
+from hiddenfield.fields.graphs.region_graph import RegionGraph
 from hiddenfield.inference.posterior import Posterior
-from hiddenfield.inference.region_loops import conclude, descend
-from hiddenfield.inference.region_passing import RegionPassing
+from hiddenfield.inference.regions.driver import conclude, descend
+from hiddenfield.inference.regions.passing import RegionPassing
 
 __all__ = ["double_loop"]
 

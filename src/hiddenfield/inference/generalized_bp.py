@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.fields.region_clusters import choose_regions
-from hiddenfield.fields.region_graph import RegionGraph
-from hiddenfield.inference.fixed_point import Outcome
+from hiddenfield.fields.graphs.region_clusters import choose_regions
+from hiddenfield.fields.graphs.region_graph import RegionGraph
 from hiddenfield.inference.posterior import Posterior
-from hiddenfield.inference.region_loops import conclude, descend, single_loop
-from hiddenfield.inference.region_passing import RegionPassing
-from hiddenfield.inference.region_sweeps import check_options
+from hiddenfield.inference.regions.driver import conclude, descend, single_loop
+from hiddenfield.inference.regions.passing import RegionPassing
+from hiddenfield.inference.regions.sweeps import check_options
+from hiddenfield.iteration import Outcome
 from hiddenfield.shapes import Float, Tensor
 
 __all__ = ["generalized_bp"]

@@ -16,17 +16,14 @@ from hiddenfield.errors import ConvergenceWarning, InputError
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.inference.damped import damped
 from hiddenfield.inference.double_loop import double_loop
-from hiddenfield.inference.exact import exact
-from hiddenfield.inference.exact import map_state as exact_map
+from hiddenfield.inference.exact import exact, map_state as exact_map
 from hiddenfield.inference.generalized_bp import generalized_bp
 from hiddenfield.inference.gibbs import gibbs
-from hiddenfield.inference.loopy_bp import loopy_bp
-from hiddenfield.inference.loopy_bp import map_state as loopy_bp_map
+from hiddenfield.inference.loopy_bp import loopy_bp, map_state as loopy_bp_map
 from hiddenfield.inference.mean_field import mean_field
 from hiddenfield.inference.options import check_options
 from hiddenfield.inference.posterior import MapState, Posterior
-from hiddenfield.inference.tree_reweighted import map_state as tree_reweighted_map
-from hiddenfield.inference.tree_reweighted import tree_reweighted
+from hiddenfield.inference.tree_reweighted import map_state as tree_reweighted_map, tree_reweighted
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Float, Int, Tensor
 

@@ -10,11 +10,11 @@ import torch
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.inference.bethe import evaluate
-from hiddenfield.inference.decoding import decode
-from hiddenfield.inference.message_passing import MessagePassing
+from hiddenfield.inference.messages.bethe import evaluate
+from hiddenfield.inference.messages.decoding import decode
+from hiddenfield.inference.messages.passing import MessagePassing
+from hiddenfield.inference.messages.propagation import propagate
 from hiddenfield.inference.posterior import MapState, Posterior, padded
-from hiddenfield.inference.propagation import propagate
 from hiddenfield.shapes import Float, Int, Tensor
 
 __all__ = ["loopy_bp", "map_state"]

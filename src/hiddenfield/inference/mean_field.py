@@ -10,13 +10,13 @@ import torch
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.inference.feasible import IMPOSSIBLE, feasible_assignments, has_hard_zeros
-from hiddenfield.inference.fixed_point import Outcome, iterate
-from hiddenfield.inference.free_energy import negative_free_energy
-from hiddenfield.inference.mean_field_updates import ProductUpdate, self_coupled
-from hiddenfield.inference.message_passing import normalise_segments
+from hiddenfield.inference.messages.free_energy import negative_free_energy
+from hiddenfield.inference.messages.mean_field_updates import ProductUpdate, self_coupled
+from hiddenfield.inference.messages.passing import normalise_segments
+from hiddenfield.inference.messages.propagation import propagate
 from hiddenfield.inference.posterior import Posterior
-from hiddenfield.inference.propagation import propagate
+from hiddenfield.inference.sampling.feasible import IMPOSSIBLE, feasible_assignments, has_hard_zeros
+from hiddenfield.iteration import Outcome, iterate
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Bool, Float, Int, Tensor
 
@@ -87,7 +87,7 @@ def mean_field(
     log_marginals
         Where the first start begins, packed as the field's states.
     backend
-        "numba" (ragged CPU kernel), "torch" (any device, differentiable) or "auto".
+        "numba" (ragged compiled loop), "torch" (any device, differentiable) or "auto".
 
     Returns
     -------

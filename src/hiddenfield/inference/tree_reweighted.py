@@ -10,18 +10,18 @@ import torch
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.inference.fixed_point import Outcome
-from hiddenfield.inference.free_energy import entropy, entropy_of_states, negative_free_energy
-from hiddenfield.inference.message_passing import MessagePassing, normalise_segments
-from hiddenfield.inference.posterior import Guarantee, MapState, Posterior, padded
-from hiddenfield.inference.propagation import propagate
-from hiddenfield.inference.tree_weights import (
+from hiddenfield.inference.messages.free_energy import entropy, entropy_of_states, negative_free_energy
+from hiddenfield.inference.messages.passing import MessagePassing, normalise_segments
+from hiddenfield.inference.messages.propagation import propagate
+from hiddenfield.inference.messages.tree_weights import (
     FreeScopes,
     as_weights,
     check_weights,
     transitive_weights,
     tree_weights,
 )
+from hiddenfield.inference.posterior import Guarantee, MapState, Posterior, padded
+from hiddenfield.iteration import Outcome
 from hiddenfield.shapes import Float, Tensor
 
 __all__ = ["map_state", "tree_reweighted"]

@@ -12,7 +12,7 @@ from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.errors import InputError
 from hiddenfield.kernels.colours import ColourDictionary, columns_in, look_up
 from hiddenfield.kernels.rows import Rows
-from hiddenfield.ops.compile import kernel, prange, subroutine
+from hiddenfield.ops.compile import compiled, prange, subroutine
 from hiddenfield.shapes import Array, Int
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def _neighbourhoods(
     return Rows(ptr, values)
 
 
-@kernel
+@compiled
 def _gather_sorted(
     in_ptr: Array, source: Array, colours: Array, arcs: Array, num_labels: int, out: Array
 ) -> None:
@@ -218,7 +218,7 @@ def _counts(
     return sparse.csr_matrix((counts, indices, indptr), shape=(len(structures), offsets[-1]))
 
 
-@kernel
+@compiled
 def _sort_and_count(bounds: Array, colours: Array, out: Array) -> None:
     for structure in prange(bounds.size - 1):
         start, stop = bounds[structure], bounds[structure + 1]
@@ -231,7 +231,7 @@ def _sort_and_count(bounds: Array, colours: Array, out: Array) -> None:
         out[structure] = distinct
 
 
-@kernel
+@compiled
 def _write_counts(
     bounds: Array, colours: Array, offsets: Array, indptr: Array, indices: Array, counts: Array
 ) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from hiddenfield.ops.compile import PARALLEL_WORK, kernel, prange
+from hiddenfield.ops.compile import PARALLEL_WORK, compiled, prange
 from hiddenfield.shapes import Array, Int
 
 __all__ = ["Rows", "number_rows"]
@@ -79,20 +79,20 @@ def number_rows(rows: Rows) -> tuple[Int[Array, " rows"], Int[Array, " distinct"
     return numbers, np.flatnonzero(leading)
 
 
-@kernel
+@compiled
 def _copy_rows(ptr: Array, values: Array, chosen: Array, new_ptr: Array, out: Array) -> None:
     for row in prange(chosen.size):
         for k in range(new_ptr[row + 1] - new_ptr[row]):
             out[new_ptr[row] + k] = values[ptr[chosen[row]] + k]
 
 
-@kernel
+@compiled
 def _look_up(table: Array, places: Array, out: Array) -> None:
     for row in prange(places.size):
         out[row] = table[places[row]]
 
 
-@kernel
+@compiled
 def _hash_rows(ptr: Array, values: Array, out: Array) -> None:
     for row in prange(ptr.size - 1):
         # Products that wrap around, and shifts that bring the high bits down to where a table looks.
@@ -103,7 +103,7 @@ def _hash_rows(ptr: Array, values: Array, out: Array) -> None:
         out[row] = mixed
 
 
-@kernel
+@compiled
 def _find_first(ptr: Array, values: Array, hashes: Array, parts: int, out: Array) -> None:
     """Write for every row the first row that equals it; of all rows a part takes those whose hash is its own."""
     for part in prange(parts):

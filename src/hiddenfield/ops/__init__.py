@@ -1,6 +1,6 @@
 """The primitives of message passing over packed graphs; nothing here knows what a model is.
 
-Each op has a plain PyTorch reference (which runs on every device), a Numba kernel for host memory, and a
+Each op has a plain PyTorch reference (which runs on every device), a compiled loop for host memory, and a
 gradient that can itself be differentiated. Numba is loaded when the first kernel runs, not when this is
 imported.
 """

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from hiddenfield.errors import InputError
-from hiddenfield.ops.cavity_kernels import PARTS, cavity_gradient_kernel, cavity_plan, cavity_sum_kernel
+from hiddenfield.ops.cavity_loops import PARTS, cavity_gradient_loop, cavity_plan, cavity_sum_loop
 from hiddenfield.ops.compile import as_array
 from hiddenfield.ops.dispatch import (
     Implementations,
@@ -224,7 +224,7 @@ def _sums_cpu(
     else:
         added, row = as_array(constant), _array(constant_kind, read)
     lowest = result.dtype.type(0 if rectify else -np.inf)
-    cavity_sum_kernel(as_array(messages), ptr, read, *others, added, row, lowest, result, work=out.numel())
+    cavity_sum_loop(as_array(messages), ptr, read, *others, added, row, lowest, result, work=out.numel())
     return out
 
 
@@ -245,7 +245,7 @@ def _gradients_cpu(
         empty((count or 0, dim), gradient) if kind is None else gradient.new_zeros(PARTS * (count or 0), dim)
         for count, kind in zip(written, kinds, strict=True)
     ]
-    cavity_gradient_kernel(
+    cavity_gradient_loop(
         values,
         values[:0] if out is None else as_array(out),
         *plan,

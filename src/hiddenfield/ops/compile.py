@@ -1,6 +1,6 @@
-"""Numba kernels that are compiled on their first call, once for one thread and once for several.
+"""Loops that Numba compiles on their first call, once for one thread and once for several.
 
-Importing an op must be quick, so Numba is loaded when the first kernel runs. A kernel is written as a plain
+Importing an op must be quick, so Numba is loaded when the first of them runs. A compiled loop is written as a plain
 Python function over NumPy arrays whose outermost loop runs over `prange`; it must write each output row in
 one iteration and in a fixed order, so that the result does not depend on the number of threads.
 """
@@ -19,18 +19,18 @@ import torch
 
 from hiddenfield.shapes import Array, Tensor
 
-__all__ = ["Kernel", "Subroutine", "as_array", "kernel", "prange", "subroutine"]
+__all__ = ["Compiled", "Subroutine", "as_array", "compiled", "prange", "subroutine"]
 
 prange = range
-"""Stands for `numba.prange` until the kernel is compiled; the undecorated function runs with it as it is."""
+"""Stands for `numba.prange` until the compiled loop is compiled; the undecorated function runs with it as it is."""
 
 PARALLEL_WORK = 1 << 15
 """Scalars written below which one thread is used: starting two costs about as much (benchmarks/ops.py)."""
 
 FAST: dict[str, Any] = {"fastmath": {"contract", "nsz"}, "error_model": "numpy"}
-"""What Numba is told about kernels that are to be vectorised: infinities and NaN still mean what they mean."""
+"""What Numba is told about compiled loops that are to be vectorised: infinities and NaN still mean what they mean."""
 
-# One lock for all kernels: Numba's fallback threading layer allows one parallel region at a time.
+# One lock for all compiled loops: Numba's fallback threading layer allows one parallel region at a time.
 _parallel_region = threading.Lock()
 
 
@@ -40,7 +40,7 @@ def as_array(tensor: Tensor) -> Array:
 
 
 class Subroutine:
-    """A function that kernels call and that is compiled into them; see `subroutine`."""
+    """A function that compiled loops call and that is compiled into them; see `subroutine`."""
 
     def __init__(self, function: Callable[..., Any], *, allocates: bool = True, fast: bool = False) -> None:
         self.function = function
@@ -54,7 +54,7 @@ class Subroutine:
 
     @functools.cached_property
     def compiled(self) -> Callable[..., Any]:
-        """What Numba makes of it; it is compiled together with the first kernel that calls it."""
+        """What Numba makes of it; it is compiled together with the first compiled loop that calls it."""
         import numba
 
         options: dict[str, Any] = {"_nrt": self.allocates}
@@ -70,8 +70,8 @@ class Subroutine:
         return zlib.crc32(text.encode(), _fingerprint(self.function))
 
 
-class Kernel:
-    """A function that Numba compiles when it is first called; see `kernel`.
+class Compiled:
+    """A function that Numba compiles when it is first called; see `compiled`.
 
     Calling it with ``work=n``, the number of scalars it will write, runs on one thread where `n` is small and
     on `torch.get_num_threads()` threads (at most Numba's own limit) where it is large.
@@ -79,7 +79,7 @@ class Kernel:
 
     def __init__(self, function: Callable[..., None], *, fast: bool = False, reorder: bool = False) -> None:
         if not isinstance(function, FunctionType):
-            raise TypeError(f"a kernel is made of a plain Python function, got {function!r}")
+            raise TypeError(f"a compiled loop is made of a plain Python function, got {function!r}")
         self.function = function
         self.__name__ = function.__name__
         self.__doc__ = function.__doc__
@@ -92,7 +92,7 @@ class Kernel:
         self._process = 0
 
     def __call__(self, *arguments: Any, work: int = PARALLEL_WORK) -> None:
-        """Run the kernel, compiling it for these element types if it has not been."""
+        """Run the compiled loop, compiling it for these element types if it has not been."""
         if work >= PARALLEL_WORK and self._can_split and (threads := torch.get_num_threads()) > 1:
             return self._call_parallel(threads, arguments)
         serial = self._serial
@@ -162,20 +162,20 @@ def _with_subroutines(function: Callable[..., Any], further: dict[str, Any]) -> 
 def subroutine(
     function: Callable[..., Any] | None = None, *, allocates: bool = True, fast: bool = False
 ) -> Any:
-    """Make a function that kernels (and other subroutines) may call: it is compiled into them.
+    """Make a function that compiled loops (and other subroutines) may call: it is compiled into them.
 
     With ``allocates=False`` it makes no arrays but views, and is compiled without reference counts, whose atomic
     increments would cost more than the work of a small function (a factor of 3 in belief propagation). `fast` is as
-    of `kernel`.
+    of `compiled`.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from hiddenfield.ops.compile import kernel, subroutine
+    >>> from hiddenfield.ops.compile import compiled, subroutine
     >>> @subroutine
     ... def square(value):
     ...     return value * value
-    >>> @kernel
+    >>> @compiled
     ... def squares(values, out):
     ...     for i in range(values.size):
     ...         out[i] = square(values[i])
@@ -190,15 +190,17 @@ def subroutine(
 
 
 @overload
-def kernel(function: Callable[..., None]) -> Kernel: ...
+def compiled(function: Callable[..., None]) -> Compiled: ...
 
 
 @overload
-def kernel(*, fast: bool, reorder: bool = ...) -> Callable[[Callable[..., None]], Kernel]: ...
+def compiled(*, fast: bool, reorder: bool = ...) -> Callable[[Callable[..., None]], Compiled]: ...
 
 
-def kernel(function: Callable[..., None] | None = None, *, fast: bool = False, reorder: bool = False) -> Any:
-    """Make a lazily compiled kernel of a plain Python function.
+def compiled(
+    function: Callable[..., None] | None = None, *, fast: bool = False, reorder: bool = False
+) -> Any:
+    """Make a lazily compiled loop of a plain Python function.
 
     The body sees NumPy arrays and scalars, writes its results into arrays that it is given and returns
     nothing. It may use NumPy, `math`, and `prange` from this module for the loop that is split among threads.
@@ -214,8 +216,8 @@ def kernel(function: Callable[..., None] | None = None, *, fast: bool = False, r
     Examples
     --------
     >>> import numpy as np
-    >>> from hiddenfield.ops.compile import kernel, prange
-    >>> @kernel
+    >>> from hiddenfield.ops.compile import compiled, prange
+    >>> @compiled
     ... def double(values, out):
     ...     for i in prange(values.size):
     ...         out[i] = 2 * values[i]
@@ -225,5 +227,5 @@ def kernel(function: Callable[..., None] | None = None, *, fast: bool = False, r
     array([2., 4., 6.])
     """
     if function is None:
-        return functools.partial(Kernel, fast=fast, reorder=reorder)
-    return Kernel(function, fast=fast, reorder=reorder)
+        return functools.partial(Compiled, fast=fast, reorder=reorder)
+    return Compiled(function, fast=fast, reorder=reorder)

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from hiddenfield.errors import InputError
-from hiddenfield.ops.compile import as_array, kernel
+from hiddenfield.ops.compile import as_array, compiled
 from hiddenfield.ops.dispatch import Implementations, check_index
 from hiddenfield.shapes import Array, Int, Tensor
 
@@ -70,7 +70,7 @@ def _counting_sort_cpu(keys: Tensor, num_keys: int) -> tuple[Tensor, Tensor]:
     return order, ptr
 
 
-@kernel
+@compiled
 def _sort(keys: Array, cursor: Array, order: Array, ptr: Array, bad: Array) -> None:
     num_keys = cursor.size
     for row in range(keys.size):

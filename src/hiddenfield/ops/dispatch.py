@@ -43,7 +43,7 @@ class Implementations:
     reference
         Plain PyTorch; runs on every device and with every dtype, and is what the others are tested against.
     cpu
-        A Numba kernel for float32, float64, int32 and int64 in host memory.
+        A compiled loop for float32, float64, int32 and int64 in host memory.
     cuda
         A Triton kernel. None while an op has none: the reference then runs on the device.
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from hiddenfield.ops.compile import as_array, kernel, prange
+from hiddenfield.ops.compile import as_array, compiled, prange
 from hiddenfield.ops.dispatch import Implementations, check_like, check_rows, empty, through_rectifier
 from hiddenfield.ops.topology import Topology
 from hiddenfield.shapes import Array, Float, Tensor
@@ -105,7 +105,7 @@ def _gather_sum_cpu(values: Tensor, topology: Topology, constant: Tensor | None,
     out = empty((in_ptr.size - 1, values.shape[1]), values)
     rows = as_array(values)
     added = rows[:0] if constant is None else as_array(constant)
-    _gather_sum_kernel(rows, source, in_ptr, added, rectify, out.numpy(), work=source.size * values.shape[1])
+    _gather_sum_loop(rows, source, in_ptr, added, rectify, out.numpy(), work=source.size * values.shape[1])
     return out
 
 
@@ -116,8 +116,8 @@ def _gather_sum_cuda(values: Tensor, topology: Topology, constant: Tensor | None
     return ranged_sum(values, ptr, num_out=rows, read=source, constant=constant, rectify=rectify)
 
 
-@kernel
-def _gather_sum_kernel(
+@compiled
+def _gather_sum_loop(
     values: Array, source: Array, in_ptr: Array, constant: Array, rectify: bool, out: Array
 ) -> None:
     dim = values.shape[1]

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from hiddenfield.errors import InputError
-from hiddenfield.ops.compile import as_array, kernel
+from hiddenfield.ops.compile import as_array, compiled
 from hiddenfield.ops.dispatch import Implementations, check_index
 from hiddenfield.ops.segment_sum import segment_of_row
 from hiddenfield.shapes import Array, Int, Tensor
@@ -76,7 +76,7 @@ def _match_reverse_cpu(source: Tensor, in_ptr: Tensor) -> Tensor:
         )
     out = torch.empty_like(source, memory_format=torch.contiguous_format)
     bad = np.full(1, -1, dtype=np.int64)
-    _match_kernel(sources, pointers, pointers[:-1].astype(np.int64), out.numpy(), bad, work=sources.size)
+    _match_loop(sources, pointers, pointers[:-1].astype(np.int64), out.numpy(), bad, work=sources.size)
     if bad[0] >= 0:
         arc = int(bad[0])
         raise InputError(
@@ -86,8 +86,8 @@ def _match_reverse_cpu(source: Tensor, in_ptr: Tensor) -> Tensor:
     return out
 
 
-@kernel
-def _match_kernel(source: Array, in_ptr: Array, cursor: Array, out: Array, bad: Array) -> None:
+@compiled
+def _match_loop(source: Array, in_ptr: Array, cursor: Array, out: Array, bad: Array) -> None:
     num_nodes = in_ptr.size - 1
     for node in range(num_nodes):
         for arc in range(in_ptr[node], in_ptr[node + 1]):

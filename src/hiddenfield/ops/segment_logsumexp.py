@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hiddenfield.ops.compile import as_array, kernel, prange
+from hiddenfield.ops.compile import as_array, compiled, prange
 from hiddenfield.ops.dispatch import Implementations, check_pointers, check_total, empty
 from hiddenfield.ops.segment_max import segment_max_reference
 from hiddenfield.ops.segment_softmax import segment_softmax
@@ -81,12 +81,12 @@ def _logsumexp_cpu(rows: Tensor, ptr: Tensor) -> Tensor:
     out = empty((pointers.size - 1, *rows.shape[1:]), rows)
     flat = rows.unsqueeze(1) if rows.ndim == 1 else rows
     target = out.view(out.shape[0], flat.shape[1]).numpy()
-    _logsumexp_kernel(as_array(flat), pointers, target, work=4 * flat.numel())
+    _logsumexp_loop(as_array(flat), pointers, target, work=4 * flat.numel())
     return out
 
 
-@kernel
-def _logsumexp_kernel(rows: Array, ptr: Array, out: Array) -> None:
+@compiled
+def _logsumexp_loop(rows: Array, ptr: Array, out: Array) -> None:
     dim = rows.shape[1]
     for segment in prange(ptr.size - 1):
         begin = ptr[segment]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from hiddenfield.ops.compile import as_array, kernel, prange
+from hiddenfield.ops.compile import as_array, compiled, prange
 from hiddenfield.ops.dispatch import Implementations, check_pointers, check_total, empty
 from hiddenfield.ops.segment_sum import segment_of_row
 from hiddenfield.shapes import Array, Float, Int, Tensor
@@ -95,12 +95,12 @@ def _argmax_cpu(rows: Tensor, ptr: Tensor) -> Tensor:
     check_total(pointers, rows.shape[0])
     out = empty((pointers.size - 1, *rows.shape[1:]), rows, torch.int64)
     flat = rows.unsqueeze(1) if rows.ndim == 1 else rows
-    _argmax_kernel(as_array(flat), pointers, out.view(out.shape[0], flat.shape[1]).numpy(), work=flat.numel())
+    _argmax_loop(as_array(flat), pointers, out.view(out.shape[0], flat.shape[1]).numpy(), work=flat.numel())
     return out
 
 
-@kernel
-def _argmax_kernel(rows: Array, ptr: Array, out: Array) -> None:
+@compiled
+def _argmax_loop(rows: Array, ptr: Array, out: Array) -> None:
     dim = rows.shape[1]
     for segment in prange(ptr.size - 1):
         begin = ptr[segment]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hiddenfield.ops.compile import as_array, kernel, prange
+from hiddenfield.ops.compile import as_array, compiled, prange
 from hiddenfield.ops.dispatch import Implementations, check_pointers, check_total, empty
 from hiddenfield.ops.segment_max import segment_max_reference
 from hiddenfield.ops.segment_sum import (
@@ -88,12 +88,12 @@ def _softmax_cpu(rows: Tensor, ptr: Tensor) -> Tensor:
     check_total(pointers, rows.shape[0])
     out = empty(rows.shape, rows)
     flat = rows.unsqueeze(1) if rows.ndim == 1 else rows
-    _softmax_kernel(as_array(flat), pointers, out.view(flat.shape).numpy(), work=4 * flat.numel())
+    _softmax_loop(as_array(flat), pointers, out.view(flat.shape).numpy(), work=4 * flat.numel())
     return out
 
 
-@kernel
-def _softmax_kernel(rows: Array, ptr: Array, out: Array) -> None:
+@compiled
+def _softmax_loop(rows: Array, ptr: Array, out: Array) -> None:
     dim = rows.shape[1]
     for segment in prange(ptr.size - 1):
         begin = ptr[segment]

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from hiddenfield.ops.compile import as_array, kernel, prange
+from hiddenfield.ops.compile import as_array, compiled, prange
 from hiddenfield.ops.dispatch import Implementations, check_pointers, check_total, empty
 from hiddenfield.shapes import Array, Float, Int, Tensor
 
@@ -128,7 +128,7 @@ def _sum_cpu(rows: Tensor, ptr: Tensor) -> Tensor:
     check_total(pointers, rows.shape[0])
     out = empty((pointers.size - 1, *rows.shape[1:]), rows)
     flat = rows.unsqueeze(1) if rows.ndim == 1 else rows
-    _sum_kernel(as_array(flat), pointers, out.view(out.shape[0], flat.shape[1]).numpy(), work=flat.numel())
+    _sum_loop(as_array(flat), pointers, out.view(out.shape[0], flat.shape[1]).numpy(), work=flat.numel())
     return out
 
 
@@ -156,12 +156,12 @@ def _repeat_cpu(values: Tensor, ptr: Tensor, num_rows: int) -> Tensor:
     check_total(pointers, num_rows)
     out = empty((num_rows, *values.shape[1:]), values)
     flat = values.unsqueeze(1) if values.ndim == 1 else values
-    _repeat_kernel(as_array(flat), pointers, out.view(out.shape[0], flat.shape[1]).numpy(), work=out.numel())
+    _repeat_loop(as_array(flat), pointers, out.view(out.shape[0], flat.shape[1]).numpy(), work=out.numel())
     return out
 
 
-@kernel
-def _sum_kernel(rows: Array, ptr: Array, out: Array) -> None:
+@compiled
+def _sum_loop(rows: Array, ptr: Array, out: Array) -> None:
     dim = rows.shape[1]
     for segment in prange(ptr.size - 1):
         begin = ptr[segment]
@@ -182,8 +182,8 @@ def _sum_kernel(rows: Array, ptr: Array, out: Array) -> None:
                     out[segment, column] += rows[row, column]
 
 
-@kernel
-def _repeat_kernel(values: Array, ptr: Array, out: Array) -> None:
+@compiled
+def _repeat_loop(values: Array, ptr: Array, out: Array) -> None:
     dim = values.shape[1]
     for segment in prange(ptr.size - 1):
         for row in range(ptr[segment], ptr[segment + 1]):

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from hiddenfield.errors import InputError
-from hiddenfield.ops.compile import as_array, kernel, prange
+from hiddenfield.ops.compile import as_array, compiled, prange
 from hiddenfield.ops.dispatch import INDEX_DTYPES, check_index, empty, reject
 from hiddenfield.ops.segment_sum import segment_of_row
 from hiddenfield.shapes import Array, Int, Shaped, Tensor
@@ -191,7 +191,7 @@ def _take_segments_cpu(values: Tensor, places: tuple[Array, Array, Array], shift
     else:
         source, target = as_array(values).reshape(-1), out.numpy().reshape(-1)
         moves = shift.astype(source.dtype)
-    _copy_kernel(source, ptr, index, new_ptr, moves, width, target, bad, work=target.size)
+    _copy_loop(source, ptr, index, new_ptr, moves, width, target, bad, work=target.size)
     if bad[0] >= 0:
         _refuse(int(bad[0]), ptr, index)
     return out
@@ -219,8 +219,8 @@ def _refuse(place: int, ptr: Array, index: Array) -> None:
     )
 
 
-@kernel
-def _copy_kernel(
+@compiled
+def _copy_loop(
     values: Array, ptr: Array, index: Array, new_ptr: Array, shift: Array, width: int, out: Array, bad: Array
 ) -> None:
     for place in range(index.size):

@@ -93,12 +93,12 @@ def repeat_rows(values: Tensor, ptr: Tensor, num_rows: int) -> Tensor:
     out = torch.empty(num_rows, width, dtype=values.dtype, device=values.device)
     if out.numel():
         with torch.cuda.device(values.device):
-            _repeat_kernel[(values.shape[0],)](values, ptr, out, width, BLOCK=triton.next_power_of_2(width))
+            _repeat_loop[(values.shape[0],)](values, ptr, out, width, BLOCK=triton.next_power_of_2(width))
     return out
 
 
 @triton.jit
-def _repeat_kernel(values, ptr, out, width, BLOCK: tl.constexpr) -> Any:  # type: ignore[no-untyped-def]
+def _repeat_loop(values, ptr, out, width, BLOCK: tl.constexpr) -> Any:  # type: ignore[no-untyped-def]
     segment = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
     inside = column < width

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hiddenfield.evaluation.assessment.measuring import NAMES, capital
-from hiddenfield.evaluation.experiments.results.pictures import Picture
 from hiddenfield.report.drawing import BLUE, RED, draw
 from hiddenfield.report.experiment_figures import draw_picture
 from hiddenfield.report.page import figure_box
+from hiddenfield.report.results_pages.pictures import Picture
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hiddenfield.evaluation.assessment.measuring import METRICS, NAMES
-from hiddenfield.evaluation.experiments.results.pictures import Picture
-from hiddenfield.evaluation.experiments.results.rows import Row, label_of
 from hiddenfield.report.drawing import GREY, draw
 from hiddenfield.report.page import escape
+from hiddenfield.report.results_pages.pictures import Picture
+from hiddenfield.report.results_pages.rows import Row, label_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

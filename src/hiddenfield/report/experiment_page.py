@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from hiddenfield.data.files import write_text
-from hiddenfield.evaluation.experiments.results.page import results_page
-from hiddenfield.evaluation.experiments.results.pictures import KINDS, pictures_of
 from hiddenfield.report.experiment_figures import picture_file
+from hiddenfield.report.results_pages.page import results_page
+from hiddenfield.report.results_pages.pictures import KINDS, pictures_of
 
 __all__ = ["experiment_files", "write_experiment"]
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from hiddenfield.data import Structures, from_arcs, from_edges, from_parents, to_parents
 from hiddenfield.errors import InputError

@@ -15,8 +15,7 @@ import numpy as np
 import pyarrow
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from pyarrow import parquet
 
 import hiddenfield.data

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 import hiddenfield as hf
-from hiddenfield.data.readers import cache as module
-from hiddenfield.data.readers import table
+from hiddenfield.data.readers import cache as module, table
 from hiddenfield.data.readers.table import read
 from hiddenfield.errors import InputError, ReadError, SkippedInputWarning
 

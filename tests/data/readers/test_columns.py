@@ -6,8 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from hiddenfield.data.readers.columns import MISSING, as_missing, further_column, target_column
 from hiddenfield.errors import InputError, ReadError

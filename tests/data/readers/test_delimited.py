@@ -7,8 +7,7 @@ import io
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from hiddenfield.data.readers.delimited import read_table
 from hiddenfield.errors import InputError, ReadError

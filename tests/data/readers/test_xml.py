@@ -11,8 +11,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import hiddenfield as hf
 from hiddenfield.data.readers import xml

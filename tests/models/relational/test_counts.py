@@ -9,8 +9,7 @@ import networkx
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.relational import FEATURES, RelationalScheme, graph_scheme, ground, ground_variables

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from hiddenfield.fields.relational import graph_scheme, ground, ground_variables, template
-from hiddenfield.inference import enumerate_networks, infer
-from hiddenfield.inference.fixed_points import fixed_points
+from hiddenfield.inference import infer
 from hiddenfield.inference.loopy_bp import loopy_bp
-from hiddenfield.models.relational import evaluate
+from hiddenfield.models.relational import enumerate_networks, evaluate
+from hiddenfield.models.relational.fixed_points import fixed_points
 from tests.fields.relational.strategies import schemes
 
 BINDINGS = st.sampled_from(["merged", "ordered", "cluster"])

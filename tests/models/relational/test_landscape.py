@@ -8,11 +8,11 @@ import pytest
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.relational import graph_scheme
-from hiddenfield.inference import enumerate_networks
 from hiddenfield.models.relational import (
     BetheLikelihood,
     ExactLikelihood,
     compare_on_grid,
+    enumerate_networks,
     fit_relational,
     landscape,
     network_from_edges,

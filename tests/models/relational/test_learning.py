@@ -9,8 +9,7 @@ from typing import Any
 import networkx
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.relational import RelationalScheme, graph_scheme

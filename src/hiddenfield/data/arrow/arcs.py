@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hiddenfield.ops.compile import kernel
+from hiddenfield.ops.compile import compiled
 from hiddenfield.shapes import Array, Int
 
 __all__ = ["Arcs", "Problem", "lay_out"]
@@ -97,7 +97,7 @@ def _frozen(values: Int[Array, " arcs"]) -> Int[Array, " arcs"]:
     return view
 
 
-@kernel
+@compiled
 def _number(
     node_ptr: Array,
     arc_ptr: Array,

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from hiddenfield.data.arrow.columns import Source
 from hiddenfield.data.arrow.decode import decode, from_arrow
 from hiddenfield.data.arrow.encode import to_arrow
-from hiddenfield.data.arrow.files import MANIFEST, MANIFEST_VERSION, SUFFIXES, write, write_shards
 from hiddenfield.data.arrow.schema import Layout, parse_layout, unite
+from hiddenfield.data.arrow.shards import MANIFEST, MANIFEST_VERSION, SUFFIXES, write, write_shards
 from hiddenfield.data.combine import concatenate
 from hiddenfield.data.files import existing
 from hiddenfield.data.formats import Format

@@ -10,7 +10,7 @@ import numpy as np
 from hiddenfield.errors import InputError
 from hiddenfield.evaluation.splits.base import Request, Split, check_splits
 from hiddenfield.evaluation.splits.drawn import hold_out, k_fold, leave_one_group_out, repeated, stratified
-from hiddenfield.evaluation.splits.files import given
+from hiddenfield.evaluation.splits.given import given
 from hiddenfield.evaluation.splits.scaffolds import scaffold, scaffold_hold_out
 from hiddenfield.registry import choose
 

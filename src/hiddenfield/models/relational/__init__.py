@@ -3,12 +3,14 @@
 from hiddenfield.models.relational.comparison import GridComparison, MethodGrid, compare_on_grid
 from hiddenfield.models.relational.counts import change_statistics, count_features
 from hiddenfield.models.relational.evaluation import Evaluation, evaluate
-from hiddenfield.models.relational.files import read_network
 from hiddenfield.models.relational.landscape import Landscape, landscape
 from hiddenfield.models.relational.learning import LIKELIHOODS, RelationalFit, fit_relational
 from hiddenfield.models.relational.likelihood import BetheLikelihood, ExactLikelihood, PseudoLikelihood
+from hiddenfield.models.relational.networks.enumeration import NetworkCounts, enumerate_networks
+from hiddenfield.models.relational.networks.gibbs import NetworkSamples, sample_networks
 from hiddenfield.models.relational.observations import Network, network_from_edges, networks_from_structures
 from hiddenfield.models.relational.prediction import PairPrediction, predict_pairs
+from hiddenfield.models.relational.saving import read_network
 
 __all__ = [
     "LIKELIHOODS",
@@ -19,12 +21,15 @@ __all__ = [
     "Landscape",
     "MethodGrid",
     "Network",
+    "NetworkCounts",
+    "NetworkSamples",
     "PairPrediction",
     "PseudoLikelihood",
     "RelationalFit",
     "change_statistics",
     "compare_on_grid",
     "count_features",
+    "enumerate_networks",
     "evaluate",
     "fit_relational",
     "landscape",
@@ -32,4 +37,5 @@ __all__ = [
     "networks_from_structures",
     "predict_pairs",
     "read_network",
+    "sample_networks",
 ]

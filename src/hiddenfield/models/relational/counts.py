@@ -17,7 +17,7 @@ import numpy as np
 from hiddenfield.errors import InputError
 from hiddenfield.fields.relational import Feature, RelationalScheme
 from hiddenfield.models.relational.observations import Network
-from hiddenfield.ops.compile import kernel
+from hiddenfield.ops.compile import compiled
 from hiddenfield.shapes import Array, Float
 
 __all__ = ["change_statistics", "count_features"]
@@ -208,7 +208,7 @@ def _adjacency(network: Network, ordered: bool) -> tuple[Array, Array]:
     return np.stack(pointers).astype(np.int64), np.concatenate(neighbours).astype(np.int64)
 
 
-@kernel
+@compiled
 def _walk(
     ptr: Array,
     neighbour: Array,

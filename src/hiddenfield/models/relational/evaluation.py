@@ -14,7 +14,7 @@ from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.relational import RelationalScheme, template
 from hiddenfield.inference.infer import with_gradient
 from hiddenfield.inference.loopy_bp import loopy_bp
-from hiddenfield.inference.message_passing import MessagePassing
+from hiddenfield.inference.messages.passing import MessagePassing
 from hiddenfield.shapes import Bool, Float, Int, Tensor
 
 __all__ = ["LEANINGS", "Evaluation", "evaluate"]

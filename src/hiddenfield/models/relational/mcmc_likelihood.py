@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from hiddenfield.errors import InputError
-from hiddenfield.fields.pair_features import check_network_scheme, weight_scale
 from hiddenfield.fields.relational import RelationalScheme
-from hiddenfield.inference.network_gibbs import sample_networks
+from hiddenfield.fields.relational.pair_features import check_network_scheme, weight_scale
 from hiddenfield.learning.maximum_likelihood import Ascent
 from hiddenfield.models.relational.counts import count_features
+from hiddenfield.models.relational.networks.gibbs import sample_networks
 from hiddenfield.models.relational.observations import Network
 from hiddenfield.shapes import Array, Float
 

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from hiddenfield.fields.relational import RelationalScheme, template
-from hiddenfield.inference.fixed_points import fixed_points
 from hiddenfield.inference.infer import with_gradient
+from hiddenfield.models.relational.fixed_points import fixed_points
 from hiddenfield.shapes import Array, Float
 
 __all__ = ["Phase", "find_phases"]

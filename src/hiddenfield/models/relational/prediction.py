@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from hiddenfield.errors import InputError
-from hiddenfield.fields.compression import compress
+from hiddenfield.fields.lifting.compression import compress
 from hiddenfield.fields.relational import RelationalScheme, ground, ground_variables
 from hiddenfield.inference.infer import infer
 from hiddenfield.models.relational.likelihood import evidence_of

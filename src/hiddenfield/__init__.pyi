@@ -1,0 +1,33 @@
+from . import (
+    data as data,
+    datasets as datasets,
+    embedding as embedding,
+    errors as errors,
+    estimators as estimators,
+    evaluation as evaluation,
+    fields as fields,
+    inference as inference,
+    kernels as kernels,
+    learning as learning,
+    models as models,
+    ops as ops,
+    report as report,
+)
+from .data import (
+    Structures as Structures,
+    Vocabulary as Vocabulary,
+    concatenate as concatenate,
+    read as read,
+    scan as scan,
+    write as write,
+)
+from .estimators import (
+    RelationalModel as RelationalModel,
+    StructureClassifier as StructureClassifier,
+    StructureEncoder as StructureEncoder,
+    StructureRegressor as StructureRegressor,
+    load as load,
+)
+from .inference import infer as infer
+
+__version__: str

@@ -1,0 +1,202 @@
+"""Pieces: the states and linkers as ragged arrays, ready to be put one after another into molecules.
+
+A piece knows its atoms and bonds with all their labels (already as they are within a chain: the joints have
+lost their hydrogen), its pi system and its text. The atom where a chain enters is always its first one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from hiddenfield.data.vocabulary import Symbol, Vocabulary
+from hiddenfield.datasets.molecule_library.fragments import (
+    AROMATIC,
+    DOUBLE,
+    SIDE_GROUPS,
+    SINGLE,
+    TRIPLE,
+    Fragment,
+    parse,
+)
+from hiddenfield.datasets.molecule_library.lines import write
+from hiddenfield.datasets.molecule_library.orbitals import kind_of_atom
+from hiddenfield.shapes import Array, Int
+
+NODE_COLUMNS = ("element", "degree", "hydrogens", "valence", "aromatic")
+EDGE_COLUMNS = ("bond", "conjugated", "ring")
+BOND_NAMES = {SINGLE: "single", DOUBLE: "double", TRIPLE: "triple", AROMATIC: "aromatic"}
+# A single bond from an unsaturated atom to an unsaturated atom or an amine nitrogen, in no ring.
+JOINT_BOND: BondRow = ("single", 1, 0)
+
+AtomRow = tuple[str, int, int, int, int]
+BondRow = tuple[str, int, int]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One fragment with its side groups, as it stands in a chain.
+
+    Attributes
+    ----------
+    text : str
+        Its part of the molecule's SMILES.
+    leave : int
+        The atom from which the chain goes on, -1 at the end of the chain.
+    atoms : list of rows
+        One row of `NODE_COLUMNS` an atom, in the order of the text.
+    kinds : list of int
+        The atoms' kinds in the pi system, see `hiddenfield.datasets.molecule_library.orbitals`.
+    ends, bonds : list of rows
+        First and second atom of every bond, and its row of `EDGE_COLUMNS`.
+    """
+
+    text: str
+    leave: int
+    atoms: list[AtomRow]
+    kinds: list[int]
+    ends: list[tuple[int, int]]
+    bonds: list[BondRow]
+
+
+def build_piece(
+    fragment: Fragment, entry: int | None, leave: int | None, groups: tuple[tuple[int, int], ...] = ()
+) -> Piece:
+    """Put side groups on a fragment and write it from `entry` to `leave`.
+
+    Groups are given as (atom, number in `SIDE_GROUPS`). An end of the chain lacks the entry or the leave.
+
+    Examples
+    --------
+    >>> build_piece(parse("c1ccsc1"), 0, 4, ((2, 0),)).text
+    'c1cc(F)sc1'
+    """
+    line = write(fragment, entry, leave)
+    on_atom = {atom: parse(SIDE_GROUPS[number]) for atom, number in groups}
+    numbers: dict[int, int] = {}
+    atoms: list[AtomRow] = []
+    kinds: list[int] = []
+    texts: list[str] = []
+    ends: list[tuple[int, int]] = []
+    bonds: list[BondRow] = []
+    for place, atom in enumerate(line.atoms):
+        joined = (atom == entry) + (atom == leave) + (atom in on_atom)
+        row, kind = _atom_row(fragment, atom, joined)
+        numbers[atom] = len(atoms)
+        atoms.append(row)
+        kinds.append(kind)
+        inserted = ""
+        if atom in on_atom:
+            group = on_atom[atom]
+            start = len(atoms)
+            rows = [_atom_row(group, member, int(member == 0)) for member in range(len(group))]
+            atoms.extend(row for row, _ in rows)
+            kinds.extend(kind for _, kind in rows)
+            ends.append((numbers[atom], start))
+            bonds.append(("single", int(group.unsaturated(0) or group.elements[0] in ("N", "O")), 0))
+            ends.extend((start + first, start + second) for first, second, _ in group.bonds)
+            bonds.extend(_bond_rows(group))
+            text = write(group, 0, None).text
+            inserted = text if line.leaves[place] else f"({text})"
+        texts.append(line.before[place] + inserted + line.after[place])
+    ends.extend((numbers[first], numbers[second]) for first, second, _ in fragment.bonds)
+    bonds.extend(_bond_rows(fragment))
+    return Piece("".join(texts), -1 if leave is None else numbers[leave], atoms, kinds, ends, bonds)
+
+
+@cache
+def _atom_row(fragment: Fragment, atom: int, joined: int) -> tuple[AtomRow, int]:
+    hydrogens = fragment.hydrogens(atom, joined)
+    implicit = hydrogens if fragment.bracket_hydrogens[atom] is None else 0
+    degree = len(fragment.neighbours[atom]) + joined
+    row = (fragment.elements[atom], degree, hydrogens, implicit, int(fragment.aromatic[atom]))
+    return row, kind_of_atom(fragment, atom, joined)
+
+
+@cache
+def _bond_rows(fragment: Fragment) -> list[BondRow]:
+    """Labels of a fragment's bonds.
+
+    Conjugated are multiple and aromatic bonds, and single ones from an unsaturated atom to another or to N or
+    O.
+    """
+    rows = []
+    for first, second, kind in fragment.bonds:
+        loose = [atom for atom in (first, second) if not fragment.unsaturated(atom)]
+        conjugated = (
+            kind != SINGLE or not loose or (len(loose) == 1 and fragment.elements[loose[0]] in ("N", "O"))
+        )
+        in_ring = (min(first, second), max(first, second)) in fragment.ring_bonds
+        rows.append((BOND_NAMES[kind], int(conjugated), int(in_ring)))
+    return rows
+
+
+@dataclass(frozen=True, eq=False)
+class PieceTable:
+    """Many pieces as ragged arrays: the atoms of piece p are ``atom_ptr[p]:atom_ptr[p + 1]``; bonds likewise."""
+
+    atom_ptr: Int[Array, " bounds"]
+    bond_ptr: Int[Array, " bounds"]
+    leave: Int[Array, " pieces"]
+    atom_labels: Int[Array, "atoms node_columns"]
+    kinds: Int[Array, " atoms"]
+    bond_ends: Int[Array, "bonds two"]
+    bond_labels: Int[Array, "bonds edge_columns"]
+    joint_labels: Int[Array, " edge_columns"]
+    texts: Array
+    node_vocabularies: tuple[Vocabulary, ...]
+    edge_vocabularies: tuple[Vocabulary, ...]
+
+
+def build_table(pieces: Sequence[Piece]) -> PieceTable:
+    """Stack pieces; the vocabularies hold every symbol that occurs in any of them.
+
+    Symbols are sorted, except those of bonds, which are in the order of the SMILES reader.
+    """
+    atom_rows = [row for piece in pieces for row in piece.atoms]
+    bond_rows = [row for piece in pieces for row in piece.bonds]
+    node_vocabularies, atom_labels = _encode(NODE_COLUMNS, atom_rows)
+    edge_vocabularies, bond_labels = _encode(EDGE_COLUMNS, [*bond_rows, JOINT_BOND])
+    return PieceTable(
+        atom_ptr=_pointers([len(piece.atoms) for piece in pieces]),
+        bond_ptr=_pointers([len(piece.bonds) for piece in pieces]),
+        leave=np.array([piece.leave for piece in pieces], dtype=np.int64),
+        atom_labels=atom_labels,
+        kinds=np.array([kind for piece in pieces for kind in piece.kinds], dtype=np.int64),
+        bond_ends=np.array([pair for piece in pieces for pair in piece.ends], dtype=np.int64),
+        bond_labels=bond_labels[:-1],
+        joint_labels=bond_labels[-1],
+        texts=np.array([piece.text for piece in pieces], dtype=object),
+        node_vocabularies=node_vocabularies,
+        edge_vocabularies=edge_vocabularies,
+    )
+
+
+def _pointers(counts: list[int]) -> Int[Array, " bounds"]:
+    return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+
+
+def _encode(
+    names: tuple[str, ...], rows: Sequence[tuple[Symbol, ...]]
+) -> tuple[tuple[Vocabulary, ...], Array]:
+    """Codes of the rows' symbols, column by column, through a dictionary of the few distinct rows."""
+    distinct = {row: number for number, row in enumerate(dict.fromkeys(rows))}
+    rank: dict[Symbol, Symbol] = {name: number for number, name in enumerate(BOND_NAMES.values())}
+    vocabularies = tuple(
+        Vocabulary(
+            name,
+            tuple(sorted({row[column] for row in distinct}, key=lambda symbol: rank.get(symbol, symbol))),
+        )
+        for column, name in enumerate(names)
+    )
+    coded = np.array(
+        [
+            [words.symbols.index(symbol) for words, symbol in zip(vocabularies, row, strict=True)]
+            for row in distinct
+        ],
+        dtype=np.int32,
+    )
+    return vocabularies, coded[np.array([distinct[row] for row in rows])]

@@ -1,0 +1,22 @@
+from .build import concatenate_fields as concatenate_fields, from_factors as from_factors
+from .factor_graph import FactorGraph as FactorGraph, FactorGroup as FactorGroup
+from .graphs.region_clusters import (
+    regions_from_cycles as regions_from_cycles,
+    regions_from_junction_tree as regions_from_junction_tree,
+)
+from .graphs.region_graph import (
+    RegionGraph as RegionGraph,
+    regions_from_clusters as regions_from_clusters,
+    regions_from_factors as regions_from_factors,
+)
+from .grid import grid_edges as grid_edges, ising_grid as ising_grid, potts_grid as potts_grid
+from .lifting.compression import Compressed as Compressed, compress as compress
+from .networks import from_networkx as from_networkx
+from .pairwise import edge_arcs as edge_arcs, pairwise_field as pairwise_field
+from .readers.uai_evidence import read_evidence as read_evidence, write_evidence as write_evidence
+from .readers.uai_results import (
+    UaiResult as UaiResult,
+    read_result as read_result,
+    write_result as write_result,
+)
+from .reading import read as read, write as write

@@ -1,0 +1,1 @@
+"""Graph algorithms on fields: elimination, junction trees, regions, cycles, spanning trees."""

@@ -1,0 +1,185 @@
+"""In which order to sum out variables: greedy orders, and what they cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hiddenfield.fields.factor_graph import FactorGraph
+from hiddenfield.fields.graphs.elimination_loops import greedy_order, initial_fill
+from hiddenfield.registry import choose
+from hiddenfield.shapes import Array
+
+__all__ = ["ORDERS", "EliminationOrder", "Interactions", "elimination_order", "interactions"]
+
+ORDERS = {name: name for name in ("best", "min_fill", "min_weight", "weighted_min_fill")}
+"""Greedy costs: added edges, states of the clique, added edges weighted by states, or the cheapest of many runs."""
+
+CHEAP = 300
+"""States a variable below which a second order costs more to find than it saves (benchmarks/exact.py)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Interactions:
+    """The interaction graph: variables are joined where a factor holds both.
+
+    Parameters
+    ----------
+    ptr, neighbour
+        Sorted neighbours of each variable, one list after another.
+    states
+        Number of states of each variable.
+    """
+
+    ptr: Array
+    neighbour: Array
+    states: Array
+
+
+@dataclass(frozen=True, eq=False)
+class EliminationOrder:
+    """An order of all variables, and what it costs.
+
+    Parameters
+    ----------
+    order
+        Variables, the first to be summed out first. Shorter than their number where `complete` is false.
+    width
+        Size of the largest clique less one: an upper bound on the treewidth.
+    log2_largest
+        Log2 of the states of the largest clique.
+    total_states
+        States of all buckets, summed: time is proportional to it.
+    complete
+        False where a clique exceeded the limit, and the search stopped there.
+    """
+
+    order: Array
+    width: int
+    log2_largest: float
+    total_states: float
+    complete: bool
+
+
+def interactions(field: FactorGraph) -> Interactions:
+    """Return the interaction graph of a field. Cost: sorting one entry for each pair of ports of each factor."""
+    scopes = [group.scopes.cpu().numpy() for group in field.groups]
+    return interactions_of(scopes, field.cardinalities.cpu().numpy())
+
+
+def interactions_of(scopes: Sequence[Array], states: Array) -> Interactions:
+    """Return the interaction graph of scopes, one matrix (factors, arity) a group; -1 stands for no variable."""
+    count = len(states)
+    codes = [np.zeros(0, np.int64)]
+    for scope in scopes:
+        for first in range(scope.shape[1]):
+            for second in range(scope.shape[1]):
+                a, b = scope[:, first], scope[:, second]
+                joined = (a != b) & (a >= 0) & (b >= 0)
+                codes.append(a[joined].astype(np.int64) * count + b[joined])
+    edges = np.unique(np.concatenate(codes))
+    rows, neighbour = np.divmod(edges, max(count, 1))
+    ptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=count))]).astype(np.int64)
+    return Interactions(ptr, neighbour.astype(np.int64), np.asarray(states, dtype=np.int64))
+
+
+def elimination_order(
+    graph: Interactions,
+    order: str = "best",
+    *,
+    stage: Array | None = None,
+    limit: float = math.inf,
+    seed: int = 0,
+) -> EliminationOrder:
+    r"""Return a greedy elimination order: the cheapest variable leaves, its neighbours are joined, and so on.
+
+    The cost of leaving is the number of edges that are added ("min_fill"), the states of the clique :math:`\prod_{u
+    \in N(v) \cup v} k_u` ("min_weight"), or :math:`\sum k_a k_b` over the added edges ("weighted_min_fill"). "best"
+    takes min_fill where that is cheap, otherwise the cheapest of the three, and where that is still expensive goes on
+    with random tie-breaking for a while. An upper bound on the treewidth, optimal on forests and chordal graphs
+    (min_fill).
+
+    Parameters
+    ----------
+    graph
+        See `interactions`.
+    order
+        A name of `ORDERS`.
+    stage
+        Variables of stage 0 leave before those of stage 1: a constrained order, for marginal MAP.
+    limit
+        Log2 of the states of a clique beyond which the search stops: an order that cannot be used need not be
+        completed.
+    seed
+        For breaking ties.
+
+    Notes
+    -----
+    Costs are kept up to date rather than recomputed, in a heap: near-linear for bounded width.
+
+    References
+    ----------
+    Kjaerulff (1990), Triangulation of graphs: algorithms giving small total state space.
+
+    Examples
+    --------
+    A cycle of five has width two.
+
+    >>> import numpy as np
+    >>> from hiddenfield.fields import from_factors
+    >>> pairs = [[0, 1], [1, 2], [2, 3], [3, 4], [4, 0]]
+    >>> field = from_factors(pairs, [np.zeros((2, 2))] * 5)
+    >>> elimination_order(interactions(field)).width
+    2
+    """
+    choose("order", ORDERS, order)
+    stages = np.zeros(len(graph.states), np.int64) if stage is None else np.asarray(stage, np.int64)
+    if order != "best":
+        return _greedy(graph, order, stages, limit, None)
+    best = _greedy(graph, "min_fill", stages, limit, None)
+    if best.complete and best.total_states <= CHEAP * len(graph.states):
+        return best
+    others = [_greedy(graph, name, stages, limit, None) for name in ("weighted_min_fill", "min_weight")]
+    best = min(best, *others, key=_badness)
+    # A run takes about a microsecond a variable, and using an order some nanoseconds a state: search for a tenth of it.
+    runs = int(np.clip(best.total_states / (2e3 * max(len(graph.states), 1)), 0, 200))
+    random = np.random.default_rng(seed)
+    for run in range(runs):
+        name = ("min_fill", "weighted_min_fill", "min_weight")[run % 3]
+        best = min(best, _greedy(graph, name, stages, limit, random), key=_badness)
+    return best
+
+
+def _badness(found: EliminationOrder) -> tuple[bool, float]:
+    return (not found.complete, found.total_states if found.complete else -len(found.order))
+
+
+def _greedy(
+    graph: Interactions, rule: str, stage: Array, limit: float, random: np.random.Generator | None
+) -> EliminationOrder:
+    count = len(graph.states)
+    log_states = np.log2(np.maximum(graph.states, 1).astype(np.float64))
+    weight = graph.states.astype(np.float64) if rule == "weighted_min_fill" else np.ones(count)
+    tie = np.arange(count, dtype=np.float64) if random is None else random.random(count)
+    order = np.empty(count, np.int64)
+    totals = np.zeros(4)
+    fill = np.empty(count)
+    initial_fill(graph.ptr, graph.neighbour, weight, fill)
+    greedy_order(
+        graph.ptr,
+        graph.neighbour,
+        weight,
+        log_states,
+        stage,
+        tie,
+        fill,
+        rule == "min_weight",
+        float(limit),
+        order,
+        totals,
+    )
+    done, width = int(totals[0]), int(totals[1])
+    return EliminationOrder(order[:done], width, float(totals[2]), float(totals[3]), done == count)

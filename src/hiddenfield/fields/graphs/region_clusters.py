@@ -1,0 +1,158 @@
+"""Clusters for region graphs: short cycles, faces of a grid, cliques of a junction tree."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hiddenfield.data.build import from_edges
+from hiddenfield.errors import InputError
+from hiddenfield.fields.factor_graph import FactorGraph
+from hiddenfield.fields.graphs.cycles import short_cycles
+from hiddenfield.fields.graphs.region_graph import RegionGraph, regions_from_clusters, regions_from_factors
+from hiddenfield.fields.graphs.region_sets import Sets
+from hiddenfield.registry import choose
+
+__all__ = ["REGIONS", "choose_regions", "regions_from_cycles", "regions_from_junction_tree"]
+
+MOST_ENTRIES = 1 << 22
+"""Entries of all tables up to which "auto" takes cycles."""
+
+MOST_CYCLES = 5000
+"""Cycles of a graph up to which "auto" takes them."""
+
+NEAR = 0.1
+"""How much closer to 1 than those of Bethe's regions the counting numbers of cycles must sum for "auto"."""
+
+
+def regions_from_cycles(field: FactorGraph, longest: int = 6, *, most: int = 100_000) -> RegionGraph:
+    """Make a cluster of every chordless cycle of at most `longest` variables, and of every factor outside of them.
+
+    Two variables are neighbours where a factor names both. On a grid cycles of up to 6 variables are its faces
+    (``longest=4`` says so), on a triangular lattice its triangles, in a molecule its rings. `most`: cycles of one graph
+    beyond which it is refused. Cost: a depth-first search, which in a dense graph grows as degree to the power
+    `longest`, and then what `regions_from_clusters` costs.
+
+    References
+    ----------
+    Yedidia, Freeman and Weiss (2005), Constructing free-energy approximations and generalized belief propagation
+    algorithms.
+
+    Examples
+    --------
+    >>> from hiddenfield.fields import ising_grid
+    >>> regions_from_cycles(ising_grid(10, 10))
+    RegionGraph(81 outer regions of up to 4 variables, 208 inner regions)
+    """
+    return regions_from_clusters(field, _cycles(field, longest, most))
+
+
+def regions_from_junction_tree(field: FactorGraph, order: str = "best") -> RegionGraph:
+    """Make a cluster of every clique of a junction tree: on these regions the free energy is exact.
+
+    Memory grows exponentially with the treewidth; `order` is that of `elimination_order`.
+
+    References
+    ----------
+    Yedidia, Freeman and Weiss (2005), Constructing free-energy approximations and generalized belief propagation
+    algorithms.
+
+    Examples
+    --------
+    >>> from hiddenfield.fields import ising_grid
+    >>> regions_from_junction_tree(ising_grid(3, 3)).is_junction_tree
+    True
+    """
+    from hiddenfield.fields.graphs.junction_tree import junction_tree
+
+    tree = junction_tree(field, order)
+    return regions_from_clusters(
+        field, Sets(tree.clique_ptr.astype(np.int64), tree.clique_variables.astype(np.int64))
+    )
+
+
+def choose_regions(field: FactorGraph, regions: str | RegionGraph) -> RegionGraph:
+    """Return regions by name, made once for each field and shared by its evidence; or check those that are given.
+
+    The counting numbers of each connected part should sum to 1, for the approximation to be good in strongly coupled
+    fields (Yedidia, Freeman and Weiss 2005). "auto" takes the cycles of up to 3, 4, 5 or 6 variables that come
+    closest, where that is ten times as close as Bethe's regions come and tables stay small; otherwise Bethe's.
+    """
+    if isinstance(regions, RegionGraph):
+        regions.check(field)
+        return regions
+    build = choose("regions", REGIONS, regions)
+    if regions not in field.region_graphs:
+        field.region_graphs[regions] = build(field)
+    made: RegionGraph = field.region_graphs[regions]
+    return made
+
+
+def _auto(field: FactorGraph) -> RegionGraph:
+    bethe = regions_from_factors(field)
+    if not field.is_ground or field.is_forest:
+        return bethe
+    parts = _connected_parts(field)
+    chosen, least = bethe, NEAR * abs(_total_count(bethe) - parts)
+    log_cards = np.log(field.cardinalities.cpu().numpy())
+    seen = 0
+    for longest in (3, 4, 5, 6):
+        try:
+            cycles = _cycles(field, longest, MOST_CYCLES)
+        except InputError:
+            break
+        entries = np.exp(np.bincount(cycles.rows, weights=log_cards[cycles.members], minlength=len(cycles)))
+        if entries.sum() > MOST_ENTRIES:
+            break
+        if len(cycles) == seen:
+            continue
+        seen = len(cycles)
+        found = regions_from_clusters(field, cycles)
+        excess = abs(_total_count(found) - parts)
+        if excess <= least:
+            chosen, least = found, excess
+    return chosen
+
+
+def _total_count(regions: RegionGraph) -> float:
+    return float(regions.outer_count.sum() + regions.counting @ regions.inner_count)
+
+
+def _cycles(field: FactorGraph, longest: int, most: int) -> Sets:
+    """Return the variables of every short chordless cycle of the graph of neighbours."""
+    first, second = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+    for group in field.groups:
+        scopes = group.scopes.cpu().numpy()
+        for one in range(group.arity):
+            for other in range(one):
+                first.append(scopes[:, one])
+                second.append(scopes[:, other])
+    pairs = np.sort(np.stack([np.concatenate(first), np.concatenate(second)], axis=1), axis=1)
+    pairs = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0)
+    pack = from_edges(pairs[:, 0], pairs[:, 1], node_ptr=field.variable_ptr.cpu().numpy())
+    found = short_cycles(pack, longest, most=most)
+    return Sets(found.ptr.astype(np.int64), found.node.astype(np.int64))
+
+
+def _connected_parts(field: FactorGraph) -> int:
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    variable, factor = field.wiring.port_variable.cpu().numpy(), field.wiring.port_factor.cpu().numpy()
+    size = field.num_variables + field.num_factors
+    links = coo_array((np.ones(len(factor)), (variable, field.num_variables + factor)), shape=(size, size))
+    count: int = connected_components(links, directed=False)[0]
+    return count
+
+
+def _faces(field: FactorGraph) -> RegionGraph:
+    return regions_from_cycles(field, 4)
+
+
+REGIONS = {
+    "auto": _auto,
+    "bethe": regions_from_factors,
+    "cycles": regions_from_cycles,
+    "faces": _faces,
+    "junction_tree": regions_from_junction_tree,
+}
+"""Ways to make a region graph of a field, by name."""

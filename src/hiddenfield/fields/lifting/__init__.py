@@ -1,0 +1,1 @@
+"""Lifting: joining what no message can tell apart."""

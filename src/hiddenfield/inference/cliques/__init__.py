@@ -1,0 +1,1 @@
+"""Exact inference on the cliques of a junction tree."""

@@ -1,0 +1,270 @@
+"""What exact inference computes, as flat arrays: the terms of every clique, and where they lie."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from hiddenfield.errors import InputError
+from hiddenfield.fields.factor_graph import FactorGraph
+from hiddenfield.fields.flat_tables import FlatTables
+from hiddenfield.fields.graphs.elimination_order import EliminationOrder, elimination_order, interactions_of
+from hiddenfield.fields.graphs.junction_tree import JunctionTree, junction_tree_of
+from hiddenfield.inference.cliques.crowded import relieve
+from hiddenfield.inference.cliques.live_states import live_states
+from hiddenfield.inference.cliques.loops import MESSAGE, SEPARATOR, TABLE
+from hiddenfield.inference.cliques.terms import find_homes, find_strides, split_axes
+from hiddenfield.shapes import Array, Tensor
+
+__all__ = ["CliquePlan", "Layout", "available_memory", "clique_plan"]
+
+BLOCK = 1024
+"""Most places of a block: with its offsets it stays in the first-level cache."""
+
+REMEDY = (
+    "raise max_memory=, give evidence, or use an approximate method: 'loopy_bp', 'tree_reweighted' (an upper bound) or "
+    "'mean_field' (a lower bound)"
+)
+
+
+class Layout(NamedTuple):
+    """The flat arrays that the kernels read; a tuple, so that compiled code takes it whole.
+
+    A term is a clique's own separator, which comes first, a factor (unary ones included), or a child's message. It
+    lies in a flat array of values from ``term_in`` on (-1: it is 1 everywhere) with a stride for every axis of its
+    clique; its marginal goes to ``term_out`` of another.
+
+    Parameters
+    ----------
+    clique_ptr, axis_variable, axis_states, axis_alive
+        For every axis of every clique its variable, number of states, and where the variable's live states begin.
+    split, inner_size, num_blocks
+        How many axes of each clique are outer ones, and the size and number of blocks.
+    message_base, message_size
+        Where each clique's message lies among the values.
+    term_ptr, term_kind, term_in, term_out, term_child, term_range, stride_ptr, stride
+        Terms, clique after clique: kind, places, the clique that sends a message, the log of the least positive entry
+        against the greatest, strides.
+    alive
+        Live states of all variables.
+    """
+
+    clique_ptr: Array
+    axis_variable: Array
+    axis_states: Array
+    axis_alive: Array
+    split: Array
+    inner_size: Array
+    num_blocks: Array
+    message_base: Array
+    message_size: Array
+    term_ptr: Array
+    term_kind: Array
+    term_in: Array
+    term_out: Array
+    term_child: Array
+    term_range: Array
+    stride_ptr: Array
+    stride: Array
+    alive: Array
+
+
+@dataclass(frozen=True, eq=False)
+class CliquePlan:
+    """A junction tree and the terms of its cliques.
+
+    Parameters
+    ----------
+    tree
+        The junction tree over all variables; those with one live state are cliques by themselves.
+    order
+        What the elimination order cost.
+    alive_ptr
+        Bounds of each variable's live states.
+    layout
+        What the kernels read.
+    num_tables, num_outputs
+        Numbers in all tables and in all marginals; messages and separators follow them.
+    """
+
+    tree: JunctionTree
+    order: EliminationOrder
+    alive_ptr: Array
+    layout: Layout
+    num_tables: int
+    num_outputs: int
+
+    @cached_property
+    def num_messages(self) -> int:
+        """Numbers in all messages."""
+        return int(self.layout.message_size.sum())
+
+    @cached_property
+    def scratch(self) -> tuple[int, int, int]:
+        """The greatest number of terms of a clique, size of a block, and product of both."""
+        terms, inner = np.diff(self.layout.term_ptr), self.layout.inner_size
+        return int(terms.max(initial=1)), int(inner.max(initial=1)), int((terms * inner).max(initial=1))
+
+
+def clique_plan(
+    field: FactorGraph,
+    tables: FlatTables,
+    *,
+    order: str = "best",
+    stage: Array | None = None,
+    merge: bool = True,
+    max_memory: float | None = None,
+) -> CliquePlan:
+    """Plan exact inference on the live states of a field, or refuse with `InputError` where it does not fit.
+
+    Parameters
+    ----------
+    field, tables
+        The field and its tables.
+    order, stage, merge
+        See `elimination_order` and `junction_tree_of`.
+    max_memory
+        Most bytes that it may take; half of what is available by default.
+    """
+    if not field.is_ground:
+        raise InputError(
+            "exact inference sums over assignments, and a field whose variables stand for several has none; "
+            "use 'loopy_bp', 'tree_reweighted' or 'mean_field', which run on counts, or ground it"
+        )
+    limit = available_memory() / 2 if max_memory is None else float(max_memory)
+    alive, alive_ptr = _live(field, live_states(field, tables))
+    states = np.diff(alive_ptr)
+    graph = interactions_of([_open(group.scopes, states) for group in field.groups], states)
+    found = elimination_order(graph, order, stage=stage, limit=math.log2(max(limit, 8)) + 8)
+    if not found.complete:
+        raise InputError(_refusal(found, 8 * 2**found.log2_largest, limit, "more than "))
+    tree = junction_tree_of(graph, found.order, merge=merge, stage=stage)
+    need = 8 * (2 * np.exp(tree.log_separator_states).sum() + 2 * len(tables.logs) + 2 * tables.num_marginals)
+    if need > limit or tree.log_separator_states.max(initial=0.0) >= math.log(2**31):
+        raise InputError(_refusal(found, need, limit, ""))
+    home, shift = _homes(tree, tables, alive, alive_ptr)
+    if merge:
+        tree, home = relieve(tree, home, tables.port_ptr, tables.port_variable)
+    return _lay_out(tree, found, tables, alive, alive_ptr, home, shift)
+
+
+def _live(field: FactorGraph, live: Array) -> tuple[Array, Array]:
+    """Return the live states of each variable; one without any keeps its first: the contradiction shows in the sums."""
+    owner, start = field.state_variable.cpu().numpy(), field.state_ptr.cpu().numpy()
+    count = field.num_variables
+    live[start[:-1][np.bincount(owner[live], minlength=count) == 0]] = True
+    states = np.bincount(owner[live], minlength=count)
+    return np.flatnonzero(live) - start[owner[live]], np.concatenate([[0], np.cumsum(states)]).astype(
+        np.int64
+    )
+
+
+def _open(scopes: Tensor, states: Array) -> Array:
+    """Return scopes with -1 for variables of one state."""
+    scope = scopes.cpu().numpy()
+    return np.where(states[scope] > 1, scope, -1)
+
+
+def _refusal(found: EliminationOrder, need: float, limit: float, more: str) -> str:
+    return (
+        f"exact inference needs {more}{_gigabytes(need)} and may take {_gigabytes(limit)}: the treewidth is up to "
+        f"{found.width}, the largest clique has 2^{found.log2_largest:.1f} joint states; {REMEDY}"
+    )
+
+
+def _gigabytes(number: float) -> str:
+    return f"{number / 2**30:,.3g} GiB" if number < 2**60 else f"2^{math.log2(number) - 30:.0f} GiB"
+
+
+def available_memory() -> float:
+    """Return how many bytes could be had without swapping."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return 1024.0 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")) / 2
+
+
+def _homes(tree: JunctionTree, tables: FlatTables, alive: Array, alive_ptr: Array) -> tuple[Array, Array]:
+    """Return the clique of every table, and by how much observed variables shift where the table begins."""
+    terms = len(tables.begin)
+    home, shift = np.empty(terms, np.int64), np.empty(terms, np.int64)
+    find_homes(
+        tables.port_ptr, tables.port_variable, tables.port_stride, tree.states, tree.position, tree.home,
+        alive[alive_ptr[:-1]], home, shift,
+    )  # fmt: skip
+    return home, shift
+
+
+def _lay_out(
+    tree: JunctionTree,
+    found: EliminationOrder,
+    tables: FlatTables,
+    alive: Array,
+    alive_ptr: Array,
+    home: Array,
+    shift: Array,
+) -> CliquePlan:
+    """Find the strides of every term in its clique."""
+    cliques, terms = tree.num_cliques, len(tables.begin)
+    axis_states = tree.states[tree.clique_variables]
+    message_size, split, inner_size, num_blocks = (np.empty(cliques, np.int64) for _ in range(4))
+    split_axes(
+        tree.clique_ptr, tree.separator_size, axis_states, BLOCK, message_size, split, inner_size, num_blocks
+    )
+    bounds = np.concatenate([[0], np.cumsum(message_size)]).astype(np.int64)[:-1]
+    own, children = np.arange(cliques), np.flatnonzero(tree.parent >= 0)
+    upwards, downwards = len(tables.logs) + bounds, tables.num_marginals + bounds
+    clique = np.concatenate([own, home, tree.parent[children]])
+    by_clique = np.argsort(clique, kind="stable")
+    clique = clique[by_clique]
+
+    def joined(separators: Array, of_tables: Array, messages: Array) -> Array:
+        return np.concatenate([separators, of_tables, messages])[by_clique]
+
+    child = joined(own, np.full(terms, -1), children)
+    table = joined(-1 + 0 * own, np.arange(terms), -1 + 0 * children)
+    stride_ptr = np.concatenate([[0], np.cumsum(np.diff(tree.clique_ptr)[clique])]).astype(np.int64)
+    stride = np.zeros(stride_ptr[-1], np.int64)
+    find_strides(
+        clique, child, table, tables.port_ptr, tables.port_variable, tables.port_stride, tree.clique_ptr,
+        tree.clique_variables, tree.separator_size, axis_states, stride_ptr, stride,
+    )  # fmt: skip
+    # A table that is 1 on all live states can be left out of products.
+    unary = (
+        np.minimum.reduceat(tables.logs[_places(tables, alive, alive_ptr)], alive_ptr[:-1])
+        if len(alive)
+        else alive
+    )
+    trivial = np.concatenate([unary == 0.0, np.zeros(terms - len(unary), np.bool_)])
+    layout = Layout(
+        clique_ptr=tree.clique_ptr,
+        axis_variable=tree.clique_variables,
+        axis_states=axis_states,
+        axis_alive=alive_ptr[tree.clique_variables],
+        split=split,
+        inner_size=inner_size,
+        num_blocks=num_blocks,
+        message_base=upwards,
+        message_size=message_size,
+        term_ptr=np.concatenate([[0], np.cumsum(np.bincount(clique, minlength=cliques))]).astype(np.int64),
+        term_kind=joined(0 * own + SEPARATOR, np.full(terms, TABLE), 0 * children + MESSAGE),
+        term_in=joined(0 * own, np.where(trivial, -1, tables.begin + shift), upwards[children]),
+        term_out=joined(downwards, tables.marginal_begin + shift, downwards[children]),
+        term_child=child,
+        term_range=joined(0.0 * own, tables.least, 0.0 * children),
+        stride_ptr=stride_ptr,
+        stride=stride,
+        alive=alive,
+    )
+    return CliquePlan(tree, found, alive_ptr, layout, len(tables.logs), tables.num_marginals)
+
+
+def _places(tables: FlatTables, alive: Array, alive_ptr: Array) -> Array:
+    return np.repeat(tables.begin[: len(alive_ptr) - 1], np.diff(alive_ptr)) + alive

@@ -1,0 +1,231 @@
+"""What the compiled loops of message passing read: a field's ports, tables and weights as flat NumPy arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+
+from hiddenfield.inference.messages.loops import Ports, largest_by_graph
+from hiddenfield.inference.messages.passing import MessagePassing
+from hiddenfield.ops.compile import as_array, compiled
+from hiddenfield.shapes import Array, Float, Tensor
+
+__all__ = ["MessagePlan"]
+
+
+@dataclass(frozen=True, eq=False)
+class MessagePlan:
+    """Flat arrays of one `MessagePassing`, on the CPU; each is made when it is first read.
+
+    Parameters
+    ----------
+    passing
+        Field, weights, and whether to maximise.
+    """
+
+    passing: MessagePassing
+
+    @cached_property
+    def port_ptr(self) -> Array:
+        """Bounds of each port's message."""
+        return as_array(self.passing.field.wiring.port_ptr)
+
+    @cached_property
+    def port_variable(self) -> Array:
+        """Variable of each port."""
+        return as_array(self.passing.field.wiring.port_variable)
+
+    @cached_property
+    def port_factor(self) -> Array:
+        """Factor of each port, numbered through all groups."""
+        return as_array(self.passing.field.wiring.port_factor)
+
+    @cached_property
+    def port_weight(self) -> Array:
+        """Multiplicity times the weight of the factor."""
+        return as_array(self.passing.port_weight)
+
+    @cached_property
+    def state_ptr(self) -> Array:
+        """Bounds of each variable's states."""
+        return as_array(self.passing.field.state_ptr)
+
+    @cached_property
+    def log_unary(self) -> Array:
+        """Log potentials of single variables."""
+        return as_array(self.passing.field.log_unary)
+
+    @cached_property
+    def factor_graph(self) -> Array:
+        """Graph of each factor."""
+        return as_array(self.passing.field.wiring.factor_graph)
+
+    @cached_property
+    def variable_graph(self) -> Array:
+        """Graph of each variable."""
+        return as_array(self.passing.field.variable_graph)
+
+    @cached_property
+    def port_graph(self) -> Array:
+        """Graph of each port."""
+        return as_array(self.passing.field.wiring.port_graph)
+
+    @cached_property
+    def least(self) -> float:
+        """Sums of exponentials below this have lost terms that matter to the floating type."""
+        limits = np.finfo(self.log_unary.dtype)
+        return float(limits.tiny / limits.eps)
+
+    def by_graph(self, residual: Array, graph: Array) -> Float[Tensor, " graphs"]:
+        """Return the largest of the numbers of each graph."""
+        graphs = self.passing.field.num_graphs
+        if graphs == 1 and residual.size:
+            return torch.from_numpy(residual.max(keepdims=True))
+        worst = np.zeros(graphs, residual.dtype)
+        largest_by_graph(residual, graph, worst)
+        return torch.from_numpy(worst)
+
+    @cached_property
+    def by_factor(self) -> tuple[Array, Array]:
+        """The ports of each factor in the order of its scope, and their bounds."""
+        order = np.argsort(self.port_factor, kind="stable")
+        count = np.bincount(self.port_factor, minlength=self.passing.field.num_factors)
+        return order, np.concatenate([np.zeros(1, np.int64), np.cumsum(count)])
+
+    @cached_property
+    def by_variable(self) -> tuple[Array, Array]:
+        """The ports of each variable, and their bounds."""
+        order, ptr = self.passing.field.wiring.by_variable
+        return as_array(order), as_array(ptr)
+
+    @cached_property
+    def tables(self) -> tuple[Array, Array]:
+        """All log tables end to end, divided by the factors' weights, and where that of each factor begins."""
+        parts, starts, offset = [np.zeros(0, self.log_unary.dtype)], [np.zeros(0, np.int64)], 0
+        for number, group in enumerate(self.passing.field.groups):
+            weighted = self.passing.weights is not None
+            tables = self.passing.log_tables[number] if weighted else group.log_tables
+            size = int(np.prod(group.states))
+            row = torch.arange(group.num_factors) if weighted or group.table is None else group.table
+            if weighted and tables.shape[0] == 1:
+                row = torch.zeros(group.num_factors, dtype=torch.int64)
+            starts.append(offset + size * as_array(row))
+            parts.append(as_array(tables).reshape(-1))
+            offset += parts[-1].size
+        return np.concatenate(parts), np.concatenate(starts)
+
+    @cached_property
+    def exp_tables(self) -> tuple[Array, Array]:
+        """The exponentials of all tables, each divided by its largest entry, and the logarithm of that by factor.
+
+        What underflows is noticed where it matters: a sum too small to be trusted is done again in log space.
+        """
+        logs, start = self.tables
+        values, tops = np.empty_like(logs), np.empty(start.size, logs.dtype)
+        first = 0
+        for group in self.passing.field.groups:
+            size = int(np.prod(group.states))
+            here = start[first : first + group.num_factors]
+            begins, back = np.unique(here, return_inverse=True)
+            if begins.size:
+                table = logs[begins[0] : begins[-1] + size].reshape(-1, size)
+                top = table.max(1)
+                safe = np.where(top == -np.inf, 0, top)
+                values[begins[0] : begins[-1] + size] = np.exp(table - safe[:, None]).reshape(-1)
+                tops[first : first + group.num_factors] = top[(begins - begins[0]) // size][back]
+            first += group.num_factors
+        return values, tops
+
+    @cached_property
+    def ports(self) -> Ports:
+        """All of it, with room for messages and totals."""
+        (factor_port, factor_ptr), (variable_port, variable_ptr) = self.by_factor, self.by_variable
+        (log_tables, table_begin), (exp_tables, table_top) = self.tables, self.exp_tables
+        position = np.empty(factor_port.size, np.int64)
+        position[factor_port] = np.arange(factor_port.size) - np.repeat(factor_ptr[:-1], np.diff(factor_ptr))
+        return Ports(
+            np.empty(int(self.port_ptr[-1]), self.log_unary.dtype),
+            np.empty_like(self.log_unary),
+            self.log_unary,
+            self.state_ptr,
+            self.port_ptr,
+            self.port_variable,
+            self.port_factor,
+            position,
+            self.port_weight,
+            factor_port,
+            factor_ptr,
+            variable_port,
+            variable_ptr,
+            log_tables,
+            exp_tables,
+            table_begin,
+            table_top,
+        )
+
+    @cached_property
+    def widest(self) -> tuple[int, int]:
+        """The largest number of states of a factor's ports together, and the largest arity."""
+        groups = self.passing.field.groups
+        return max((sum(g.states) for g in groups), default=1), max((g.arity for g in groups), default=1)
+
+    @cached_property
+    def depths(self) -> tuple[Array, Array]:
+        """How far each variable, and each factor, is from the first variable of its part."""
+        depth = np.full(self.state_ptr.size - 1, -1, np.int64)
+        factor_depth = np.full(self.passing.field.num_factors, -1, np.int64)
+        (ports, factor_ptr), (at, variable_ptr) = self.by_factor, self.by_variable
+        breadth_first(
+            ports, factor_ptr, at, variable_ptr, self.port_variable, self.port_factor, depth, factor_depth
+        )
+        return depth, factor_depth
+
+    @cached_property
+    def sweep(self) -> Array:
+        """An order of the ports in which each depends on earlier ones as far as possible: inwards, then outwards.
+
+        Messages towards the first variable of a part come first, the farthest ones before all, and messages away from
+        it last, the farthest ones after all. On a forest one sweep makes all messages exact.
+        """
+        depth, factor_depth = self.depths
+        here = depth[self.port_variable]
+        inwards = factor_depth[self.port_factor] > here
+        return np.lexsort((self.port_variable, np.where(inwards, -here, here), ~inwards))
+
+
+@compiled
+def breadth_first(
+    factor_port: Array,
+    factor_ptr: Array,
+    variable_port: Array,
+    variable_ptr: Array,
+    port_variable: Array,
+    port_factor: Array,
+    depth: Array,
+    factor_depth: Array,
+) -> None:
+    """Write the distance of each variable and factor from the first variable of its part; both come in as -1."""
+    queue = np.empty(depth.size, np.int64)
+    for root in range(depth.size):
+        if depth[root] >= 0:
+            continue
+        depth[root] = 0
+        queue[0] = root
+        head, tail = 0, 1
+        while head < tail:
+            variable = queue[head]
+            head += 1
+            for place in range(variable_ptr[variable], variable_ptr[variable + 1]):
+                factor = port_factor[variable_port[place]]
+                if factor_depth[factor] >= 0:
+                    continue
+                factor_depth[factor] = depth[variable] + 1
+                for other in range(factor_ptr[factor], factor_ptr[factor + 1]):
+                    neighbour = port_variable[factor_port[other]]
+                    if depth[neighbour] < 0:
+                        depth[neighbour] = depth[variable] + 2
+                        queue[tail] = neighbour
+                        tail += 1

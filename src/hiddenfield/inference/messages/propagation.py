@@ -1,0 +1,120 @@
+"""Run message passing to its fixed point: the driver of `loopy_bp` and `tree_reweighted`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from hiddenfield.errors import InputError
+from hiddenfield.fields.factor_graph import FactorGraph
+from hiddenfield.inference.messages.in_pieces import in_pieces
+from hiddenfield.inference.messages.lag import lag
+from hiddenfield.inference.messages.passing import MessagePassing, normalise_segments
+from hiddenfield.inference.messages.recheck import recheck
+from hiddenfield.inference.messages.schedules import BACKENDS, Iteration, make_iteration
+from hiddenfield.iteration import Outcome, iterate
+from hiddenfield.shapes import Float, Tensor
+
+__all__ = ["BACKENDS", "propagate"]
+
+
+def propagate(
+    field: FactorGraph,
+    *,
+    weights: Sequence[Tensor] | None = None,
+    maximise: bool = False,
+    schedule: str = "parallel",
+    damping: float = 0.0,
+    tolerance: float = 1e-6,
+    max_iterations: int = 1000,
+    messages: Float[Tensor, " messages"] | None = None,
+    backend: str = "auto",
+) -> tuple[MessagePassing, Outcome[Tensor]]:
+    """Iterate the update of `MessagePassing` until it settles; return the passing and where it ended.
+
+    A large batch on the CPU is worked through in pieces that fit the cache, each to its own end.
+
+    Parameters
+    ----------
+    field, weights, maximise
+        See `MessagePassing`.
+    schedule
+        "parallel": all messages from all old ones. "sequential": variable after variable. "residual": always the
+        message that would change most.
+    damping
+        Weight of the old log message, in [0, 1). A forest has none: undamped messages settle there after finitely many
+        steps, exactly, damped ones never do.
+    tolerance, max_iterations
+        Of the change of a message's probabilities, undamped, and of the difference between a factor's belief about a
+        variable and the variable's own; an iteration is one update of every message, or as many single updates.
+    messages
+        Where to start; uniform by default.
+    backend
+        "numba" (compiled loops over ragged arrays), "torch" (any device, differentiable), or "auto".
+    """
+    if not 0 <= damping < 1:
+        raise InputError(f"damping is the weight of the old message, at least 0 and below 1, got {damping}")
+    passing = MessagePassing(field, None if weights is None else tuple(weights), maximise)
+    if damping and field.is_forest:
+        damping = 0.0
+    if messages is None and weights is None:
+        options: dict[str, Any] = {"schedule": schedule, "damping": damping, "tolerance": tolerance}
+        options |= {"maximise": maximise, "max_iterations": max_iterations, "backend": backend}
+        joined = in_pieces(field, lambda piece: propagate(piece, **options)[1])
+        if joined is not None:
+            return passing, joined
+    size = field.wiring.message_state.shape[0]
+    if messages is not None and messages.shape != (size,):
+        raise InputError(f"messages hold {size} numbers, got {tuple(messages.shape)}")
+    # A port that stands for several moves a belief as many times over: its message must settle so much closer.
+    most = float(passing.port_weight.max()) if len(passing.port_weight) else 1.0
+    iteration = make_iteration(passing, schedule, backend, damping, tolerance / max(most, 1.0))
+
+    start = iteration.start_uniform(passing) if messages is None else iteration.start(messages)
+    final = start
+
+    def verify(state: Tensor) -> Float[Tensor, " graphs"]:
+        nonlocal final
+        final = iteration.messages(state)
+        with torch.no_grad():
+            found = recheck(passing, final.detach())
+            if damping and bool((found <= tolerance).all()):
+                ahead = make_iteration(passing, "parallel", backend, 0.0, tolerance)
+                growth = (1 + damping) / (1 - damping)
+                found = torch.maximum(found, _lag(passing, ahead, final.detach(), found, tolerance, growth))
+            return found
+
+    outcome = iterate(
+        iteration.step,
+        start,
+        tolerance=tolerance,
+        max_iterations=max_iterations,
+        verify=verify,
+    )
+    # However an iteration ends, it has been verified last.
+    return passing, dataclasses.replace(outcome, state=final)
+
+
+def _lag(
+    passing: MessagePassing,
+    ahead: Iteration,
+    messages: Tensor,
+    residual: Tensor,
+    tolerance: float,
+    growth: float,
+) -> Float[Tensor, " graphs"]:
+    """Look ahead from damped messages."""
+    field = passing.field
+
+    def belief(state: Tensor) -> Tensor:
+        totals = passing.relative_totals(ahead.messages(state))
+        return normalise_segments(totals, field.state_ptr, passing.maximise)[0].exp()
+
+    owner = field.variable_graph[field.state_variable]
+    start = ahead.start(messages.clone())
+    return lag(
+        lambda state: ahead.step(state)[0], belief, owner, start, residual, tolerance=tolerance, growth=growth
+    )

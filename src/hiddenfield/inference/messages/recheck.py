@@ -1,0 +1,266 @@
+"""Look at settled messages again: one more update of pairs, on the CPU, by code that no schedule runs.
+
+Every update is a sum of exponentials of sums in log space, term by term, the largest apart: no exponentials of tables,
+no products, no messages but those that are handed out. What the schedules do to be fast is not done here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from hiddenfield.inference.messages.agreement import disagreement
+from hiddenfield.inference.messages.belief_loops import suits_loops, variable_beliefs
+from hiddenfield.inference.messages.passing import MessagePassing
+from hiddenfield.ops.compile import as_array, compiled, prange, subroutine
+from hiddenfield.ops.vector_math import fast_exp, fast_log, stack_numbers, unchecked
+from hiddenfield.shapes import Array, Float, Tensor
+
+__all__ = ["recheck"]
+
+BLOCK = 64
+"""Factors at a time, side by side: state s of factor f is at ``s * BLOCK + f``, and loops over f run on vectors."""
+
+MOST_STATES = 64
+ROOM = BLOCK * MOST_STATES
+
+
+def recheck(passing: MessagePassing, messages: Float[Tensor, " messages"]) -> Float[Tensor, " graphs"]:
+    """Return for each graph the larger of the messages' residual and the beliefs' disagreement.
+
+    See `MessagePassing.residual` and `disagreement`, which run on factors of more than two ports, and on other devices.
+    """
+    field = passing.field
+    pairs = all(group.arity == 2 and max(group.states) <= MOST_STATES for group in field.groups)
+    if not pairs or not suits_loops(messages, field.log_unary, *(group.log_tables for group in field.groups)):
+        updated = passing.update(messages)
+        return torch.maximum(passing.residual(messages, updated), disagreement(passing, messages, updated))
+    given = as_array(messages)
+    totals, beliefs, _, _ = variable_beliefs(passing, messages, terms=False)
+    worst, port, weight = np.zeros(field.num_graphs, given.dtype), 0, as_array(passing.port_weight)
+    for number, group in enumerate(field.groups):
+        scopes, found = as_array(group.scopes), np.zeros(group.num_factors, given.dtype)
+        recheck_pairs(
+            given,
+            totals,
+            beliefs,
+            as_array(field.state_ptr),
+            scopes,
+            *(begin for begin, _ in field.wiring.blocks[number]),
+            *passing.pair_tables(number),
+            *group.states,
+            weight[port : port + 2 * group.num_factors],
+            passing.maximise,
+            found,
+            work=given.size,
+        )
+        largest_by_graph(found, scopes, as_array(field.variable_graph), worst)
+        port += 2 * group.num_factors
+    return torch.from_numpy(worst)
+
+
+@compiled
+def largest_by_graph(values: Array, scopes: Array, graph: Array, out: Array) -> None:
+    """Write the largest of the values of each graph's factors; NaN counts as largest."""
+    for factor in range(values.size):
+        owner = graph[scopes[factor, 0]]
+        if values[factor] > out[owner] or values[factor] != values[factor]:
+            out[owner] = values[factor]
+
+
+@subroutine(allocates=False, fast=True)
+def side_by_side(numbers: Any, begin: int, count: int, factor: int, out: Any) -> None:
+    """Copy a factor's numbers to its place in a block."""
+    for state in range(count):
+        out[state * BLOCK + factor] = numbers[begin + state]
+
+
+@subroutine(allocates=False, fast=True)
+def tables_side_by_side(tables: Array, index: Array, first: int, count: int, size: int, out: Array) -> None:
+    """Copy the tables of some factors."""
+    numbers, entries = unchecked(tables), unchecked(out)
+    for factor in range(count):
+        side_by_side(numbers, index[first + factor] * size, size, factor, entries)
+
+
+@subroutine(allocates=False, fast=True)
+def send(totals: Any, messages: Any, states: int, like: Array, out: Any) -> None:
+    """Write totals less one message each; -inf for a state that is dead."""
+    dead = like.dtype.type(-np.inf)
+    for place in range(states * BLOCK):
+        out[place] = totals[place] - messages[place] if totals[place] != dead else dead
+
+
+@subroutine(allocates=False, fast=True)
+def through_tables(
+    tables: Array,
+    states: int,
+    others: int,
+    stride: int,
+    step: int,
+    sent: Any,
+    maximise: bool,
+    like: Array,
+    out: Any,
+) -> None:
+    """Write log sums of exp(table + sent), or maxima, over the other port; entry (s, t) is number s stride + t step."""
+    dead, zero, one = like.dtype.type(-np.inf), like.dtype.type(0), like.dtype.type(1)
+    top, total, entries = stack_numbers(like, BLOCK), stack_numbers(like, BLOCK), unchecked(tables)
+    for state in range(states):
+        for factor in range(BLOCK):
+            top[factor] = dead
+            total[factor] = zero
+        for other in range(others):
+            at = (state * stride + other * step) * BLOCK
+            for factor in range(BLOCK):
+                value = entries[at + factor] + sent[other * BLOCK + factor]
+                top[factor] = value if value > top[factor] else top[factor]
+        for factor in range(BLOCK):
+            top[factor] = top[factor] if top[factor] > dead else zero
+        for other in range(others):
+            at = (state * stride + other * step) * BLOCK
+            for factor in range(BLOCK):
+                total[factor] += fast_exp(entries[at + factor] + sent[other * BLOCK + factor] - top[factor])
+        for factor in range(BLOCK):
+            # Where maximising: the largest term is 1, or there is none.
+            terms = min(total[factor], one) if maximise else total[factor]
+            out[state * BLOCK + factor] = top[factor] + fast_log(terms)
+
+
+@subroutine(allocates=False, fast=True)
+def normalised(logs: Any, states: int, maximise: bool, like: Array) -> None:
+    """Subtract the logarithm of the sum, or the largest; -inf alone stays."""
+    dead, zero, one = like.dtype.type(-np.inf), like.dtype.type(0), like.dtype.type(1)
+    top, total = stack_numbers(like, BLOCK), stack_numbers(like, BLOCK)
+    for factor in range(BLOCK):
+        top[factor] = dead
+        total[factor] = zero
+    for state in range(states):
+        for factor in range(BLOCK):
+            value = logs[state * BLOCK + factor]
+            top[factor] = value if value > top[factor] else top[factor]
+    for factor in range(BLOCK):
+        top[factor] = top[factor] if top[factor] > dead else zero
+    for state in range(states):
+        for factor in range(BLOCK):
+            total[factor] += fast_exp(logs[state * BLOCK + factor] - top[factor])
+    for factor in range(BLOCK):
+        terms = one if maximise or total[factor] == zero else total[factor]
+        top[factor] += fast_log(terms)
+    for state in range(states):
+        for factor in range(BLOCK):
+            logs[state * BLOCK + factor] -= top[factor]
+
+
+@subroutine(allocates=False, fast=True)
+def changes(
+    new: Any,
+    old: Any,
+    totals: Any,
+    beliefs: Any,
+    repeats: Any,
+    states: int,
+    maximise: bool,
+    like: Array,
+    worst: Any,
+) -> None:
+    """Raise `worst` to the largest change of a message and the largest disagreement about a belief."""
+    dead, zero, one = like.dtype.type(-np.inf), like.dtype.type(0), like.dtype.type(1)
+    rounding = like.dtype.type(8 * np.finfo(like.dtype).eps)
+    apart, least = stack_numbers(like, BLOCK), stack_numbers(like, BLOCK)
+    normalised(new, states, maximise, like)
+    for state in range(states):
+        at = state * BLOCK
+        for factor in range(BLOCK):
+            moved = abs(fast_exp(new[at + factor]) - fast_exp(old[at + factor]))
+            moved = moved * repeats[factor] if moved > rounding else moved
+            # The exponential of what is not a number is 0.
+            moved = moved if old[at + factor] == old[at + factor] else old[at + factor]
+            worst[factor] = moved if moved > worst[factor] or moved != moved else worst[factor]
+    # What a factor believes of its variable: what the variable sends, times the new message.
+    for place in range(states * BLOCK):
+        belief = beliefs[place]
+        new[place] = belief - old[place] + new[place] if belief != dead else dead
+    normalised(new, states, maximise, like)
+    for factor in range(BLOCK):
+        apart[factor] = zero
+        least[factor] = zero
+    for state in range(states):
+        at = state * BLOCK
+        for factor in range(BLOCK):
+            theirs, own = fast_exp(new[at + factor]), fast_exp(beliefs[at + factor])
+            difference = abs(theirs - own)
+            difference = difference if beliefs[at + factor] == beliefs[at + factor] else beliefs[at + factor]
+            larger = difference > apart[factor] or difference != difference
+            apart[factor] = difference if larger else apart[factor]
+            total = totals[at + factor]
+            size = max(theirs, own) * (one + (abs(total) if total != dead else zero))
+            least[factor] = size if size > least[factor] else least[factor]
+    for factor in range(BLOCK):
+        matters = apart[factor] > rounding * least[factor] and apart[factor] > worst[factor]
+        worst[factor] = apart[factor] if matters or apart[factor] != apart[factor] else worst[factor]
+
+
+@compiled(fast=True)
+def recheck_pairs(
+    messages: Array,
+    totals: Array,
+    beliefs: Array,
+    state_ptr: Array,
+    scopes: Array,
+    first_begin: int,
+    second_begin: int,
+    tables: Array,
+    index: Array,
+    rows: int,
+    columns: int,
+    weight: Array,
+    maximise: bool,
+    out: Array,
+) -> None:
+    """Update all messages of a group of pairs once more; write the largest change at each factor."""
+    factors, size = out.size, rows * columns
+    zero, one = messages.dtype.type(0), messages.dtype.type(1)
+    given, whole, believed = unchecked(messages), unchecked(totals), unchecked(beliefs)
+    for part in prange((factors + BLOCK - 1) // BLOCK):
+        first, count = part * BLOCK, min(BLOCK, factors - part * BLOCK)
+        entries = np.zeros(size * BLOCK, messages.dtype)
+        tables_side_by_side(tables, index, first, count, size, entries)
+        row_old, row_total = stack_numbers(messages, ROOM), stack_numbers(messages, ROOM)
+        column_old, column_total = stack_numbers(messages, ROOM), stack_numbers(messages, ROOM)
+        belief, sent, new = (
+            stack_numbers(messages, ROOM),
+            stack_numbers(messages, ROOM),
+            stack_numbers(messages, ROOM),
+        )
+        repeats, worst = stack_numbers(messages, BLOCK), stack_numbers(messages, BLOCK)
+        for place in range(max(rows, columns) * BLOCK):
+            row_old[place] = zero
+            row_total[place] = zero
+            column_old[place] = zero
+            column_total[place] = zero
+            belief[place] = zero
+        for factor in range(BLOCK):
+            worst[factor] = zero
+        for factor in range(count):
+            number = first + factor
+            side_by_side(given, first_begin + number * rows, rows, factor, row_old)
+            side_by_side(given, second_begin + number * columns, columns, factor, column_old)
+            side_by_side(whole, state_ptr[scopes[number, 0]], rows, factor, row_total)
+            side_by_side(whole, state_ptr[scopes[number, 1]], columns, factor, column_total)
+        send(column_total, column_old, columns, messages, sent)
+        through_tables(entries, rows, columns, columns, 1, sent, maximise, messages, new)
+        for factor in range(count):
+            side_by_side(believed, state_ptr[scopes[first + factor, 0]], rows, factor, belief)
+            repeats[factor] = max(weight[first + factor], one)
+        changes(new, row_old, row_total, belief, repeats, rows, maximise, messages, worst)
+        send(row_total, row_old, rows, messages, sent)
+        through_tables(entries, columns, rows, 1, columns, sent, maximise, messages, new)
+        for factor in range(count):
+            side_by_side(believed, state_ptr[scopes[first + factor, 1]], columns, factor, belief)
+            repeats[factor] = max(weight[factors + first + factor], one)
+        changes(new, column_old, column_total, belief, repeats, columns, maximise, messages, worst)
+        for factor in range(count):
+            out[first + factor] = worst[factor]

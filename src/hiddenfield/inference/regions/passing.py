@@ -1,0 +1,308 @@
+r"""Messages between inner and outer regions: the update that generalized belief propagation and the double loop share.
+
+With :math:`w` the weight of a pair, :math:`d_\beta = \sum_{\alpha} w_{\alpha\beta}` and
+:math:`c_\beta = \hat c_\beta + r_\beta`, :math:`\hat c_\beta = \max(c_\beta, 0)`,
+
+.. math::
+
+    b_\alpha(x_\alpha) &\propto \Psi_\alpha(x_\alpha) \prod_{\beta \subset \alpha} e^{n_{\beta\alpha}(x_\beta)},
+    \qquad m_{\alpha\beta} = \log \sum_{x_{\alpha \setminus \beta}} b_\alpha \\
+    \log b_\beta &= \frac{\log \Phi_\beta + \sum_\alpha w_{\alpha\beta} (m_{\alpha\beta} - n_{\beta\alpha})
+        - r_\beta\, a_\beta}{d_\beta + \hat c_\beta} + \text{const} \\
+    n_{\beta\alpha} &\leftarrow n_{\beta\alpha} + \log b_\beta - m_{\alpha\beta}
+
+The anchor :math:`a_\beta` stands for :math:`\log b_\beta` in the concave part of the free energy: in a single loop it
+is the mean of the :math:`m_{\alpha\beta}`, in a double loop the belief of the outer iteration. Where all
+:math:`m_{\alpha\beta} = \log b_\beta = a_\beta`, the beliefs agree and are stationary for Kikuchi's free energy.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+
+from hiddenfield.fields.factor_graph import FactorGraph
+from hiddenfield.fields.graphs.region_graph import RegionGraph
+from hiddenfield.inference.messages.passing import normalise_segments
+from hiddenfield.inference.regions.wiring import Projection, RegionWiring, wire_regions
+from hiddenfield.ops import segment_sum
+from hiddenfield.shapes import Array, Float, Tensor
+
+__all__ = ["RegionBeliefs", "RegionPassing"]
+
+
+@dataclass(frozen=True, eq=False)
+class RegionBeliefs:
+    """Log beliefs of outer and inner regions, and log marginals of every pair's outer region on its inner one."""
+
+    outer: Float[Tensor, " tables"]
+    inner: Float[Tensor, " inner_states"]
+    pair: Float[Tensor, " messages"]
+
+
+@dataclass(frozen=True, eq=False)
+class RegionPassing:
+    """The update as pure functions of the flat messages, in plain torch: any device, all inner regions at once.
+
+    Parameters
+    ----------
+    field
+        The field, evidence included.
+    regions
+        Its region graph.
+    """
+
+    field: FactorGraph
+    regions: RegionGraph
+
+    @cached_property
+    def is_bethe(self) -> bool:
+        """Whether inner regions are single variables: fixed points are those of belief propagation."""
+        return bool((self.regions.inner.sizes == 1).all())
+
+    @cached_property
+    def is_forest(self) -> bool:
+        """Whether the regions are those of Bethe on a forest: then belief propagation settles, exactly."""
+        return self.is_bethe and self.regions.is_junction_tree
+
+    # -- shapes --------------------------------------------------------------------------------------------
+
+    @cached_property
+    def wiring(self) -> RegionWiring:
+        """Where tables and messages lie; kept with the region graph for fields of the same cardinalities."""
+        known = self.regions.__dict__.get("_wiring")
+        cards = self.field.cardinalities.cpu()
+        if known is not None and torch.equal(known[0], cards):
+            wiring: RegionWiring = known[1]
+            return wiring
+        wiring = wire_regions(self.regions, self.field)
+        self.regions.__dict__["_wiring"] = (cards, wiring)
+        return wiring
+
+    @cached_property
+    def messages(self) -> Projection:
+        """Projection of outer tables onto messages."""
+        return self.wiring.message_projection(self.field.device)
+
+    def _tensor(self, values: Array) -> Tensor:
+        out = torch.from_numpy(np.ascontiguousarray(values)).to(self.field.device)
+        return out.to(self.field.dtype) if out.is_floating_point() else out
+
+    @cached_property
+    def table_ptr(self) -> Tensor:
+        """Bounds of the outer tables."""
+        return self._tensor(self.wiring.table_ptr)
+
+    @cached_property
+    def inner_ptr(self) -> Tensor:
+        """Bounds of the inner beliefs."""
+        return self._tensor(self.wiring.inner_ptr)
+
+    @cached_property
+    def message_ptr(self) -> Tensor:
+        """Bounds of the messages."""
+        return self._tensor(self.wiring.message_ptr)
+
+    @cached_property
+    def message_state(self) -> Tensor:
+        """The entry of the inner beliefs that each number of a message belongs to."""
+        wiring, regions = self.wiring, self.regions
+        sizes = np.diff(wiring.message_ptr)
+        within = np.arange(wiring.message_ptr[-1]) - np.repeat(wiring.message_ptr[:-1], sizes)
+        return self._tensor(np.repeat(wiring.inner_ptr[regions.pair_inner], sizes) + within)
+
+    @cached_property
+    def message_weight(self) -> Tensor:
+        """The weight of the pair of each number of a message."""
+        return self._tensor(np.repeat(self.regions.pair_weight, np.diff(self.wiring.message_ptr)))
+
+    def spread(self, values: Array) -> Tensor:
+        """Repeat a number an inner region over its states."""
+        return self._tensor(np.repeat(values, np.diff(self.wiring.inner_ptr)))
+
+    @cached_property
+    def inner_graph(self) -> Tensor:
+        """The graph of each entry of the inner beliefs."""
+        owner = np.repeat(np.arange(self.field.num_graphs), np.diff(self.regions.graph_ptr))
+        return self._tensor(np.repeat(owner, np.diff(self.wiring.inner_ptr)))
+
+    @cached_property
+    def outer_graph(self) -> Tensor:
+        """The graph of each outer region."""
+        first = self.regions.outer.members[self.regions.outer.ptr[:-1]]
+        return self.field.variable_graph[self._tensor(first)]
+
+    @cached_property
+    def outer_by_graph(self) -> tuple[Array, Array]:
+        """Bounds of every graph's outer regions, and these regions sorted by graph."""
+        owner = self.outer_graph.cpu().numpy()
+        order = np.argsort(owner, kind="stable")
+        return np.searchsorted(owner[order], np.arange(self.field.num_graphs + 1)), order
+
+    # -- potentials ----------------------------------------------------------------------------------------
+
+    @cached_property
+    def factor_sizes(self) -> list[int]:
+        """Entries of a table, factor by factor."""
+        return [math.prod(group.states) for group in self.field.groups for _ in range(group.num_factors)]
+
+    @cached_property
+    def factors(self) -> Projection:
+        """Projection of outer tables onto the factors' tables."""
+        bounds = np.concatenate([[0], np.cumsum(np.array(self.factor_sizes, dtype=np.int64))])
+        return self.wiring.factor_projection(bounds.astype(np.int64), self.field.device)
+
+    @cached_property
+    def variables(self) -> Projection:
+        """Projection of outer tables onto single variables."""
+        return self.wiring.variable_projection(self.field.state_ptr.cpu().numpy(), self.field.device)
+
+    @cached_property
+    def log_tables(self) -> Float[Tensor, " tables"]:
+        """The potentials of outer regions: their factors, and variables that have no inner region."""
+        field, regions = self.field, self.regions
+        parts = [field.log_unary.new_zeros(0)]
+        share = self._tensor(1 / regions.outer_count[regions.factor_outer])
+        begin = 0
+        for group in field.groups:
+            weight = group.count * share[begin : begin + group.num_factors]
+            tables = group.expanded().reshape(-1, math.prod(group.states))
+            parts.append((tables * weight[:, None]).reshape(-1))
+            begin += group.num_factors
+        tables = field.log_unary.new_zeros(int(self.wiring.table_ptr[-1]))
+        tables = self.factors.add(tables, torch.cat(parts))
+        alone = self._tensor(regions.variable_inner < 0)[field.state_variable]
+        return self.variables.add(
+            tables, torch.where(alone, field.log_unary, torch.zeros_like(field.log_unary))
+        )
+
+    @cached_property
+    def log_inner(self) -> Float[Tensor, " inner_states"]:
+        """The potentials of inner regions: single variables that have one."""
+        field, regions = self.field, self.regions
+        out = field.log_unary.new_zeros(int(self.wiring.inner_ptr[-1]))
+        number = self._tensor(regions.variable_inner)[field.state_variable]
+        held = number >= 0
+        state = torch.arange(len(number), device=field.device) - field.state_ptr[field.state_variable]
+        place = self.inner_ptr[number[held]] + state[held]
+        return out.index_put((place,), field.log_unary[held])
+
+    # -- the update ----------------------------------------------------------------------------------------
+
+    def start(self) -> Float[Tensor, " messages"]:
+        """Return messages that say nothing."""
+        return self.field.log_unary.new_zeros(int(self.wiring.message_ptr[-1]))
+
+    def pair_marginals(self, messages: Float[Tensor, " messages"]) -> Float[Tensor, " messages"]:
+        """Return what every outer region believes about every inner one within it, in logs."""
+        raw = self.messages.log_sum(self.messages.add(self.log_tables, messages))
+        return normalise_segments(raw, self.message_ptr)[0]
+
+    def targets(
+        self,
+        messages: Float[Tensor, " messages"],
+        pair: Float[Tensor, " messages"],
+        counting: tuple[Array, Array],
+        anchor: Float[Tensor, " inner_states"] | None,
+    ) -> Float[Tensor, " inner_states"]:
+        """Return the beliefs that inner regions would have next; `counting` is the denominator and r of each."""
+        denominator, remainder = (self.spread(part) for part in counting)
+        mean = self.mean(pair) if anchor is None else anchor
+        dead = torch.zeros_like(self.log_inner).index_add(
+            0, self.message_state, (pair == -math.inf).to(pair.dtype)
+        )
+        dead = (dead > 0) | (self.log_inner == -math.inf)
+        gone = pair == -math.inf
+        heard = torch.where(gone, torch.zeros_like(pair), pair - torch.where(gone, pair * 0, messages))
+        total = self.log_inner.index_add(0, self.message_state, self.message_weight * heard)
+        total = (
+            total - torch.where(dead | (remainder == 0), torch.zeros_like(mean), remainder * mean)
+        ) / denominator
+        total = torch.where(dead, torch.full_like(total, -math.inf), total)
+        return normalise_segments(total, self.inner_ptr)[0]
+
+    def mean(self, pair: Float[Tensor, " messages"]) -> Float[Tensor, " inner_states"]:
+        """Return the geometric mean of what the outer regions believe about each inner one."""
+        gone = pair == -math.inf
+        kept = torch.where(gone, torch.zeros_like(pair), pair)
+        share = self.message_weight / self.spread(self.regions.degree)[self.message_state]
+        total = torch.zeros_like(self.log_inner).index_add(0, self.message_state, share * kept)
+        dead = torch.zeros_like(total).index_add(0, self.message_state, gone.to(pair.dtype)) > 0
+        dead = dead | (self.log_inner == -math.inf)
+        return normalise_segments(
+            torch.where(dead, torch.full_like(total, -math.inf), total), self.inner_ptr
+        )[0]
+
+    def residual(
+        self,
+        messages: Float[Tensor, " messages"],
+        counting: tuple[Array, Array],
+        anchor: Tensor | None = None,
+    ) -> Float[Tensor, " graphs"]:
+        """Return for each graph the largest change of a probability in one undamped update of all regions.
+
+        In double precision: log messages of some hundreds, in single precision, round by more than the tolerance.
+        """
+        if self.field.dtype != torch.float64:
+            wide = None if anchor is None else anchor.double()
+            return self._in_double.residual(messages.double(), counting, wide).to(self.field.dtype)
+        pair = self.pair_marginals(messages)
+        target = self.targets(messages, pair, counting, anchor)
+        return self.gaps(pair, target)
+
+    @cached_property
+    def _in_double(self) -> RegionPassing:
+        field = self.field
+        tables = [group.log_tables.double() for group in field.groups]
+        return RegionPassing(field.with_potentials(field.log_unary.double(), tables), self.regions)
+
+    def gaps(self, pair: Float[Tensor, " messages"], target: Tensor) -> Float[Tensor, " graphs"]:
+        """Return for each graph how far outer and inner beliefs are apart."""
+        gap = (pair.exp() - target[self.message_state].exp()).abs()
+        worst = gap.new_zeros(self.field.num_graphs)
+        return worst.scatter_reduce(0, self.inner_graph[self.message_state], gap, "amax")
+
+    # -- results -------------------------------------------------------------------------------------------
+
+    def beliefs(self, messages: Float[Tensor, " messages"]) -> RegionBeliefs:
+        """Return the beliefs of all regions; those of inner ones are the mean of what outer ones say."""
+        outer, _ = normalise_segments(self.messages.add(self.log_tables, messages), self.table_ptr)
+        pair = normalise_segments(self.messages.log_sum(outer), self.message_ptr)[0]
+        return RegionBeliefs(outer, self.mean(pair), pair)
+
+    def marginals(self, beliefs: RegionBeliefs) -> tuple[Float[Tensor, " states"], tuple[Tensor, ...]]:
+        """Return log marginals of variables and of factors."""
+        field = self.field
+        own = normalise_segments(self.variables.log_sum(beliefs.outer), field.state_ptr)[0]
+        number = self._tensor(self.regions.variable_inner)[field.state_variable]
+        held = number >= 0
+        state = torch.arange(len(number), device=field.device) - field.state_ptr[field.state_variable]
+        own = own.index_put(
+            (held.nonzero()[:, 0],), beliefs.inner[self.inner_ptr[number[held]] + state[held]]
+        )
+        flat = self.factors.log_sum(beliefs.outer)
+        tables, begin = [], 0
+        for group in field.groups:
+            end = begin + group.num_factors * math.prod(group.states)
+            tables.append(flat[begin:end].reshape(group.num_factors, *group.states))
+            begin = end
+        return own, tuple(tables)
+
+    def negative_free_energy(self, beliefs: RegionBeliefs) -> Float[Tensor, " graphs"]:
+        r"""Return minus Kikuchi's free energy of the beliefs, graph by graph; -inf where nothing is possible."""
+        field, regions = self.field, self.regions
+        outer, inner = beliefs.outer.exp(), beliefs.inner.exp()
+        zero = torch.zeros_like(outer)
+        each = torch.where(outer > 0, outer * (self.log_tables - beliefs.outer), zero)
+        each = segment_sum(each, self.table_ptr) * self._tensor(regions.outer_count)
+        value = field.log_constant.double().index_add(0, self.outer_graph, each.double())
+        weight = self.log_inner - self.spread(regions.counting) * beliefs.inner
+        own = torch.where(inner > 0, inner * weight, torch.zeros_like(inner))
+        value = value.index_add(0, self.inner_graph, (own * self.spread(regions.inner_count)).double())
+        alive = segment_sum(outer, self.table_ptr) > 0
+        dead = torch.zeros_like(value).index_add(0, self.outer_graph, (~alive).to(value.dtype)) > 0
+        return torch.where(dead, torch.full_like(value, -math.inf), value).to(field.dtype)

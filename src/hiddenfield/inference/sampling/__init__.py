@@ -1,0 +1,1 @@
+"""Markov chains over the states of a field."""

@@ -1,0 +1,242 @@
+"""Sweeps of Gibbs sampling over many chains, one variable at a time, and what all such sweeps share.
+
+States are (variables, chains); chains are split into a fixed number of blocks that run on different threads. Each chain
+has its own random numbers (xorshift64*, Vigna 2016), so that what is drawn does not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from hiddenfield.fields.flat_field import FlatField
+from hiddenfield.ops.compile import compiled, prange, subroutine
+from hiddenfield.shapes import Array
+
+__all__ = [
+    "Record",
+    "Walk",
+    "collect_states",
+    "draw_state",
+    "energies",
+    "entry_given",
+    "exponentials",
+    "most_states",
+    "site_sweeps",
+]
+
+
+class Walk(NamedTuple):
+    """Chains: bounds of the blocks that run side by side, (variables, chains) states, and random numbers."""
+
+    chain_ptr: Array
+    state: Array
+    random: Array
+
+
+class Record(NamedTuple):
+    """What is collected of every sweep: conditional probabilities, visits by batch, and joint states of factors."""
+
+    batch_of: Array
+    mean: Array
+    visits: Array
+    joint_start: Array
+    joint: Array
+
+
+# -- what all sweeps share ---------------------------------------------------------------------------------
+
+
+@subroutine(allocates=False, fast=True)
+def entry_given(factor: int, own: int, other: int, flat: FlatField, state: Array, chain: int) -> int:
+    """Return where a factor's table is, given the states of all its places but `own` and `other`."""
+    entry = flat.table_start[factor]
+    for place in range(flat.scope_ptr[factor], flat.scope_ptr[factor + 1]):
+        if place != own and place != other:
+            entry += flat.stride[place] * state[flat.scope[place], chain]
+    return entry
+
+
+@subroutine(allocates=False, fast=True)
+def uniform(random: Array, chain: int) -> float:
+    """Draw a number from [0, 1)."""
+    word = random[chain]
+    word ^= word >> np.uint64(12)
+    word ^= word << np.uint64(25)
+    word ^= word >> np.uint64(27)
+    random[chain] = word
+    return ((word * np.uint64(2685821657736338717)) >> np.uint64(11)) * 1.1102230246251565e-16
+
+
+@subroutine(allocates=False, fast=True)
+def exponentials(values: Array, begin: int, step: int, card: int) -> float:
+    """Replace logarithms by exponentials relative to the largest; return their sum, 0 where all are -inf."""
+    top = -np.inf
+    for x in range(card):
+        top = max(top, values[begin + x * step])
+    if top == -np.inf:
+        return 0.0
+    total = 0.0
+    for x in range(card):
+        at = begin + x * step
+        values[at] = np.exp(values[at] - top)
+        total += values[at]
+    return total
+
+
+@subroutine(allocates=False, fast=True)
+def draw_state(
+    variable: int,
+    chain: int,
+    values: Array,
+    begin: int,
+    step: int,
+    total: float,
+    flat: FlatField,
+    walk: Walk,
+    collect: bool,
+    mean: Array,
+) -> None:
+    """Draw a variable's state by weights that sum to `total`, and add them to `mean`; at 0 it stays as it is."""
+    first = flat.state_ptr[variable]
+    card = flat.state_ptr[variable + 1] - first
+    if total == 0.0:  # no state is possible given the others
+        if collect:
+            mean[first + walk.state[variable, chain]] += 1.0
+        return
+    rest = uniform(walk.random, chain) * total
+    chosen = -1
+    for x in range(card):
+        weight = values[begin + x * step]
+        if weight > 0.0:
+            chosen = x
+            rest -= weight
+            if rest < 0.0:
+                break
+    walk.state[variable, chain] = chosen
+    if collect:
+        for x in range(card):
+            mean[first + x] += values[begin + x * step] / total
+
+
+@subroutine(allocates=False, fast=True)
+def collect_states(batch: int, block: int, order: Array, flat: FlatField, walk: Walk, record: Record) -> None:
+    """Count the states of variables, and the joint states of factors, in the chains of a block."""
+    first, last = walk.chain_ptr[block], walk.chain_ptr[block + 1]
+    for v in order:
+        for c in range(first, last):
+            record.visits[batch, flat.state_ptr[v] + walk.state[v, c], c] += 1
+    for f in range(record.joint_start.size):
+        for c in range(first, last):
+            entry = entry_given(f, -1, -1, flat, walk.state, c) - flat.table_start[f]
+            record.joint[block, record.joint_start[f] + entry] += 1
+
+
+@subroutine
+def most_states(order: Array, flat: FlatField) -> int:
+    """Return the number of states of the largest variable."""
+    most = 1
+    for v in order:
+        most = max(most, flat.state_ptr[v + 1] - flat.state_ptr[v])
+    return most
+
+
+# -- one variable at a time --------------------------------------------------------------------------------
+
+
+@compiled
+def site_sweeps(
+    sweeps: int,
+    beta: float,
+    hard: bool,
+    order: Array,
+    flat: FlatField,
+    walk: Walk,
+    collect: bool,
+    record: Record,
+) -> None:
+    """Draw each variable of `order` from its distribution given all others, `sweeps` times.
+
+    With `collect`, `record` is added to, conditional probabilities block by block. Factors count `beta` times. Without
+    hard zeros pairs of binary variables take a path without branches.
+    """
+    most, tables, stride = most_states(order, flat), flat.tables, flat.stride
+    # Arrays that are written to here have names of their own: in parallel Numba forgets writes through a tuple.
+    state, mean = walk.state, record.mean
+    for block in prange(walk.chain_ptr.size - 1):
+        first_chain = walk.chain_ptr[block]
+        width = walk.chain_ptr[block + 1] - first_chain
+        logits, offset = np.empty(most * width), np.empty(width, np.int64)
+        for sweep in range(sweeps):
+            for v in order:
+                begin = flat.state_ptr[v]
+                card = flat.state_ptr[v + 1] - begin
+                binary = card == 2 and not hard
+                for x in range(1 if binary else card):
+                    own_logit = flat.log_unary[begin + x]
+                    if binary:
+                        own_logit = flat.log_unary[begin + 1] - own_logit
+                    for j in range(width):
+                        logits[x * width + j] = own_logit
+                for p in range(flat.port_ptr[v], flat.port_ptr[v + 1]):
+                    own = flat.port_place[p]
+                    f = flat.place_factor[own]
+                    weight = beta * flat.port_weight[p]
+                    if weight == 0.0:
+                        continue
+                    step = stride[own]
+                    if flat.scope_ptr[f + 1] - flat.scope_ptr[f] == 2:
+                        other = 2 * flat.scope_ptr[f] + 1 - own
+                        u, across, base = flat.scope[other], stride[other], flat.table_start[f]
+                        if binary and flat.state_ptr[u + 1] - flat.state_ptr[u] == 2:
+                            low = weight * (tables[base + step] - tables[base])
+                            high = weight * (tables[base + across + step] - tables[base + across]) - low
+                            for j in range(width):
+                                logits[j] += low + high * state[u, first_chain + j]
+                            continue
+                        for j in range(width):
+                            offset[j] = base + across * state[u, first_chain + j]
+                    else:
+                        for j in range(width):
+                            offset[j] = entry_given(f, own, own, flat, state, first_chain + j)
+                    if binary:
+                        for j in range(width):
+                            logits[j] += weight * (tables[offset[j] + step] - tables[offset[j]])
+                    else:
+                        for j in range(width):
+                            for x in range(card):
+                                logits[x * width + j] += weight * tables[offset[j] + x * step]
+                if binary:
+                    total = 0.0
+                    for j in range(width):
+                        chance = 1.0 / (1.0 + np.exp(-logits[j]))
+                        state[v, first_chain + j] = 1 if uniform(walk.random, first_chain + j) < chance else 0
+                        total += chance
+                    if collect:
+                        mean[block, begin + 1] += total
+                        mean[block, begin] += width - total
+                else:
+                    for j in range(width):
+                        total = exponentials(logits, j, width, card)
+                        draw_state(
+                            *(v, first_chain + j, logits, j, width, total, flat, walk),
+                            collect,
+                            mean[block],
+                        )
+            if collect:
+                collect_states(record.batch_of[sweep], block, order, flat, walk, record)
+
+
+@compiled
+def energies(
+    flat: FlatField, own: Array, tables: Array, factor_graph: Array, state: Array, out: Array
+) -> None:
+    """Add the log values of all factors, and what `own` has for every state, to ``out[graph, chain]``."""
+    for c in prange(state.shape[1]):
+        for graph in range(flat.variable_ptr.size - 1):
+            for v in range(flat.variable_ptr[graph], flat.variable_ptr[graph + 1]):
+                out[graph, c] += own[flat.state_ptr[v] + state[v, c]]
+        for f in range(flat.table_start.size):
+            entry = entry_given(f, -1, -1, flat, state, c)
+            out[factor_graph[f], c] += flat.factor_count[f] * tables[entry]

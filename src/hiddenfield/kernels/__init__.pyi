@@ -1,0 +1,3 @@
+from .colours import ColourDictionary as ColourDictionary
+from .copies import copy_classes as copy_classes
+from .refinement import bag_of_labels as bag_of_labels, weisfeiler_lehman as weisfeiler_lehman

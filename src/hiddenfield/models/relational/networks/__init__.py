@@ -1,0 +1,1 @@
+"""Undirected networks: enumerated and sampled."""

@@ -1,0 +1,216 @@
+"""Gibbs sampling of networks whose edges are bits: change statistics by counting common neighbours in whole words.
+
+Every chain has its own random numbers (xoroshiro128++, Blackman and Vigna 2021), so that what is drawn does not depend
+on the number of threads.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hiddenfield.models.relational.networks.enumeration_loops import FlatFeatures
+from hiddenfield.ops.compile import compiled, prange, subroutine
+from hiddenfield.shapes import Array
+
+__all__ = ["STATISTICS", "Schedule", "sample_any", "sample_bits"]
+
+STATISTICS = ("edge", "triangle", "star2", "star3", "quadruplet")
+"""What the fast kernel keeps count of, in this order; an open chain is a star2 less three triangles."""
+
+
+class Schedule(NamedTuple):
+    """How long to run: free pairs (none listed: all), proposals before and between samples, how many samples."""
+
+    first: Array
+    second: Array
+    burn_in: int
+    thin: int
+    samples: int
+
+
+@subroutine(allocates=False)
+def _ones(word: Any) -> Any:
+    """Count the bits of a word; compilers know this pattern and make one instruction of it."""
+    word = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))
+    word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))
+
+
+@subroutine(allocates=False)
+def _common(rows: Array, i: int, j: int) -> int:
+    """Count the common neighbours of two vertices."""
+    count = 0
+    for w in range(rows.shape[1]):
+        count += _ones(rows[i, w] & rows[j, w])
+    return count
+
+
+@subroutine(allocates=False)
+def _paths(rows: Array, i: int, j: int, present: int) -> int:
+    """Count the paths i - a - b - j: the cycles of four that the edge between i and j would close."""
+    count = 0
+    for w in range(rows.shape[1]):
+        word = rows[i, w]
+        while word:
+            low = word & (~word + np.uint64(1))
+            word ^= low
+            a = 64 * w + _ones(low - np.uint64(1))
+            if a != j:
+                count += _common(rows, a, j) - present
+    return count
+
+
+@subroutine(allocates=False)
+def _next(s0: Any, s1: Any) -> tuple[Any, Any, Any]:
+    """Return 64 random bits and the state after them."""
+    total = s0 + s1
+    out = ((total << np.uint64(17)) | (total >> np.uint64(47))) + s0
+    s1 ^= s0
+    s0 = ((s0 << np.uint64(49)) | (s0 >> np.uint64(15))) ^ s1 ^ (s1 << np.uint64(21))
+    s1 = (s1 << np.uint64(28)) | (s1 >> np.uint64(36))
+    return out, s0, s1
+
+
+@subroutine(allocates=False)
+def _choose(bits: Any, size: int, schedule: Schedule) -> tuple[Any, Any]:
+    """Return a free pair, uniformly."""
+    high, low = bits >> np.uint64(32), bits & np.uint64(0xFFFFFFFF)
+    if schedule.first.size:
+        k = np.int64((high * np.uint64(schedule.first.size)) >> np.uint64(32))
+        return np.int64(schedule.first[k]), np.int64(schedule.second[k])
+    i = np.int64((high * np.uint64(size)) >> np.uint64(32))
+    j = np.int64((low * np.uint64(size - 1)) >> np.uint64(32))
+    return i, j + (1 if j >= i else 0)
+
+
+@compiled
+def sample_bits(
+    rows: Array,
+    degree: Array,
+    totals: Array,
+    weights: Array,
+    use: Array,
+    random: Array,
+    schedule: Schedule,
+    trace: Array,
+    kept: Array,
+    flips: Array,
+) -> None:
+    """Run all chains: rows (chains, vertices, words) and their degrees, totals and weights of `STATISTICS`.
+
+    `use` says which of the statistics are needed. With edges and triangles alone probabilities come from a table.
+    """
+    size = rows.shape[1]
+    plain = not (use[2] or use[3] or use[4])
+    for chain in prange(rows.shape[0]):
+        s0, s1 = random[chain, 0], random[chain, 1]
+        net, total, weight = rows[chain], totals[chain], weights[chain]
+        table = np.empty(max(size, 1))
+        for c in range(size):
+            table[c] = 1.0 / (1.0 + math.exp(-(weight[0] + c * weight[1])))
+        triangles: Any = 0
+        edges: Any = 0
+        changed = 0
+        for sample in range(-1, schedule.samples):
+            for _ in range(schedule.burn_in if sample < 0 else schedule.thin):
+                bits, s0, s1 = _next(s0, s1)
+                i, j = _choose(bits, size, schedule)
+                bits, s0, s1 = _next(s0, s1)
+                uniform = np.float64(bits >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+                word, bit = j >> 6, np.uint64(1) << np.uint64(j & 63)
+                present = np.int64((net[i, word] & bit) != 0)
+                common = _common(net, i, j) if use[1] else 0
+                star2, star3, cycles = 0, 0, 0
+                if plain:
+                    probability = table[common]
+                else:
+                    di, dj = degree[chain, i] - present, degree[chain, j] - present
+                    star2 = di + dj
+                    star3 = (di * (di - 1) + dj * (dj - 1)) // 2
+                    if use[4]:
+                        cycles = _paths(net, i, j, present) if di <= dj else _paths(net, j, i, present)
+                    score = weight[0] + weight[1] * common + weight[2] * star2 + weight[3] * star3
+                    probability = 1.0 / (1.0 + math.exp(-(score + weight[4] * cycles)))
+                new = np.int64(uniform < probability)
+                if new != present:
+                    sign = new - present
+                    net[i, word] ^= bit
+                    net[j, i >> 6] ^= np.uint64(1) << np.uint64(i & 63)
+                    edges += sign
+                    triangles += sign * common
+                    changed += 1
+                    if not plain:
+                        degree[chain, i] += sign
+                        degree[chain, j] += sign
+                        total[2] += sign * star2
+                        total[3] += sign * star3
+                        total[4] += sign * cycles
+            total[0] += edges
+            total[1] += triangles
+            edges, triangles = 0, 0
+            if sample >= 0:
+                for f in range(total.size):
+                    trace[chain, sample, f] = total[f]
+                if kept.shape[1]:
+                    for v in range(size):
+                        for w in range(net.shape[1]):
+                            kept[chain, sample, v, w] = net[v, w]
+        random[chain, 0], random[chain, 1] = s0, s1
+        flips[chain] = changed
+
+
+@compiled
+def sample_any(
+    present: Array,
+    state: Array,
+    totals: Array,
+    flat: FlatFeatures,
+    weights: Array,
+    random: Array,
+    schedule: Schedule,
+    trace: Array,
+    kept: Array,
+    flips: Array,
+) -> None:
+    """Run all chains on any ground features: present (chains, pairs), state of each ground feature.
+
+    `schedule.first` lists the free pairs by number.
+    """
+    free = np.uint64(schedule.first.size)
+    for chain in prange(present.shape[0]):
+        s0, s1 = random[chain, 0], random[chain, 1]
+        changed = 0
+        for sample in range(-1, schedule.samples):
+            for _ in range(schedule.burn_in if sample < 0 else schedule.thin):
+                bits, s0, s1 = _next(s0, s1)
+                pair = schedule.first[np.int64(((bits >> np.uint64(32)) * free) >> np.uint64(32))]
+                bits, s0, s1 = _next(s0, s1)
+                uniform = np.float64(bits >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+                score = 0.0
+                for k in range(flat.pair_ptr[pair], flat.pair_ptr[pair + 1]):
+                    i = flat.by_pair[k]
+                    without = flat.table[i] + (state[chain, i] & ~(1 << flat.position[k]))
+                    gain = flat.values[without + (1 << flat.position[k])] - flat.values[without]
+                    score += weights[chain, flat.feature[i]] * gain
+                new = uniform * (1.0 + math.exp(-score)) < 1.0
+                if new != present[chain, pair]:
+                    present[chain, pair] = new
+                    changed += 1
+                    for k in range(flat.pair_ptr[pair], flat.pair_ptr[pair + 1]):
+                        i = flat.by_pair[k]
+                        before = flat.values[flat.table[i] + state[chain, i]]
+                        state[chain, i] ^= 1 << flat.position[k]
+                        after = flat.values[flat.table[i] + state[chain, i]]
+                        totals[chain, flat.feature[i]] += after - before
+            if sample >= 0:
+                for f in range(totals.shape[1]):
+                    trace[chain, sample, f] = totals[chain, f]
+                if kept.shape[1]:
+                    for pair in range(present.shape[1]):
+                        kept[chain, sample, pair] = present[chain, pair]
+        random[chain, 0], random[chain, 1] = s0, s1
+        flips[chain] = changed

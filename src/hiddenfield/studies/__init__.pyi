@@ -1,0 +1,14 @@
+from .base import (
+    FULL as FULL,
+    QUICK as QUICK,
+    Experiment as Experiment,
+    Figure as Figure,
+    Scale as Scale,
+    Trial as Trial,
+)
+from .registry import EXPERIMENTS as EXPERIMENTS
+from .running import (
+    join_results as join_results,
+    merge_results as merge_results,
+    run_experiment as run_experiment,
+)

@@ -1,0 +1,91 @@
+"""The last look at settled messages: the kernel finds what plain torch finds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings, strategies as st
+
+from hiddenfield.fields import FactorGraph, from_factors
+from hiddenfield.inference.messages.agreement import disagreement
+from hiddenfield.inference.messages.bethe import evaluate
+from hiddenfield.inference.messages.free_energy import negative_free_energy
+from hiddenfield.inference.messages.passing import MessagePassing
+from hiddenfield.inference.messages.recheck import recheck
+from tests.data.strategies import built
+from tests.fields.strategies import fields
+
+
+def random_messages(passing: MessagePassing, seed: int, spread: float) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    start = passing.start()
+    noise = torch.randn(start.shape, generator=generator, dtype=start.dtype)
+    return passing.normalise(start + spread * noise)
+
+
+PAIRS: dict[str, Any] = {"most_arity": 2}
+
+
+@st.composite
+def counted_pairs(draw: Any) -> FactorGraph:
+    """Draw pairs that stand for several."""
+    generator = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    states = draw(st.integers(2, 4))
+    scopes = [[0, 1], [1, 2], [2, 2]]
+    tables = [generator.normal(size=(states, states)) for _ in scopes]
+    counts = {"counts": [2.0, 3.0, 4.0], "factor_counts": [3.0, 1.0, 40.0]}
+    return built(from_factors, scopes, tables, [states] * 3, **counts)
+
+
+@given(
+    st.one_of(fields(**PAIRS), fields(**PAIRS, scale=100.0), counted_pairs()),
+    st.sampled_from([torch.float64, torch.float32]),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from([1.0, 1e-3]),
+    st.integers(0, 2**31),
+)
+def test_one_more_update_as_in_torch(
+    field: FactorGraph, dtype: torch.dtype, maximise: bool, weighted: bool, spread: float, seed: int
+) -> None:
+    field = field.to(dtype)
+    weights = None
+    if weighted:
+        weights = tuple(torch.full((group.num_factors,), 0.7, dtype=dtype) for group in field.groups)
+    passing = MessagePassing(field, weights, maximise)
+    messages = passing.update(random_messages(passing, seed, spread))
+    updated = passing.update(messages)
+    expected = torch.maximum(passing.residual(messages, updated), disagreement(passing, messages, updated))
+    scale = 1 + max(
+        [float(g.log_tables.nan_to_num(neginf=0.0).abs().amax()) for g in field.groups], default=0.0
+    )
+    tolerance = 40 * scale * torch.finfo(dtype).eps * float(passing.port_weight.clamp(min=1).sum() + 1)
+    np.testing.assert_allclose(recheck(passing, messages), expected, atol=tolerance, rtol=1e-4)
+
+
+@pytest.mark.parametrize("place", range(12))
+def test_what_is_not_a_number_is_never_settled(place: int) -> None:
+    field = from_factors([[0, 1], [1, 2]], [np.zeros((3, 3))] * 2)
+    passing = MessagePassing(field)
+    messages = passing.start()
+    assert float(recheck(passing, messages)) <= 1e-15
+    messages[place] = torch.nan
+    assert not bool((recheck(passing, messages) <= 1.0).any())
+    field.log_unary[place % 9] = torch.nan
+    assert not bool((recheck(passing, passing.start()) <= 1.0).any())
+
+
+@settings(max_examples=50)
+@given(st.one_of(fields(**PAIRS), counted_pairs()), st.integers(0, 2**31))
+def test_beliefs_and_free_energy_in_one_pass(field: FactorGraph, seed: int) -> None:
+    passing = MessagePassing(field)
+    messages = random_messages(passing, seed, 1.0)
+    marginals, factors, value = evaluate(passing, messages)
+    expected, tables = passing.beliefs(messages)
+    np.testing.assert_allclose(marginals, expected, atol=1e-10)
+    for found, table in zip(factors, tables, strict=True):
+        np.testing.assert_allclose(found, table, atol=1e-10)
+    np.testing.assert_allclose(value, negative_free_energy(field, expected, tables), atol=1e-9)

@@ -1,0 +1,199 @@
+"""Samples of networks: their statistics against recounts and against exact enumeration."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from hiddenfield.errors import InputError
+from hiddenfield.fields.relational import RelationalScheme, graph_scheme
+from hiddenfield.fields.relational.pair_features import library_names
+from hiddenfield.models.relational import enumerate_networks, sample_networks
+
+LIBRARY = ("edge", "open_chain", "triangle", "star2", "star3", "quadruplet")
+
+
+def path_scheme() -> RelationalScheme:
+    """A scheme with a feature that is not ready."""
+    scheme = graph_scheme("edge")
+    exist = scheme.attributes["exist"]
+    scheme.feature("path", lambda a, b, c, d: exist[a, b] & exist[b, c] & exist[c, d] & ~exist[a, d])
+    return scheme
+
+
+def recount(scheme: RelationalScheme, network: np.ndarray) -> list[float]:
+    """Count each feature by its ground field: a weight of one gives the count as the log value."""
+    size = len(network)
+    state = torch.from_numpy(network[np.triu_indices(size, 1)].astype(np.int64))
+    unit = np.eye(len(scheme.features))
+    return [scheme.ground(size, row).log_value(state).item() for row in unit]
+
+
+@pytest.mark.parametrize("scheme", [graph_scheme(*LIBRARY), path_scheme()], ids=["ready", "any"])
+@pytest.mark.parametrize("start", ["empty", "full"])
+def test_statistics_are_those_of_the_networks(scheme: RelationalScheme, start: str) -> None:
+    theta = np.linspace(-0.5, 0.02, len(scheme.features))
+    drawn = sample_networks(
+        scheme, 9, theta, samples=6, chains=2, burn_in=0, thin=0.3, start=start, keep_networks=True, seed=3
+    )
+    assert drawn.networks is not None
+    for chain, sample in itertools.product(range(2), range(6)):
+        network = drawn.networks[chain, sample]
+        assert (network == network.T).all()
+        assert not network.diagonal().any()
+        np.testing.assert_allclose(drawn.statistics[chain, sample], recount(scheme, network), atol=1e-9)
+        assert drawn.edges[chain, sample] == network.sum() / 2
+    assert (drawn.last == drawn.networks[:, -1]).all()
+
+
+@pytest.mark.parametrize(
+    ("scheme", "theta"),
+    [
+        (graph_scheme("edge", "triangle"), [-1.0, 0.5]),
+        (graph_scheme("triangle", "open_chain"), [0.4, -0.3]),
+        (graph_scheme(*LIBRARY), [-0.6, 0.1, 0.2, -0.1, 0.05, 0.1]),
+        (path_scheme(), [-0.5, 0.15]),
+    ],
+    ids=["edge-triangle", "triangle-chain", "all", "any"],
+)
+@pytest.mark.parametrize("size", [2, 3, 6])
+def test_means_are_exact(scheme: RelationalScheme, theta: list[float], size: int) -> None:
+    """Means of many chains against enumeration, by the spread of the chains' own means."""
+    chains = 24
+    drawn = sample_networks(
+        scheme, size, theta, samples=4000, chains=chains, burn_in=50, start="full", seed=1
+    )
+    exact = enumerate_networks(scheme, size)
+    means = drawn.statistics.mean(1)
+    error = means.std(0, ddof=1) / math.sqrt(chains) + 1e-12
+    assert (np.abs(means.mean(0) - exact.expectations(theta)[0]) < 4.5 * error + 1e-9).all()
+    density = drawn.edge_probability
+    spread = density.std(ddof=1) / math.sqrt(chains)
+    assert abs(density.mean() - exact.edge_probability(theta)[0]) < 4.5 * spread
+
+
+def test_weights_for_each_binding() -> None:
+    scheme = graph_scheme("edge", "triangle")
+    options: dict[str, Any] = {"samples": 50, "seed": 5}
+    ground = sample_networks(scheme, 8, [-1.0, 0.6], **options)
+    binding = sample_networks(scheme, 8, [-0.5, 0.1], weights="binding", **options)
+    np.testing.assert_array_equal(ground.statistics, binding.statistics)
+
+
+def test_given_the_fixed_pairs() -> None:
+    """Draw three hidden pairs given the rest, against the eight completions."""
+    scheme, theta = graph_scheme("edge", "triangle", "star2"), np.array([-1.0, 0.7, 0.1])
+    generator = np.random.default_rng(0)
+    network = np.triu(generator.random((7, 7)) < 0.5, 1)
+    network |= network.T
+    fixed = np.ones((7, 7), dtype=bool)
+    hidden = [(0, 1), (0, 2), (3, 5)]
+    for i, j in hidden:
+        fixed[i, j] = fixed[j, i] = False
+    scores, states = [], list(itertools.product((False, True), repeat=3))
+    for values in states:
+        completed = network.copy()
+        for (i, j), value in zip(hidden, values, strict=True):
+            completed[i, j] = completed[j, i] = value
+        scores.append(theta @ recount(scheme, completed))
+    probability = np.exp(scores - np.max(scores))
+    probability /= probability.sum()
+    for start in ("empty", "observed"):
+        drawn = sample_networks(
+            scheme, 7, theta, samples=40_000, burn_in=20, network=network, fixed=fixed, start=start,
+            keep_networks=True,
+        )  # fmt: skip
+        assert drawn.networks is not None
+        networks = drawn.networks[0]
+        assert (networks[:, fixed] == network[fixed]).all()
+        found = np.stack([networks[:, i, j] for i, j in hidden], 1)
+        for values, expected in zip(states, probability, strict=True):
+            share = (found == values).all(1).mean()
+            assert abs(share - expected) < 6 * math.sqrt(expected / 40_000) + 1e-9
+
+
+def test_two_phases_stay_apart() -> None:
+    drawn = {
+        start: sample_networks(graph_scheme("edge", "triangle"), 30, [-2.0, 0.2], samples=300, start=start)
+        for start in ("empty", "full")
+    }
+    assert drawn["empty"].edge_probability[0] == pytest.approx(0.131, abs=0.02)
+    assert drawn["full"].edge_probability[0] == pytest.approx(0.956, abs=0.02)
+
+
+def test_more_than_64_vertices() -> None:
+    """Words beyond the first, and free pairs listed or not: density of independent edges."""
+    scheme = graph_scheme("edge", "triangle")
+    network = np.zeros((130, 130), dtype=bool)
+    fixed = np.zeros((130, 130), dtype=bool)
+    fixed[0, 1] = fixed[1, 0] = True
+    for options in ({}, {"network": network, "fixed": fixed}):
+        drawn = sample_networks(
+            scheme, 130, [-1.0, 0.0], samples=20, burn_in=10, keep_networks=True, **options
+        )
+        assert drawn.networks is not None
+        assert drawn.networks[0].mean((0, 1)).std() < 0.05  # no vertex is left out
+        assert drawn.edge_probability[0] == pytest.approx(1 / (1 + math.e), abs=0.01)
+        last = drawn.last[0].astype(int)
+        assert drawn.statistics[0, -1, 1] == np.trace(last @ last @ last) / 6
+
+
+def test_threads_and_seeds() -> None:
+    scheme = graph_scheme("edge", "triangle")
+    options: dict[str, Any] = {"samples": 20, "chains": 3}
+    one = sample_networks(scheme, 20, [-1.0, 0.1], **options)
+    torch.set_num_threads(2)
+    two = sample_networks(scheme, 20, [-1.0, 0.1], **options)
+    other = sample_networks(scheme, 20, [-1.0, 0.1], seed=1, **options)
+    np.testing.assert_array_equal(one.statistics, two.statistics)
+    assert (one.statistics != other.statistics).any()
+    assert (one.statistics[0] != one.statistics[1]).any()
+
+
+def test_each_chain_may_have_its_own_weights() -> None:
+    drawn = sample_networks(graph_scheme("edge"), 40, [[-2.0], [0.0]], samples=50, chains=2)
+    assert drawn.edge_probability == pytest.approx([1 / (1 + math.exp(2)), 0.5], abs=0.02)
+
+
+def test_going_on_from_the_last_network() -> None:
+    scheme = graph_scheme("edge", "triangle", "quadruplet")
+    first = sample_networks(scheme, 12, [-1.0, 0.1, 0.01], samples=5, chains=2)
+    more = sample_networks(
+        scheme, 12, [-1.0, 0.1, 0.01], samples=1, chains=2, burn_in=0, thin=1e-9, start=first.last
+    )
+    assert np.abs(more.edges[:, 0] - first.edges[:, -1]).max() <= 1
+
+
+def test_ready_features_are_known_by_what_they_do() -> None:
+    scheme = graph_scheme("edge")
+    exist = scheme.attributes["exist"]
+    scheme.feature("triangle", lambda a, b, c: exist[a, b] & exist[a, c])  # a misnomer
+    scheme.feature("square", lambda p, q, r, s: exist[p, r] & exist[r, q] & exist[q, s] & exist[s, p])
+    assert library_names(scheme) == ["edge", "star2", "quadruplet"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"theta": [1.0]}, "a finite weight for each"),
+        ({"theta": {"edge": 1.0, "star": 0.0}}, r"unknown \['star'\], missing \['triangle'\]"),
+        ({"start": "observed"}, "needs the observed network"),
+        ({"start": "warm"}, "unknown start 'warm'"),
+        ({"start": np.ones((5, 5))}, "joins vertex 0 to itself"),
+        ({"start": np.triu(np.ones((5, 5)), 1)}, "symmetric"),
+        ({"start": np.zeros((4, 4))}, "adjacency matrix of 5 vertices"),
+        ({"fixed": np.ones((5, 5))}, "observed network"),
+        ({"fixed": np.ones((5, 5)), "network": np.zeros((5, 5))}, "no pair to draw"),
+        ({"chains": 0}, "at least one chain"),
+        ({"weights": "paper"}, "unknown weights"),
+    ],
+)
+def test_what_is_refused(options: dict[str, Any], message: str) -> None:
+    theta = options.pop("theta", [-1.0, 0.5])
+    with pytest.raises(InputError, match=message):
+        sample_networks(graph_scheme("edge", "triangle"), 5, theta, **options)

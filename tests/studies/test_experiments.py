@@ -1,0 +1,352 @@
+"""Published experiments: each can be loaded and run on a crumb of its data, and pages come from results alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hiddenfield as hf
+from hiddenfield.cli import main
+from hiddenfield.errors import InputError
+from hiddenfield.evaluation.assessment import Assessment, AssessmentSettings
+from hiddenfield.evaluation.splits import Split
+from hiddenfield.report.results_pages import results_page
+from hiddenfield.studies import (
+    EXPERIMENTS,
+    FULL,
+    QUICK,
+    Experiment,
+    Scale,
+    Trial,
+    merge_results,
+    run_experiment,
+)
+from hiddenfield.studies.base import cut_down
+from hiddenfield.studies.reading import read_result
+from tests.evaluation import made_up
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_trials_are_distinct_and_few_when_quick(name):
+    for scale in (FULL, QUICK):
+        trials = EXPERIMENTS[name].trials(scale)
+        assert len({trial.name for trial in trials}) == len(trials) > 0
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_the_quick_version_of_it(data_path, tmp_path, name, capsys):
+    given = [
+        "reproduce", name, "--quick", "--data", data_path, "--jobs", 1, "--keep", tmp_path / "cells",
+        "--out", tmp_path / "result.json", "--page", tmp_path / f"{name}.md",
+    ]  # fmt: skip
+    code, out, err = call(capsys, *given)
+    assert (code, err) == (0, "")
+    first = (tmp_path / "result.json").read_text()
+    content = json.loads(first)
+    assert content["experiment"] == name
+    for row in content["rows"]:
+        assert {"metric", "mean", "protocol", "baselines", "figures", "column", "run"} <= set(row)
+        assert row["protocol"]["text"].split(";")[0] in out
+    assert "A part only" in out
+    # Again: nothing is computed twice, and the rows of the same trials take each other's place.
+    assert call(capsys, *given)[0] == 0
+    again = json.loads((tmp_path / "result.json").read_text())
+    assert [row["mean"] for row in again["rows"]] == [row["mean"] for row in content["rows"]]
+
+
+def test_molecules_as_published(data_path):
+    (trial,) = [t for t in EXPERIMENTS["s2v-cep"].trials(QUICK) if t.model == "mean_field"]
+    assert trial.settings.metric == "rmse"
+    assert trial.parameters["validation_fraction"] == 0.2
+    assert (data_path / "graphs" / "CEP" / "cep-processed.csv.xz").exists()
+
+
+def test_mutag_in_the_order_of_its_folds(data_path):
+    """The graphs that come with the folds are those of the collection, in another order."""
+    trial = EXPERIMENTS["s2v-graphs"].trials(FULL)[0]
+    pack, splits = trial.load(data_path)
+    other = hf.read(data_path / "graphs" / "MUTAG" / "MUTAG.zip")
+    assert trial.data == "MUTAG"
+    assert sorted(pack.num_nodes.tolist()) == sorted(other.num_nodes.tolist())
+    assert sorted(pack.num_edges.tolist()) == sorted(other.num_edges.tolist())
+    assert sorted(np.bincount(pack.targets[:, 0].long())) == [63, 125]
+    assert [len(split.test) for split in splits] == [18] * 10
+
+
+def test_cutting_keeps_classes_in_every_part():
+    words = hf.data.from_sequences(["A"] * 90, targets=["x"] * 80 + ["y"] * 10)
+    order = np.random.default_rng(0).permutation(90)
+    splits = [
+        Split(f"fold {k}", np.sort(np.delete(order, range(k, 90, 3))), np.sort(order[k::3])) for k in range(3)
+    ]
+    pack, cut = cut_down(words, splits, Scale(structures=30, folds=2))
+    assert len(cut) == 2
+    for split in cut:
+        for part in (split.train, split.test):
+            assert set(pack.targets[part, 0].tolist()) == {0.0, 1.0}
+    assert cut_down(words, splits, FULL)[0] is words
+
+
+@pytest.mark.parametrize(
+    ("name", "scale", "message"),
+    [
+        (
+            "s2v-graphs",
+            {"data": ("MUTAG", "MUTGA")},
+            "set of data of s2v-graphs 'MUTGA' .did you mean 'MUTAG'",
+        ),
+        ("inex", {"models": ("loopy_bp", "loopybp")}, "model of inex 'loopybp' .did you mean 'loopy_bp'"),
+        (
+            "s2v-graphs",
+            {"variants": ("plain", "plane")},
+            "variant of s2v-graphs 'plane' .did you mean 'plain'",
+        ),
+        (
+            "s2v-cep",
+            {"columns": ("T = 3", "T = 7")},
+            "column of s2v-cep 'T = 7'.*; choose from: T = 1, T = 2",
+        ),
+        ("inex", {"variants": ("plain",)}, "inex has but one variant"),
+        (
+            "s2v-strings",
+            {"data": ("FC_RES",), "columns": ("given split",)},
+            "nothing of s2v-strings is left to run",
+        ),
+    ],
+)
+def test_every_name_must_be_one_of_the_experiment(tmp_path, name, scale, message):
+    with pytest.raises(InputError, match=message):
+        run_experiment(EXPERIMENTS[name], tmp_path, Scale(**scale))
+
+
+def test_results_of_different_scales_do_not_go_together():
+    first = {"experiment": "inex", "scale": {"folds": None}, "rows": []}
+    with pytest.raises(InputError, match="do not go together"):
+        merge_results(first, {**first, "scale": {"folds": 2}})
+
+
+def test_a_result_of_another_scale_is_refused_before_anything_is_read(tmp_path):
+    other = {"experiment": "inex", "scale": {"folds": 2}, "rows": []}
+    with pytest.raises(InputError, match="do not go together"):
+        run_experiment(EXPERIMENTS["inex"], tmp_path / "nowhere", before=other)
+
+
+def test_structures_that_are_read_need_a_folder():
+    with pytest.raises(InputError, match="name the folder with graphs/"):
+        run_experiment(EXPERIMENTS["inex"], None)
+
+
+def ablation_in(order, monkeypatch):
+    """Return the result of an ablation of which nothing is fitted, its variants run one at a time in this order."""
+
+    def assessed(model, structures, *, parameters, **_):
+        found = made_up.row("A", model, "honest", parameters["mean"], seed=parameters["seed"], baselines={})
+        own = ("data", "model", "variant", "column", "figures", "parameters")
+        return Assessment({key: value for key, value in found.items() if key not in own})
+
+    monkeypatch.setattr("hiddenfield.studies.running.assess", assessed)
+    variants = {"plain": 0.5, "wide": 0.6, "deep": 0.55}
+    words = hf.data.from_sequences(["A", "B"], targets=["x", "y"])
+    trials = [
+        Trial(
+            "A",
+            "m",
+            "honest",
+            lambda _: (words, None),
+            AssessmentSettings(),
+            {"mean": mean, "seed": k},
+            (),
+            name,
+        )
+        for k, (name, mean) in enumerate(variants.items())
+    ]
+    experiment = Experiment("x", "T", "", lambda _: trials, layout="ablation", computed=True)
+    content = None
+    for name in order:
+        content = run_experiment(experiment, None, Scale(variants=(name,)), before=content)
+    return content
+
+
+def test_rows_stand_in_the_order_of_the_trials_whenever_they_were_run(monkeypatch):
+    found = ablation_in(["deep", "plain", "wide"], monkeypatch)
+    assert [row["variant"] for row in found["rows"]] == ["plain", "wide", "deep"]
+    assert results_page(found) == results_page(ablation_in(["plain", "wide", "deep"], monkeypatch))
+
+
+def test_an_ablation_without_its_first_variant_has_no_differences(monkeypatch):
+    page = results_page(ablation_in(["wide", "deep"], monkeypatch))
+    assert "| wide | 0.6000 ± 0.0200 |  |" in page
+    assert "| deep | 0.5500 ± 0.0200 |  |" in page
+
+
+# -- the command -------------------------------------------------------------------------------------------
+
+
+def call(capsys, *given):
+    with pytest.raises(SystemExit) as stop:
+        main([str(word) for word in given])
+    out, err = capsys.readouterr()
+    return stop.value.code or 0, out, err
+
+
+def test_a_page_from_a_result(capsys, tmp_path):
+    row = {
+        "data": "MUTAG", "model": "loopy_bp", "column": "honest", "metric": "accuracy", "mean": 0.9, "std": None,
+        "interval": None, "protocol": {"text": "10 splits"}, "baselines": {"WL-3 + logistic": {"mean": 0.85}},
+        "leakage": {"count": 3}, "figures": [{"value": 0.8828, "source": "s2v", "protocol": "tuned"}],
+    }  # fmt: skip
+    content = {
+        "experiment": "s2v-graphs", "title": "Graphs", "about": "", "scale": {"folds": None}, "versions": {},
+        "rows": [row],
+    }  # fmt: skip
+    file, page = tmp_path / "result.json", tmp_path / "results" / "page.md"
+    file.write_text(json.dumps(content))
+    code, out, _ = call(capsys, "reproduce", "s2v-graphs", "--from", file, "--page", page)
+    assert code == 0
+    assert page.read_text() == out
+    for part in (
+        "| s2v | tuned | loopy_bp | 0.8828 | 0.9000 | reached |",
+        "3 test structures have a copy",
+        "| *WL-3 + logistic* | A | 0.8500 |",
+        "Protocol A: 10 splits.",
+    ):
+        assert part in out
+    assert "A part only" not in out
+    code, _, err = call(capsys, "reproduce", "inex", "--from", file)
+    assert code == 1
+    assert "is the result of s2v-graphs, not of inex" in err
+    for broken in ({"rows": []}, {"rows": [], "scale": {"x": 1}}, {"rows": 3, "scale": {}}):
+        file.write_text(json.dumps({"experiment": "inex"} | broken))
+        code, _, err = call(capsys, "reproduce", "inex", "--from", file)
+        assert code == 1
+        assert "is not the result of an experiment" in err
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"scale": {"folds": "x"}},
+            "not the result of an experiment: scale folds should be a whole number, got 'x'",
+        ),
+        ({"scale": {"models": "m"}}, "scale models should be a list, got 'm'"),
+        ({"scale": 1}, "scale should be an object, got 1"),
+        ({"rows": [1]}, "row 1 is damaged: it should be an object, got 1"),
+        ({"rows": [{"data": "MUTAG"}]}, "row 1 is damaged: it has no mean"),
+    ],
+)
+def test_damaged_results_are_one_line(capsys, tmp_path, change, message):
+    file = tmp_path / "result.json"
+    file.write_text(json.dumps({"experiment": "s2v-graphs", "scale": {}, "rows": []} | change))
+    check_one_line(capsys, file, message)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"mean": "0.9"}, "mean should be a number, got '0.9'"),
+        ({"mean": True}, "mean should be a number, got True"),
+        ({"metric": "luck"}, "metric should be one of accuracy, "),
+        ({"figures": [{"value": 0.1, "source": "x"}]}, "figures 1 has no protocol"),
+        ({"protocol": {}}, "protocol has no text"),
+        ({"baselines": {"WL": 3}}, "baselines WL should be an object, got 3"),
+        ({"leakage": {}}, "leakage has no count"),
+        ({"folds": [{"value": None}]}, "folds 1 value should be a number, got None"),
+        ({"interval": 3}, "interval should be a list, got 3"),
+        ({"interval": [3]}, "interval should be two numbers, got [3]"),
+        ({"metric": [1]}, "metric should be one of accuracy, "),
+        ({"as_published": {"mean": 0.1}}, "as_published has no std"),
+        ({"roc": {"auc": 0.5}}, "roc has no true_positive"),
+        ({"ranges": [{"low": 1}]}, "ranges 1 has no high"),
+        ({"training_curve": []}, "training_curve should be an object, got []"),
+    ],
+)
+def test_damaged_rows_are_one_line_with_their_number(capsys, tmp_path, change, message):
+    good = made_up.row("MUTAG", "loopy_bp", "honest", 0.9)
+    file = tmp_path / "result.json"
+    file.write_text(json.dumps({"experiment": "s2v-graphs", "scale": {}, "rows": [good, good | change]}))
+    check_one_line(capsys, file, f"row 2 is damaged: {message}")
+
+
+def check_one_line(capsys, file, message):
+    code, out, err = call(capsys, "reproduce", "s2v-graphs", "--from", file)
+    assert (code, out) == (1, "")
+    assert f"{file}: " in err
+    assert message in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("text", ["", "[1]", '{"experiment": "s2v-graphs", "scale": {}, "rows": [NaN]}'])
+def test_what_is_no_result_at_all(capsys, tmp_path, text):
+    (tmp_path / "result.json").write_text(text)
+    check_one_line(capsys, tmp_path / "result.json", "is not the result of an experiment")
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_the_results_of_this_repository_are_whole(name):
+    file = Path(__file__).resolve().parents[2] / "docs" / "results" / f"{name}.json"
+    assert read_result(file, name)["rows"]
+
+
+def test_results_of_several_machines_are_put_together(capsys, tmp_path):
+    def row(data, model, **more):
+        made = {
+            "data": data, "model": model, "variant": "", "column": "given split", "metric": "accuracy", "mean": 0.9,
+            "std": None, "interval": None, "protocol": {"text": "1 split"}, "baselines": {}, "leakage": {"count": 0},
+            "figures": [],
+        }  # fmt: skip
+        return made | more
+
+    content = {"experiment": "inex", "title": "", "about": "", "scale": {"folds": None}, "rows": []}
+    first, second, both = (tmp_path / f"{name}.json" for name in ("first", "second", "both"))
+    trials = [(trial.data, trial.model) for trial in EXPERIMENTS["inex"].trials(FULL)]
+    first.write_text(json.dumps(content | {"rows": [row(*trials[-1]), row(*trials[0], mean=0.1)]}))
+    second.write_text(json.dumps(content | {"rows": [row("elsewhere", "m"), row(*trials[0], mean=0.2)]}))
+    code, out, _ = call(capsys, "reproduce", "inex", "--from", first, "--from", second, "--out", both)
+    assert code == 0
+    found = json.loads(both.read_text())
+    assert [(r["data"], r["mean"]) for r in found["rows"]][:1] == [(trials[0][0], 0.2)]
+    assert [r["data"] for r in found["rows"]][-1] == "elsewhere"
+    assert found["title"] == EXPERIMENTS["inex"].title
+    assert len(found["missing"]) == len(trials) - 2
+    # What was published is the experiment's to say, now; of a trial that it does not have the row's own stays.
+    published = [figure.value for figure in EXPERIMENTS["inex"].trials(FULL)[0].figures]
+    assert [figure["value"] for figure in found["rows"][0]["figures"]] == published != []
+    assert found["rows"][-1]["figures"] == []
+    assert f"- **Not run yet**: {found['missing'][0][0]}, given split: " in out
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["s2v-graph"], "did you mean 's2v-graphs'"),
+        (["inex"], "where are the data?"),
+        (["inex", "--data", "nowhere"], "no such file or folder"),
+        (["inex", "--from", "nowhere.json"], "nowhere.json: no such file"),
+        (["inex", "--from", "nowhere.json", "--quick"], "runs nothing; leave out --quick"),
+        (["inex", "--from", "x.json", "--only", "A", "--model", "m"], "leave out --only, --model"),
+        (["inex", "--from", "x.json", "--variant", "A", "--column", "m"], "leave out --variant, --column"),
+        (["inex", "--from", "x.json", "--jobs", "2", "--data", "d"], "leave out --data, --jobs"),
+        (["inex", "--page", "/proc/x.md"], "--page: /proc/x.md cannot be written ("),
+        (["inex", "--out", "/proc"], "--out: /proc is a folder; name a file"),
+        (
+            ["inex", "--keep", f"{__file__}/cells"],
+            "test_experiments.py, which is a file; name a folder elsewhere",
+        ),
+    ],
+)
+def test_mistakes(capsys, monkeypatch, more, message):
+    monkeypatch.delenv("HIDDENFIELD_DATA", raising=False)
+    code, out, err = call(capsys, "reproduce", *more)
+    assert (code, out) == (1, "")
+    assert message in err
+
+
+def test_the_page_names_every_experiment_and_split():
+    from hiddenfield.evaluation import SPLITTERS
+
+    text = (Path(__file__).resolve().parents[2] / "docs" / "evaluation.md").read_text(encoding="utf-8")
+    assert all(f"| `{name}` |" in text for name in (*EXPERIMENTS, *SPLITTERS))

@@ -1,0 +1,249 @@
+"""Pages of results: the table first, the protocol beside every number, and plainly what falls short."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from hiddenfield.evaluation import corrected_t_test
+from hiddenfield.report.results_pages import pictures_of, results_page
+from hiddenfield.report.results_pages.rows import interval_of, number
+from tests.evaluation.made_up import RESULTS, graphs, ingredients, molecules, published, result, row, strings
+
+
+def section(page, heading):
+    """Return the lines below a heading, up to the next of its level."""
+    found = re.search(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", page, flags=re.M | re.S)
+    return found[1].strip().splitlines() if found else []
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_every_page_tells_all_there_is_to_know(name):
+    content = RESULTS[name]()
+    page = results_page(content)
+    headings = re.findall(r"^## (.*)$", page, flags=re.M)
+    order = [
+        "Results",
+        "Beside published figures",
+        "Where this falls short",
+        "Pictures",
+        "Every number",
+        "Protocols",
+    ]
+    assert [heading for heading in [*order, "How it was run"] if heading in headings] == headings
+    for entry in content["rows"]:
+        own = entry.get("as_published", entry)
+        lines = [line for line in section(page, "Every number") if line.startswith("|")]
+        line = next(line for line in lines if number(own["mean"]) in line and line.count("|") > 4)
+        assert re.search(r"\| (\w[^|]* )?\(?[A-Z]\)? \|", line), line  # the letter of its protocol
+    assert "seed 0" in page
+    for part in ("2026-02-03", "abc1234", "A GPU", "16 cores", "128 GiB", "torch 2.10", "device cuda"):
+        assert part in "".join(section(page, "How it was run"))
+    assert "Linux;" in page
+    assert f"hiddenfield reproduce {name}" in page
+    assert "12 test structures (6.4%) have a copy in training" in page
+    assert max(line.count("|") for line in page.splitlines()) <= 8
+
+
+def test_models_by_data_and_the_best_in_bold():
+    lines = section(results_page(graphs()), "Results")
+    heads = [line for line in lines if line.startswith("| data")]
+    assert heads[0].endswith("| *structure2vec* |")
+    assert heads[1].endswith("| *labels + logistic* | *WL-3 + logistic* |")
+    assert heads[2] == "| data | *no arcs, same head* | *GIN* |"
+    line = next(line for line in lines if line.startswith("| NCI1"))
+    assert line.endswith("| **0.8742 ± 0.0200** | 0.8372 |")
+    assert any("too good" in line and line.startswith("Protocol A: 10 splits") for line in lines)
+
+
+def test_many_sets_go_down_and_rounds_are_models():
+    lines = section(results_page(strings()), "Results")
+    assert len({line.split("|")[1] for line in lines if line.startswith("| SCOP")}) == 12
+    assert [line for line in lines if line.startswith("### ")] == [
+        "### Given split",
+        "### Random folds",
+        "### Leave one gene out",
+    ]
+    lines = section(results_page(molecules()), "Results")
+    assert "| loopy_bp (T = 4) | **1.2600 ± 0.0200** |" in lines
+    assert "| *circular fingerprints* | 1.4000 |" in lines
+
+
+def test_too_many_columns_are_broken_up():
+    rows = [row(data, f"model_{k}", "honest", 0.5) for data in ("A", "B") for k in range(9)]
+    page = results_page(
+        result("x", [{**entry, "data": f"{entry['data']}{k % 3}"} for k, entry in enumerate(rows)])
+    )
+    assert max(line.count("|") for line in page.splitlines()) <= 8
+
+
+def test_both_errors_and_the_number_of_weights():
+    lines = section(results_page(molecules()), "Every number")
+    assert "| model | protocol | remark | root mean square error | 95 % interval | MAE | weights |" in lines
+    assert "| *WL-3 + ridge* | A |  | 1.6200 ± 0.0200 | 1.5800 to 1.6600 | 1.1340 | 21,043 |" in lines
+    assert any(
+        line.startswith("| loopy_bp (T = 4) | A |") and line.endswith("| 0.8820 | 9,400 |") for line in lines
+    )
+
+
+def test_a_learning_curve_is_a_table():
+    curve = [
+        {
+            "share": share,
+            "train": 100 * share,
+            "values": [0.5, 0.7],
+            "baselines": {"labels + ridge": [0.3, 0.4]},
+        }
+        for share in (0.5, 1.0)
+    ]
+    lines = section(
+        results_page(result("x", [row("A", "m", "honest", 0.6, learning_curve=curve)])), "Every number"
+    )
+    assert "Accuracy by how many structures there are to learn from:" in lines
+    assert "| structures to learn from | m | *labels + ridge* |" in lines
+    assert "| 50 | 0.6000 | 0.3500 |" in lines
+
+
+# -- shortfalls --------------------------------------------------------------------------------------------
+
+
+def test_what_is_not_reached_is_said_plainly():
+    figure = {"value": 0.9, "source": "somebody", "protocol": "their folds"}
+    short = row("A", "loopy_bp", "honest", 0.8, figures=[figure])
+    lines = section(
+        results_page(result("x", [short], remarks=["The rate is the likely reason."])),
+        "Where this falls short",
+    )
+    assert lines == [
+        "- **A, honest**: loopy_bp has 0.8000 (95 % interval 0.7600 to 0.8400). **Not reached**: 0.9000 of somebody "
+        "(their folds), short by 0.1000, outside the interval.",
+        "- The rate is the likely reason.",
+    ]
+    near = row("A", "loopy_bp", "honest", 0.88, figures=[figure])
+    assert "short by 0.0200, within the interval." in results_page(result("x", [near]))
+    further = {"value": 0.95, "source": "another", "protocol": "others"}
+    two = section(
+        results_page(result("x", [near | {"figures": [figure, further]}])), "Where this falls short"
+    )
+    assert len(two) == 1
+    assert "within the interval; 0.9500 of another (others), short by 0.0700, outside the interval." in two[0]
+    both = results_page(result("x", [near, row("A", "mean_field", "honest", 0.95, figures=[figure])]))
+    assert (
+        "Reached, but not by every row that was to: A, honest, 0.9000 of somebody (not by loopy_bp, 0.8800)"
+        in both
+    )
+    assert "Every published figure above is reached" in both
+    assert "**Not reached**" not in both
+
+
+def test_simple_models_that_are_better_are_named():
+    entry = row("A", "loopy_bp", "honest", 0.5)
+    lines = section(results_page(result("x", [entry])), "Where this falls short")
+    assert lines == [
+        "- Simple models that are better than every network here. A, honest: labels + logistic with 0.5500, WL-3 + "
+        "logistic with 0.5500, no arcs, same head with 0.5500; the best network, loopy_bp, has 0.5000."
+    ]
+    better = row("A", "mean_field", "honest", 0.6) | {"baselines": {}}
+    assert not section(results_page(result("x", [entry, better])), "Where this falls short")
+
+
+def test_the_best_is_that_of_the_model_whose_figure_it_is():
+    figure = {"value": 0.9, "source": "somebody", "protocol": "theirs"}
+    rows = [
+        row("A", "loopy_bp", "honest", 0.8 - k / 100, figures=[figure], variant=f"v{k}") for k in range(2)
+    ]
+    page = results_page(result("x", [*rows, row("A", "mean_field", "honest", 0.85)]))
+    assert "the best loopy_bp here, loopy_bp (v0), has 0.8000" in page
+    assert "Another model here, mean_field, has 0.8500." in page
+
+
+def test_errors_are_short_when_they_are_larger():
+    figure = {"value": 1.4, "source": "somebody", "protocol": ""}
+    lines = section(
+        results_page(result("x", [row("A", "m", "honest", 1.5, metric="rmse", figures=[figure])])),
+        "Where this falls short",
+    )
+    assert "short by 0.1000" in lines[0]
+
+
+def test_a_number_as_published_has_an_interval_from_its_folds():
+    entry = published(row("A", "loopy_bp", "honest", 0.8), 0.85, 0.86)
+    low, high = interval_of(entry)
+    assert low < 0.85 < high
+    page = results_page(result("x", [entry]))
+    assert f"| {number(low)} to {number(high)} |" in page
+    # It does not know of the selection, and is no excuse.
+    assert "within the interval" not in page
+    assert "do not know of the selection" in page
+
+
+def test_a_part_of_an_experiment_is_not_judged():
+    figure = {"value": 0.9, "source": "somebody", "protocol": "their folds"}
+    content = result("x", [row("A", "m", "honest", 0.8, figures=[figure])])
+    page = results_page(content | {"scale": content["scale"] | {"folds": 3, "models": ["m"]}})
+    assert "**A part only**, to show that it runs: folds 3, models m" in page
+    assert "--quick --model m" in page
+    assert "short by" not in page
+    assert "verdict" not in page
+
+
+# -- variants and ingredients ------------------------------------------------------------------------------
+
+
+def test_variants_have_a_column_where_there_are_some():
+    assert "| model | variant | protocol |" in results_page(graphs())
+    assert "variant" not in results_page(molecules())
+
+
+def test_ingredients_are_set_against_the_first_row():
+    content = ingredients()
+    lines = section(results_page(content), "Results")
+    assert "| ingredient | ENZYMES | difference on ENZYMES | NCI1 | difference on NCI1 |" in lines
+    first, recipe = ([fold["value"] for fold in content["rows"][k]["folds"]] for k in (0, 3))
+    found = corrected_t_test(recipe, first, 1 / 9)
+    assert f"| **+{found.difference:.4f} (+{found.low:.4f} to +{found.high:.4f})** |" in "".join(lines)
+    assert "| plain | 0.4600 ± 0.0200 |  |" in "".join(lines)
+    other = content["rows"][3]["protocol"] | {"splits": "others"}
+    rows = [*content["rows"][:3], content["rows"][3] | {"protocol": other}]
+    assert "+0.1200 (other folds)" in results_page(content | {"rows": rows})
+
+
+# -- where from, and pictures ------------------------------------------------------------------------------
+
+
+def test_several_runs_are_told_apart():
+    rows = [row("A", "m", "honest", 0.8), row("B", "m", "honest", 0.8)]
+    rows[1]["run"] = rows[1]["run"] | {"gpu": None, "date": "2026-03-01"}
+    lines = section(results_page(result("x", rows)), "How it was run")
+    assert lines[2].startswith("- **1** (A): on 2026-02-03;")
+    assert lines[3].startswith("- **2** (B): on 2026-03-01;")
+    assert "GPU" not in lines[3]
+
+
+def test_one_machine_for_all():
+    rows = [{name: value for name, value in row("A", "m", "honest", 0.8).items() if name != "run"}]
+    content = result(
+        "x", rows, machine="An engine", revision="f00", date="2026-04-05", versions={"torch": "3"}
+    )
+    assert "- on 2026-04-05; revision f00; An engine; torch 3." in results_page(content)
+    content["machine"] = {"processor": "Wheels", "revision": "f00"}
+    assert "- on 2026-04-05; revision f00; Wheels; torch 3." in results_page(content)
+
+
+def test_pictures_are_of_rows_whose_curves_are_their_numbers():
+    (picture,) = pictures_of(graphs())
+    assert [heading for heading, _ in picture.panels] == [
+        "MUTAG, honest",
+        "NCI1, honest",
+        "NCI109, honest",
+        "DD, honest",
+    ]
+    assert all("as_published" not in entry for _, rows in picture.panels for entry in rows)
+    training, ranges = pictures_of(molecules())
+    assert (training.name, len(training.panels[0][1])) == ("training-CEP", 8)
+    assert [entry["column"] for entry in ranges.panels[0][1]] == ["T = 4", "T = 4"]
+    page = results_page(molecules(), "other")
+    assert "](other-training-CEP.svg)" in page
+    assert "| 9.9 to 11 | 0 |  |  |" in page
+    assert pictures_of(ingredients()) == []
