@@ -17,7 +17,6 @@ import torch
 
 from benchmarks.environment import main, side_by_side
 from hiddenfield.datasets.molecule_library import huckel_range
-from hiddenfield.datasets.molecule_library.assembly import Molecules, assemble, write_smiles
 from hiddenfield.datasets.molecule_library.catalogue import library
 from hiddenfield.datasets.molecule_library.orbitals import (
     COULOMB,
@@ -26,8 +25,8 @@ from hiddenfield.datasets.molecule_library.orbitals import (
     pi_levels,
     resonance_table,
 )
-from hiddenfield.datasets.molecule_library.permutation import permute
-from hiddenfield.datasets.molecule_library.strata import words
+from hiddenfield.datasets.molecule_library.pieces import Molecules, assemble, write_smiles
+from hiddenfield.datasets.molecule_library.strata import permute, words
 
 BATCH = 4096
 

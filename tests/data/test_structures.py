@@ -202,7 +202,7 @@ def test_bad_batch_size(size):
         ([0.5], "convert them to integers"),
         ("a", "got str"),
         ([[0], [1]], "shape"),
-        ([True], "one entry a structure"),
+        ([True], "one entry per structure"),
         ((0, 1), "one axis"),
         (None, "got NoneType"),
         ([[0], [1, 2]], "got list"),
@@ -241,7 +241,7 @@ def test_index_error_ends_iteration_as_python_expects():
             },
             r"structure 1 \('q'\): arc 0 starts at node 1",
         ),
-        ({"source": [0], "target": [], "node_ptr": [0, 1]}, "one entry an arc"),
+        ({"source": [0], "target": [], "node_ptr": [0, 1]}, "one entry per arc"),
         ({"source": [0.0], "target": [0.0], "node_ptr": [0, 1]}, "integers"),
         ({"source": [2**70], "target": [0], "node_ptr": [0, 1]}, "integers"),
         ({"source": [], "target": [], "node_ptr": [1, 2]}, "start with 0"),
@@ -274,7 +274,7 @@ def test_index_error_ends_iteration_as_python_expects():
             {"source": [0, 0], "target": [0, 0], "node_ptr": [0, 1], "reverse": [1, 0]},
             "a self-loop with itself",
         ),
-        ({"source": [0, 1], "target": [1, 0], "node_ptr": [0, 2], "reverse": [1]}, "one entry an arc"),
+        ({"source": [0, 1], "target": [1, 0], "node_ptr": [0, 2], "reverse": [1]}, "one entry per arc"),
         ({"source": [0, 1], "target": [1, 0], "node_ptr": [0, 2], "reverse": [1, 7]}, "-1 to 1"),
         ({"source": [0, 1], "target": [1, 0], "node_ptr": [0, 2], "arc_attributes": [1.0]}, "2 arcs"),
         (
@@ -313,7 +313,7 @@ def test_class_codes_are_united_when_packs_are_joined():
 
 
 def test_joining_different_kinds_says_what_differs():
-    with pytest.raises(InputError, match=r"pack 0 has targets \['target'\], pack 1 has \[\]"):
+    with pytest.raises(InputError, match=r"pack 0 has targets \['target'\], pack 1 has none"):
         hf.concatenate([hf.data.from_sequences(["A"], targets=[1.0]), hf.data.from_sequences(["A"])])
 
 

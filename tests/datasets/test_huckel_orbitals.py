@@ -7,20 +7,23 @@ import pytest
 from hypothesis import given, strategies as st
 
 from hiddenfield.datasets.molecule_library import huckel
-from hiddenfield.datasets.molecule_library.assembly import Molecules, assemble
 from hiddenfield.datasets.molecule_library.catalogue import library
 from hiddenfield.datasets.molecule_library.fragments import Fragment, parse
 from hiddenfield.datasets.molecule_library.orbitals import (
+    ALPHA,
+    BETA,
     COULOMB,
     ELECTRONS,
     KINDS,
     NOT_PI,
     RESONANCE,
     PiLevels,
+    efficiency,
     kind_of_atom,
+    photon_current,
     pi_levels,
 )
-from hiddenfield.datasets.molecule_library.photovoltaics import ALPHA, BETA, efficiency, photon_current
+from hiddenfield.datasets.molecule_library.pieces import Molecules, assemble
 from hiddenfield.datasets.molecule_library.strata import words
 
 

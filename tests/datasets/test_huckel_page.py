@@ -9,8 +9,16 @@ import pytest
 from hiddenfield.datasets.molecule_library import library_size
 from hiddenfield.datasets.molecule_library.catalogue import library
 from hiddenfield.datasets.molecule_library.fragments import RING_SYSTEMS
-from hiddenfield.datasets.molecule_library.orbitals import COULOMB, ELECTRONS, KINDS, RESONANCE
-from hiddenfield.datasets.molecule_library.photovoltaics import ALPHA, BETA, FILL_FACTOR, QUANTUM_EFFICIENCY
+from hiddenfield.datasets.molecule_library.orbitals import (
+    ALPHA,
+    BETA,
+    COULOMB,
+    ELECTRONS,
+    FILL_FACTOR,
+    KINDS,
+    QUANTUM_EFFICIENCY,
+    RESONANCE,
+)
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "data" / "huckel.md"
 

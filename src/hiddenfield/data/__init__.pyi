@@ -1,4 +1,5 @@
 from .build import from_arcs as from_arcs, from_edges as from_edges
+from .columns import Columns as Columns
 from .combine import concatenate as concatenate
 from .convert.edge_lists import from_edge_lists as from_edge_lists, to_edge_lists as to_edge_lists
 from .convert.networkx import from_networkx as from_networkx, to_networkx as to_networkx
@@ -7,9 +8,8 @@ from .convert.pyg import from_pyg as from_pyg, to_pyg as to_pyg
 from .convert.sequences import from_sequences as from_sequences, to_sequences as to_sequences
 from .convert.tables import from_table as from_table, to_table as to_table
 from .description import Description as Description, describe as describe
-from .kmers import with_kmers as with_kmers
 from .molecules import from_smiles as from_smiles
-from .positions import with_positions as with_positions
 from .reading import read as read, scan as scan, write as write
+from .sequence_labels import with_kmers as with_kmers, with_positions as with_positions
 from .structures import Structures as Structures
 from .vocabulary import Vocabulary as Vocabulary

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
-from hiddenfield.data.features import (
+from hiddenfield.data.columns import (
+    Columns,
     as_attributes,
-    as_columns,
+    as_extra,
     as_ids,
     as_labels,
     as_targets,
@@ -68,14 +69,16 @@ def from_arcs(
         :math:`i \to j` (ordered by label) is paired with the k-th arc :math:`j \to i`.
     node_labels, arc_labels
         Codes, if the vocabularies are given; otherwise the symbols themselves (strings or integers), from which
-        sorted vocabularies are made. One column, or a matrix with a column a feature.
+        sorted vocabularies are made. One column, or a matrix with one column per feature.
     node_attributes, arc_attributes
-        Finite numbers, one row a node or arc.
+        Finite numbers, one row per node or arc.
     targets, node_targets
         Numbers (NaN: missing), or class symbols (None: missing); one column or several. With a vocabulary for a
         column: its codes.
     ids, columns
         N strings; further arrays of length N.
+
+    Labels, attributes and targets may also be given as `Columns`, which bring their names and vocabularies.
 
     Returns
     -------
@@ -104,7 +107,7 @@ def from_arcs(
     start, end = _indices(source, "source"), _indices(target, "target")
     if len(start) != len(end):
         raise InputError(
-            f"source and target must have one entry an arc each, got {len(start)} and {len(end)}"
+            f"source and target must have one entry per arc each, got {len(start)} and {len(end)}"
         )
     if arc_ptr is not None:
         start, end = _pack_wide(start, end, node_bounds, _bounds(arc_ptr, "arc_ptr"), names)
@@ -112,46 +115,45 @@ def from_arcs(
         _check_pack_wide(start, end, node_bounds, names)
     total_nodes, total_arcs = int(node_bounds[-1]), len(start)
     symbols = as_labels(arc_labels, arc_vocabularies, total_arcs, "arc")
-    order, in_ptr = _sort(start, end, total_nodes, None if reverse is not None else symbols[0])
+    numbers = as_attributes(
+        arc_attributes, arc_attribute_names, total_arcs, "arc", _placer("arc", start, node_bounds, names)
+    )
+    codes = None if reverse is not None or symbols is None else symbols.values
+    order, in_ptr = _sort(start, end, total_nodes, codes)
+    if order is not None:
+        start, end = start[order], end[order]
+        symbols, numbers = _taken(symbols, order), _taken(numbers, order)
     dtype = np.int32 if max(total_nodes, total_arcs) < 2**31 else np.int64
-    start, end = (start, end) if order is None else (start[order], end[order])
     sorted_source = torch.from_numpy(np.ascontiguousarray(start, dtype=dtype))
     sorted_ptr = torch.from_numpy(np.ascontiguousarray(in_ptr, dtype=dtype))
     if reverse is None:
         matched = match_reverse(sorted_source, sorted_ptr)
     else:
         matched = torch.from_numpy(_given_reverse(reverse, order, start, end).astype(dtype))
-    node_codes, node_words = as_labels(node_labels, node_vocabularies, total_nodes, "node")
-    node_values, node_names = as_attributes(node_attributes, node_attribute_names, node_bounds, "node", names)
-    arc_bounds = in_ptr[node_bounds]
-    arc_values, arc_names = as_attributes(
-        _permuted(arc_attributes, order, total_arcs, "arc"), arc_attribute_names, arc_bounds, "arc", names
-    )
-    outcome = as_targets(targets, target_names, target_vocabularies, count, "target", names)
-    node_outcome = as_targets(
-        node_targets, node_target_names, node_target_vocabularies, total_nodes, "node_target", None
-    )
+    features = {
+        "node_labels": as_labels(node_labels, node_vocabularies, total_nodes, "node"),
+        "arc_labels": symbols,
+        "node_attributes": as_attributes(
+            node_attributes,
+            node_attribute_names,
+            total_nodes,
+            "node",
+            _placer("node", np.arange(total_nodes), node_bounds, names),
+        ),
+        "arc_attributes": numbers,
+        "targets": as_targets(targets, target_names, target_vocabularies, count, "target", names),
+        "node_targets": as_targets(
+            node_targets, node_target_names, node_target_vocabularies, total_nodes, "node_target", None
+        ),
+    }
     return Structures(
         node_ptr=torch.from_numpy(node_bounds.astype(dtype)),
         in_ptr=sorted_ptr,
         source=sorted_source,
         reverse=matched,
-        node_labels=node_codes,
-        node_vocabularies=node_words,
-        arc_labels=symbols[0] if symbols[0] is None or order is None else symbols[0][torch.from_numpy(order)],
-        arc_vocabularies=symbols[1],
-        node_attributes=node_values,
-        node_attribute_names=node_names,
-        arc_attributes=arc_values,
-        arc_attribute_names=arc_names,
-        targets=outcome[0],
-        target_names=outcome[1],
-        target_vocabularies=outcome[2],
-        node_targets=node_outcome[0],
-        node_target_names=node_outcome[1],
-        node_target_vocabularies=node_outcome[2],
+        features={name: columns for name, columns in features.items() if columns is not None},
         ids=names,
-        columns=as_columns(columns, count),
+        columns=as_extra(columns, count),
     )
 
 
@@ -182,7 +184,7 @@ def from_edges(
     one, other = _indices(first, "first"), _indices(second, "second")
     if len(one) != len(other):
         raise InputError(
-            f"first and second must have one entry an edge each, got {len(one)} and {len(other)}"
+            f"first and second must have one entry per edge each, got {len(one)} and {len(other)}"
         )
     if edge_ptr is not None:
         bounds, names = _bounds(node_ptr, "node_ptr"), options.get("ids")
@@ -197,16 +199,17 @@ def from_edges(
     reverse[two_way] = edges + np.arange(len(two_way))
     reverse[edges:] = two_way
     edge_of_arc = np.concatenate([np.arange(edges), two_way])
-    codes, vocabularies = as_labels(edge_labels, edge_vocabularies, edges, "edge")
+    bounds = _bounds(node_ptr, "node_ptr")
+    place = _placer("edge", one, bounds, as_ids(options.get("ids"), len(bounds) - 1))
+    labels = as_labels(edge_labels, edge_vocabularies, edges, "edge")
+    attributes = as_attributes(edge_attributes, edge_attribute_names, edges, "edge", place)
     return from_arcs(
         np.concatenate([one, other[two_way]]),
         np.concatenate([other, one[two_way]]),
         node_ptr=node_ptr,
         reverse=reverse,
-        arc_labels=None if codes is None else codes.numpy()[edge_of_arc],
-        arc_vocabularies=vocabularies or None,
-        arc_attributes=_permuted(edge_attributes, edge_of_arc, edges, "edge"),
-        arc_attribute_names=edge_attribute_names,
+        arc_labels=_taken(labels, edge_of_arc),
+        arc_attributes=_taken(attributes, edge_of_arc),
         **options,
     )
 
@@ -325,7 +328,7 @@ def _given_reverse(reverse: Any, order: Array | None, start: Array, end: Array) 
     given = _indices(reverse, "reverse")
     arcs = len(start)
     if len(given) != arcs:
-        raise InputError(f"reverse must have one entry an arc ({arcs}), got {len(given)}")
+        raise InputError(f"reverse must have one entry per arc ({arcs}), got {len(given)}")
     if arcs and (given.min() < -1 or given.max() >= arcs):
         raise InputError(
             f"reverse must lie in -1 to {arcs - 1}, got {given[(given < -1) | (given >= arcs)][0]}"
@@ -353,13 +356,17 @@ def _given_reverse(reverse: Any, order: Array | None, start: Array, end: Array) 
     return given
 
 
-def _permuted(values: Any, order: Array | None, rows: int, unit: str) -> Any:
-    """Return the rows of an attribute matrix, or of a mapping from names to columns, in another order."""
-    if values is None or order is None:
-        return values
-    if isinstance(values, Mapping):
-        return {name: _permuted(column, order, rows, unit) for name, column in values.items()}
-    array = values.detach().cpu().numpy() if isinstance(values, torch.Tensor) else np.asarray(values)
-    if array.ndim == 0 or len(array) != rows:
-        raise InputError(f"attributes must have one row for each of {rows} {unit}s, got shape {array.shape}")
-    return array[order]
+def _taken(columns: Columns | None, rows: Array) -> Columns | None:
+    return None if columns is None else columns.take(rows)
+
+
+def _placer(unit: str, node: Array, node_ptr: Array, ids: Array | None) -> Callable[[int], tuple[str, str]]:
+    """Return what names the structure of a row, found by one of its nodes, and the row's number within it."""
+
+    def place(row: int) -> tuple[str, str]:
+        owner = int(np.searchsorted(node_ptr, node[row], side="right")) - 1
+        before = node[:row]
+        number = int(np.count_nonzero((before >= node_ptr[owner]) & (before < node_ptr[owner + 1])))
+        return structure_name(owner, ids), f"{unit} {number}"
+
+    return place

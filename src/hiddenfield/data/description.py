@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -9,12 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import torch
 
-from hiddenfield.data.index import segment_count
-from hiddenfield.data.labels import distinct_rows
-from hiddenfield.data.structures import Structures
-from hiddenfield.data.vocabulary import Vocabulary
+from hiddenfield.data.structures import Structures, segment_count
 from hiddenfield.errors import InputError
 
 __all__ = ["Description", "describe"]
@@ -99,29 +96,9 @@ class Description:
 
     def merge(self, other: Description) -> Description:
         """Return the description of both packs together."""
-        for name in ("node_attributes", "arc_attributes"):
-            if getattr(self, name) != getattr(other, name):
-                raise InputError(f"packs of one set must have the same {name.replace('_', ' ')}")
+        names = [item.name for item in dataclasses.fields(self)]
         return Description(
-            structures=self.structures + other.structures,
-            nodes=self.nodes.merge(other.nodes),
-            edges=self.edges.merge(other.edges),
-            degree=self.degree.merge(other.degree),
-            empty=self.empty + other.empty,
-            edgeless=self.edgeless + other.edgeless,
-            isolated_nodes=self.isolated_nodes + other.isolated_nodes,
-            self_loops=self.self_loops + other.self_loops,
-            one_way_arcs=self.one_way_arcs + other.one_way_arcs,
-            node_combinations=self.node_combinations | other.node_combinations,
-            arc_combinations=self.arc_combinations | other.arc_combinations,
-            node_label_counts=_merged(self.node_label_counts, other.node_label_counts),
-            arc_label_counts=_merged(self.arc_label_counts, other.arc_label_counts),
-            node_attributes=self.node_attributes,
-            arc_attributes=self.arc_attributes,
-            targets=_merged(self.targets, other.targets),
-            targets_missing=_merged(self.targets_missing, other.targets_missing),
-            node_targets=_merged(self.node_targets, other.node_targets),
-            node_targets_missing=_merged(self.node_targets_missing, other.node_targets_missing),
+            **{name: _merged(getattr(self, name), getattr(other, name), name) for name in names}
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -209,12 +186,8 @@ def describe(structures: Structures) -> Description:
     # An edge is an arc each way but one neighbour: the paired arcs into a node are counted once, not twice.
     paired = segment_count(structures.reverse >= 0, structures.in_ptr).numpy()
     degree = in_degree + out_degree - paired
-    targets, missing = _target_summaries(
-        structures.targets, structures.target_names, structures.target_vocabularies
-    )
-    node_targets, node_missing = _target_summaries(
-        structures.node_targets, structures.node_target_names, structures.node_target_vocabularies
-    )
+    targets, missing = _summaries(structures, "targets")
+    node_targets, node_missing = _summaries(structures, "node_targets")
     return Description(
         structures=len(structures),
         nodes=Spread.of(num_nodes),
@@ -225,10 +198,10 @@ def describe(structures: Structures) -> Description:
         isolated_nodes=int((degree == 0).sum()),
         self_loops=int((structures.target == structures.source).sum()),
         one_way_arcs=int((structures.reverse < 0).sum()),
-        node_combinations=_combinations(structures.node_labels, structures.node_vocabularies),
-        arc_combinations=_combinations(structures.arc_labels, structures.arc_vocabularies),
-        node_label_counts=_label_counts(structures.node_labels, structures.node_vocabularies),
-        arc_label_counts=_label_counts(structures.arc_labels, structures.arc_vocabularies),
+        node_combinations=_combinations(structures, "node_labels"),
+        arc_combinations=_combinations(structures, "arc_labels"),
+        node_label_counts=_summaries(structures, "node_labels")[0],
+        arc_label_counts=_summaries(structures, "arc_labels")[0],
         node_attributes=structures.node_attribute_names,
         arc_attributes=structures.arc_attribute_names,
         targets=targets,
@@ -238,56 +211,47 @@ def describe(structures: Structures) -> Description:
     )
 
 
-def _label_counts(
-    labels: torch.Tensor | None, vocabularies: tuple[Vocabulary, ...]
-) -> dict[str, Counter[Any]]:
-    if labels is None:
-        return {}
-    return {
-        vocabulary.name: _count(labels[:, column].numpy(), vocabulary)
-        for column, vocabulary in enumerate(vocabularies)
-    }
-
-
-def _count(codes: np.ndarray, vocabulary: Vocabulary) -> Counter[Any]:
-    counts = np.bincount(codes, minlength=len(vocabulary))
-    return Counter(
-        {symbol: int(count) for symbol, count in zip(vocabulary.symbols, counts, strict=True) if count}
-    )
-
-
-def _combinations(
-    labels: torch.Tensor | None, vocabularies: tuple[Vocabulary, ...]
-) -> frozenset[tuple[Any, ...]]:
-    if labels is None or not len(vocabularies):
-        return frozenset()
-    rows = distinct_rows(labels, vocabularies)[0].numpy()
-    columns = [vocabulary.decode(rows[:, k]) for k, vocabulary in enumerate(vocabularies)]
-    return frozenset(zip(*columns, strict=True))
-
-
-def _target_summaries(
-    targets: torch.Tensor | None, names: tuple[str, ...], vocabularies: tuple[Vocabulary | None, ...]
-) -> tuple[dict[str, Spread | Counter[Any]], dict[str, int]]:
-    summaries: dict[str, Spread | Counter[Any]] = {}
+def _summaries(structures: Structures, feature: str) -> tuple[dict[str, Any], dict[str, int]]:
+    """Return, by column, the spread of its numbers or the counts of its symbols, and how many values are missing."""
+    columns = structures.features.get(feature)
+    summaries: dict[str, Any] = {}
     missing: dict[str, int] = {}
-    for column, (name, vocabulary) in enumerate(zip(names, vocabularies, strict=True)):
-        values = targets[:, column].numpy()  # type: ignore[index]
+    if columns is None:
+        return summaries, missing
+    for name, word, values in zip(columns.names, columns.vocabularies, columns.values.numpy().T, strict=True):
         present = values[~np.isnan(values)]
         missing[name] = len(values) - len(present)
-        summaries[name] = (
-            Spread.of(present) if vocabulary is None else _count(present.astype(np.int64), vocabulary)
-        )
+        if word is None:
+            summaries[name] = Spread.of(present)
+        else:
+            counts = np.bincount(present.astype(np.int64), minlength=len(word)).tolist()
+            summaries[name] = Counter({s: n for s, n in zip(word.symbols, counts, strict=True) if n})
     return summaries, missing
 
 
-def _merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Merge two summaries of columns, which must be the same columns."""
-    if one.keys() != other.keys():
-        raise InputError(
-            f"packs of one set must have the same columns, got {sorted(one)} and {sorted(other)}"
-        )
-    return {k: v.merge(other[k]) if isinstance(v, Spread) else v + other[k] for k, v in one.items()}
+def _combinations(structures: Structures, feature: str) -> frozenset[tuple[Any, ...]]:
+    columns = structures.features.get(feature)
+    if columns is None or not columns.names:
+        return frozenset()
+    rows = columns.distinct()[0]
+    return frozenset(zip(*columns.map(lambda _: rows).decoded(), strict=True))
+
+
+def _merged(one: Any, other: Any, what: str) -> Any:
+    """Merge two summaries: numbers and counts add up, names must agree."""
+    if isinstance(one, tuple) and one != other:
+        raise InputError(f"packs of one set must have the same {what.replace('_', ' ')}")
+    if isinstance(one, Spread):
+        return one.merge(other)
+    if isinstance(one, frozenset):
+        return one | other
+    if isinstance(one, dict) and not isinstance(one, Counter):
+        if one.keys() != other.keys():
+            raise InputError(
+                f"packs of one set must have the same columns, got {sorted(one)} and {sorted(other)}"
+            )
+        return {name: _merged(summary, other[name], name) for name, summary in one.items()}
+    return one if isinstance(one, tuple) else one + other
 
 
 def _total(spread: Spread) -> int:

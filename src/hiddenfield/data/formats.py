@@ -1,23 +1,24 @@
-"""The file formats that `hiddenfield.read` knows: one module of `readers/` each, found through this registry."""
+"""File formats: each module of a package of readers registers its own, and adding one is adding such a module."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
+from hiddenfield.data.paths import inner_suffix
 from hiddenfield.data.structures import Structures
+from hiddenfield.registry import Registry
 
-__all__ = ["Format", "formats"]
+__all__ = ["FORMATS", "Format", "Formats", "formats"]
 
-# In the order in which they are asked whether a file is theirs: the most particular first.
-MODULES = ("arrow", "tu", "neighbours", "xml", "graphml", "fasta", "inex", "sexpr", "table", "edge_list")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Format:
-    """How to recognise and read one file format.
+class Format(Generic[T]):
+    """How to recognise, read and perhaps write one file format.
 
     Parameters
     ----------
@@ -29,17 +30,49 @@ class Format:
         Whether a path (file or folder, which exists) is of this format, from its name and, where that is not
         enough, its first bytes. Must not raise on any file.
     read
-        ``read(path, **options)``: the whole file as one pack. Keyword options are the format's own and checked by
-        the signature.
+        ``read(path, **options)``: the whole file. Keyword options are the format's own and checked by the signature.
+    priority
+        Formats of higher priority are asked first whether a file is theirs: the more particular ones.
+    write
+        ``write(content, path, **options)``, if it can be written.
+    suffixes
+        Endings of its files' names, in lower case, beneath any compression, if these alone say what is in them.
     """
 
     name: str
     summary: str
     recognises: Callable[[Path], bool]
-    read: Callable[..., Structures]
+    read: Callable[..., T]
+    priority: int = 0
+    write: Callable[..., None] | None = None
+    suffixes: tuple[str, ...] = ()
+
+    @classmethod
+    def of_suffixes(cls, name: str, summary: str, suffixes: tuple[str, ...], **how: Any) -> Format[T]:
+        """Return a format that is recognised by the endings of its files' names."""
+        return cls(name, summary, lambda path: inner_suffix(path) in suffixes, suffixes=suffixes, **how)
 
 
-def formats() -> dict[str, Format]:
-    """Return every known format by name, in the order in which they are tried."""
-    found = [importlib.import_module(f"hiddenfield.data.readers.{module}").FORMAT for module in MODULES]
-    return {entry.name: entry for entry in found}
+class Formats(Registry[Format[T]]):
+    """The formats of one kind of content, by name."""
+
+    def add(self, entry: Format[T]) -> Format[T]:
+        """Register a format and return it."""
+        self.register(entry.name, summary=entry.summary)(entry)
+        return entry
+
+    def ordered(self) -> dict[str, Format[T]]:
+        """Return all formats by name, in the order in which they are asked whether a file is theirs."""
+        return {entry.name: entry for entry in sorted(self.values(), key=lambda entry: -entry.priority)}
+
+    def recognise(self, path: Path) -> Format[T] | None:
+        """Return the format of a file or folder, or None if no format takes it for its own."""
+        return next((entry for entry in self.ordered().values() if entry.recognises(path)), None)
+
+
+FORMATS: Formats[Structures] = Formats("format", "hiddenfield.data.readers")
+
+
+def formats() -> dict[str, Format[Structures]]:
+    """Return every format of structures by name, in the order in which they are tried."""
+    return FORMATS.ordered()

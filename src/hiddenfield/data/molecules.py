@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hiddenfield.data.build import from_edges
-from hiddenfield.data.features import ROWS, as_columns, as_ids, as_targets
+from hiddenfield.data.columns import ROWS, as_extra, as_ids, as_targets
 from hiddenfield.data.rdkit_atoms import (
     BOND_COLUMNS,
     CHIRALITIES,
@@ -108,7 +108,7 @@ def from_smiles(
 correct it, or leave such rows out with on_error="skip"
     """
     texts = _texts(smiles)
-    names, further = as_ids(ids, len(texts)), as_columns(columns, len(texts))
+    names, further = as_ids(ids, len(texts)), as_extra(columns, len(texts))
     outcome = as_targets(targets, target_names, target_vocabularies, len(texts), "target", names)
     pack, kept, skipped = read_molecules(
         texts,
@@ -123,11 +123,9 @@ correct it, or leave such rows out with on_error="skip"
         warnings.warn(skipped, stacklevel=2)
         further = {**further, ROWS: np.arange(len(texts))}
     pack = pack.replace(
-        targets=None if outcome[0] is None else outcome[0][kept],
-        target_names=outcome[1],
-        target_vocabularies=outcome[2],
+        targets=None if outcome is None else outcome.take(kept),
         ids=None if names is None else names[kept],
-        columns={"smiles": as_columns({"smiles": [texts[k] for k in kept]}, len(kept))["smiles"]}
+        columns=as_extra({"smiles": [texts[k] for k in kept]}, len(kept))
         | {name: column[kept] for name, column in further.items()},
     )
     return pack.single_labels() if single_labels else pack

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hiddenfield.data.files import existing
-from hiddenfield.data.formats import Format, formats
+from hiddenfield.data.formats import FORMATS, Format
+from hiddenfield.data.paths import existing
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError, ReadError
-from hiddenfield.registry import choose
 
 __all__ = ["read", "scan", "write"]
 
@@ -46,8 +45,12 @@ def read(path: str | Path, format: str | None = None, **options: Any) -> Structu
     Structures(2 structures, 5 nodes, 6 arcs; node labels: symbol (4))
     """
     path = existing(path)
-    known = formats()
-    chosen = choose("format", known, format) if format is not None else _recognise(path, known)
+    chosen = FORMATS.recognise(path) if format is None else FORMATS.choose(format)
+    if chosen is None:
+        raise ReadError(
+            f"not recognised as any known format; name one with format=: {', '.join(FORMATS.ordered())}",
+            file=path,
+        )
     _check_options(chosen, options)
     return chosen.read(path, **options)
 
@@ -76,18 +79,9 @@ def write(structures: Structures, path: str | Path, **options: Any) -> None:
     arrow.write(structures, Path(path), **options)
 
 
-def _check_options(chosen: Format, options: dict[str, Any]) -> None:
+def _check_options(chosen: Format[Structures], options: dict[str, Any]) -> None:
     accepted = inspect.signature(chosen.read).parameters
     for name in options:
         if name not in accepted:
             choices = ", ".join(list(accepted)[1:]) or "none"
             raise InputError(f"format {chosen.name!r} has no option {name!r}; its options are: {choices}")
-
-
-def _recognise(path: Path, known: dict[str, Format]) -> Format:
-    for candidate in known.values():
-        if candidate.recognises(path):
-            return candidate
-    raise ReadError(
-        f"not recognised as any known format; name one with format=: {', '.join(known)}", file=path
-    )

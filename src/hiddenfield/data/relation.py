@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from hiddenfield.data.index import resolve_index
+from hiddenfield.data.structures import resolve_index
 from hiddenfield.ops import SegmentCut, Topology
 from hiddenfield.shapes import Int, Tensor
 

@@ -6,24 +6,48 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 import torch
 
-from hiddenfield.data.index import resolve_index, segment_count
+from hiddenfield.data.columns import Columns, same_values, structure_name
 from hiddenfield.data.vocabulary import Vocabulary
-from hiddenfield.errors import InputError
+from hiddenfield.errors import InputError, UnknownSymbolError
 from hiddenfield.ops import SegmentCut, Topology
-from hiddenfield.shapes import Array, Float, Int, Shaped, Tensor
+from hiddenfield.shapes import Array, Bool, Float, Int, Shaped, Tensor
 
 if TYPE_CHECKING:
     from hiddenfield.data.description import Description
 
-__all__ = ["Structures"]
+__all__ = ["FEATURES", "Structures", "resolve_index", "segment_count"]
 
-NODE_ROWS = ("node_labels", "node_attributes", "node_targets")
-ARC_ROWS = ("arc_labels", "arc_attributes")
+# What a pack may carry besides its topology, and what each has one row for.
+FEATURES = {
+    "node_labels": "node",
+    "arc_labels": "arc",
+    "node_attributes": "node",
+    "arc_attributes": "arc",
+    "targets": "structure",
+    "node_targets": "node",
+}
+LABELS = ("node_labels", "arc_labels")
+
+T = TypeVar("T")
+
+
+class _Part(Generic[T]):
+    """One part (values, names or vocabularies) of one feature, as an attribute of the pack."""
+
+    def __init__(self, feature: str, part: str) -> None:
+        self.feature, self.part = feature, part
+
+    def __get__(self, pack: Structures | None, owner: type | None = None) -> T:
+        if pack is None:
+            return self  # type: ignore[return-value]
+        columns = pack.features.get(self.feature)
+        absent: Any = None if self.part == "values" else ()
+        return absent if columns is None else getattr(columns, self.part)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -42,13 +66,11 @@ class Structures:
     ----------
     node_ptr, in_ptr, source, reverse
         The topology. int32, or int64 where a count needs it.
-    node_labels, arc_labels
-        Categorical features, one column each, as codes of `node_vocabularies` and `arc_vocabularies`.
-    node_attributes, arc_attributes
-        Continuous features, finite, with a name a column.
-    targets, node_targets
-        What is to be predicted, per structure and per node; NaN is missing. A column that has a vocabulary holds
-        class codes, one that has None holds numbers.
+    features
+        `Columns` by the names of `FEATURES`, each optional: ``node_labels`` and ``arc_labels`` (categorical),
+        ``node_attributes`` and ``arc_attributes`` (continuous), ``targets`` and ``node_targets`` (what is to be
+        predicted, NaN where missing). Their values, names and vocabularies are also attributes of the pack:
+        `node_labels`, `node_vocabularies`, `node_attribute_names`, `targets`, `target_names` and so on.
     ids
         N strings, or None: then a structure is named by its position.
     columns
@@ -68,22 +90,24 @@ class Structures:
     in_ptr: Int[Tensor, " node_bounds"]
     source: Int[Tensor, " arcs"]
     reverse: Int[Tensor, " arcs"]
-    node_labels: Int[Tensor, "nodes node_columns"] | None = None
-    node_vocabularies: tuple[Vocabulary, ...] = ()
-    arc_labels: Int[Tensor, "arcs arc_columns"] | None = None
-    arc_vocabularies: tuple[Vocabulary, ...] = ()
-    node_attributes: Float[Tensor, "nodes node_dim"] | None = None
-    node_attribute_names: tuple[str, ...] = ()
-    arc_attributes: Float[Tensor, "arcs arc_dim"] | None = None
-    arc_attribute_names: tuple[str, ...] = ()
-    targets: Float[Tensor, "structures targets"] | None = None
-    target_names: tuple[str, ...] = ()
-    target_vocabularies: tuple[Vocabulary | None, ...] = ()
-    node_targets: Float[Tensor, "nodes node_target_columns"] | None = None
-    node_target_names: tuple[str, ...] = ()
-    node_target_vocabularies: tuple[Vocabulary | None, ...] = ()
+    features: Mapping[str, Columns] = field(default_factory=dict)
     ids: Shaped[Array, " structures"] | None = None
     columns: Mapping[str, Array] = field(default_factory=dict)
+
+    node_labels = _Part[Int[Tensor, "nodes node_columns"] | None]("node_labels", "values")
+    node_vocabularies = _Part[tuple[Vocabulary, ...]]("node_labels", "vocabularies")
+    arc_labels = _Part[Int[Tensor, "arcs arc_columns"] | None]("arc_labels", "values")
+    arc_vocabularies = _Part[tuple[Vocabulary, ...]]("arc_labels", "vocabularies")
+    node_attributes = _Part[Float[Tensor, "nodes node_dim"] | None]("node_attributes", "values")
+    node_attribute_names = _Part[tuple[str, ...]]("node_attributes", "names")
+    arc_attributes = _Part[Float[Tensor, "arcs arc_dim"] | None]("arc_attributes", "values")
+    arc_attribute_names = _Part[tuple[str, ...]]("arc_attributes", "names")
+    targets = _Part[Float[Tensor, "structures targets"] | None]("targets", "values")
+    target_names = _Part[tuple[str, ...]]("targets", "names")
+    target_vocabularies = _Part[tuple[Vocabulary | None, ...]]("targets", "vocabularies")
+    node_targets = _Part[Float[Tensor, "nodes node_target_columns"] | None]("node_targets", "values")
+    node_target_names = _Part[tuple[str, ...]]("node_targets", "names")
+    node_target_vocabularies = _Part[tuple[Vocabulary | None, ...]]("node_targets", "vocabularies")
 
     # -- building ------------------------------------------------------------------------------------------
 
@@ -197,24 +221,21 @@ class Structures:
         node_bounds, arc_bounds = self._host_bounds
         nodes, arcs = SegmentCut(node_bounds, chosen), SegmentCut(arc_bounds, chosen)
         starts = nodes.take(self.in_ptr[:-1], arcs)
-        cut: dict[str, Any] = {
-            "node_ptr": nodes.new_ptr.to(self.device, self.node_ptr.dtype, non_blocking=True),
-            "in_ptr": torch.cat([starts, starts.new_full((1,), int(arcs.new_ptr[-1]))]),
-            "source": arcs.take(self.source, nodes),
-            "reverse": arcs.take(self.reverse, arcs),
-            "targets": None
-            if self.targets is None
-            else self.targets[chosen.to(self.device, non_blocking=True)],
+        rows = chosen.numpy()
+        take: dict[str, Any] = {
+            "node": nodes.take,
+            "arc": arcs.take,
+            "structure": lambda values: values[chosen.to(self.device, non_blocking=True)],
         }
-        for name in NODE_ROWS:
-            cut[name] = _apply(nodes.take, getattr(self, name))
-        for name in ARC_ROWS:
-            cut[name] = _apply(arcs.take, getattr(self, name))
-        if self.ids is not None or self.columns:
-            rows = chosen.numpy()
-            cut["ids"] = None if self.ids is None else self.ids[rows]
-            cut["columns"] = {name: column[rows] for name, column in self.columns.items()}
-        result = dataclasses.replace(self, **cut)
+        result = Structures(
+            node_ptr=nodes.new_ptr.to(self.device, self.node_ptr.dtype, non_blocking=True),
+            in_ptr=torch.cat([starts, starts.new_full((1,), int(arcs.new_ptr[-1]))]),
+            source=arcs.take(self.source, nodes),
+            reverse=arcs.take(self.reverse, arcs),
+            features={name: columns.map(take[FEATURES[name]]) for name, columns in self.features.items()},
+            ids=None if self.ids is None else self.ids[rows],
+            columns={name: column[rows] for name, column in self.columns.items()},
+        )
         # What is known of the child is handed on: a batch of a symmetric pack is symmetric, its bounds are here.
         result.__dict__["_host_bounds"] = (nodes.new_ptr, arcs.new_ptr)
         result.__dict__["arc_ptr"] = arcs.new_ptr.to(self.device, self.node_ptr.dtype, non_blocking=True)
@@ -263,24 +284,37 @@ class Structures:
         """Return the pack on a device; ids and columns stay in host memory."""
         if torch.device(device) == self.device:
             return self
-        moved: dict[str, Any] = {
-            name: value.to(device, non_blocking=non_blocking)
-            for name, value in self._fields().items()
-            if isinstance(value, Tensor)
+
+        def move(values: Tensor) -> Tensor:
+            return values.to(device, non_blocking=non_blocking)
+
+        arrays: dict[str, Any] = {
+            name: move(getattr(self, name)) for name in ("node_ptr", "in_ptr", "source", "reverse")
         }
-        result = dataclasses.replace(self, **moved)
+        features = {name: columns.map(move) for name, columns in self.features.items()}
+        result = dataclasses.replace(self, features=features, **arrays)
         result.__dict__["_host_bounds"] = self._host_bounds
         result.__dict__["symmetric"] = self.symmetric
         return result
 
     def replace(self, **changes: Any) -> Structures:
-        """Return the pack with some fields changed, for example ``pack.replace(ids=None, columns={})``."""
-        unknown = set(changes) - set(self._fields())
-        if unknown:
+        """Return the pack with some fields or attributes changed, for example ``pack.replace(ids=None, columns={})``.
+
+        A feature is replaced by `Columns`, or in parts, such as ``targets=values, target_names=("pce",)``; what is not
+        given stays, and the value None removes it.
+        """
+        features, parts = dict(self.features), dict[str, dict[str, Any]]()
+        for name in [name for name in changes if name in PARTS]:
+            parts.setdefault(PARTS[name].feature, {})[PARTS[name].part] = changes.pop(name)
+        for feature, given in parts.items():
+            replaced = _replaced(feature, features.pop(feature, None), given)
+            features |= {} if replaced is None else {feature: replaced}
+        known = [item.name for item in dataclasses.fields(self)]
+        for name in set(changes) - set(known):
             raise InputError(
-                f"Structures has no field {sorted(unknown)[0]!r}; its fields are {', '.join(self._fields())}"
+                f"Structures has no field {name!r}; its fields are {', '.join([*known, *PARTS])}"
             )
-        return dataclasses.replace(self, **changes)
+        return dataclasses.replace(self, **{"features": features, **changes})
 
     def single_labels(self) -> Structures:
         """Return the pack with every node's label columns joined into one, and every arc's likewise.
@@ -295,16 +329,8 @@ class Structures:
         >>> pack.arc_vocabularies[0].symbols
         ('next', 'previous')
         """
-        from hiddenfield.data.labels import join_columns
-
-        node_labels, node_vocabularies = join_columns(self.node_labels, self.node_vocabularies)
-        arc_labels, arc_vocabularies = join_columns(self.arc_labels, self.arc_vocabularies)
-        return dataclasses.replace(
-            self,
-            node_labels=node_labels,
-            node_vocabularies=node_vocabularies,
-            arc_labels=arc_labels,
-            arc_vocabularies=arc_vocabularies,
+        return self.replace(
+            **{name: self.features[name].joined() for name in LABELS if name in self.features}
         )
 
     def recode(
@@ -316,16 +342,36 @@ class Structures:
 
         A symbol that the new vocabulary lacks is an `UnknownSymbolError` that names it and its structure.
         """
-        from hiddenfield.data.labels import recode_columns
+        features = dict(self.features)
+        for kind, vocabularies in (("node", node_vocabularies), ("arc", arc_vocabularies)):
+            if vocabularies is None:
+                continue
+            old = features.get(f"{kind}_labels")
+            names, expected = [] if old is None else list(old.names), [v.name for v in vocabularies]
+            if names != expected:
+                raise InputError(
+                    f"expected the {kind} label columns {expected}, but the structures have {names}; read them with "
+                    "the same features"
+                )
+            if old is not None:
+                features[f"{kind}_labels"] = new = old.recoded(vocabularies)
+                self._check_known(kind, old, new)
+        return dataclasses.replace(self, features=features)
 
-        changes: dict[str, Any] = {}
-        if node_vocabularies is not None:
-            changes["node_labels"] = recode_columns(self, "node", tuple(node_vocabularies))
-            changes["node_vocabularies"] = tuple(node_vocabularies)
-        if arc_vocabularies is not None:
-            changes["arc_labels"] = recode_columns(self, "arc", tuple(arc_vocabularies))
-            changes["arc_vocabularies"] = tuple(arc_vocabularies)
-        return dataclasses.replace(self, **changes)
+    def _check_known(self, kind: str, old: Columns, new: Columns) -> None:
+        """Refuse the first symbol that has no code in the new vocabularies."""
+        missing = torch.nonzero(new.values.T < 0)
+        if not len(missing):
+            return
+        column, row = missing[0].tolist()
+        bounds = self.node_ptr if kind == "node" else self.arc_ptr
+        owner = int(np.searchsorted(bounds.cpu().numpy(), row, side="right")) - 1
+        symbol = old.map(lambda values: values[row : row + 1]).decoded()[column][0]
+        raise UnknownSymbolError(
+            f"{self.name_of(owner)}: {old.names[column]} {symbol!r} of {kind} {row - int(bounds[owner])} is not among "
+            f"the {len(new.vocabularies[column] or ())} known symbols; leave the structure out, or fit on data that "
+            "has this symbol"
+        )
 
     def describe(self) -> Description:
         """Count and summarise: sizes, degrees, label and target distributions, what is missing."""
@@ -335,17 +381,20 @@ class Structures:
 
     def name_of(self, position: int) -> str:
         """Name a structure for a message: its number and, where there is one, its id."""
-        return f"structure {position}" + ("" if self.ids is None else f" ({str(self.ids[position])!r})")
-
-    def _fields(self) -> dict[str, Any]:
-        return {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
+        return structure_name(position, self.ids)
 
     def __eq__(self, other: object) -> bool:
         """Compare everything, whatever the device; missing targets equal each other."""
         if not isinstance(other, Structures):
             return NotImplemented
-        mine, theirs = self._fields(), other._fields()
-        return all(_equal(mine[name], theirs[name]) for name in mine)
+        arrays = ("node_ptr", "in_ptr", "source", "reverse", "ids")
+        return (
+            self.features.keys() == other.features.keys()
+            and self.columns.keys() == other.columns.keys()
+            and all(same_values(getattr(self, name), getattr(other, name)) for name in arrays)
+            and all(same_values(values, other.columns[name]) for name, values in self.columns.items())
+            and all(columns == other.features[name] for name, columns in self.features.items())
+        )
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -353,37 +402,113 @@ class Structures:
         """Sizes and what the pack carries, on one line."""
         plural = "" if len(self) == 1 else "s"
         parts = [f"{len(self):,} structure{plural}, {self.total_nodes:,} nodes, {self.total_arcs:,} arcs"]
-        for kind, vocabularies in (("node", self.node_vocabularies), ("arc", self.arc_vocabularies)):
-            if vocabularies:
-                parts.append(f"{kind} labels: " + ", ".join(f"{v.name} ({len(v)})" for v in vocabularies))
-        for kind, names in (("node", self.node_attribute_names), ("arc", self.arc_attribute_names)):
-            if names:
-                parts.append(f"{kind} attributes: {len(names)}")
-        if self.target_names:
-            parts.append("targets: " + ", ".join(self.target_names))
-        if self.node_target_names:
-            parts.append("node targets: " + ", ".join(self.node_target_names))
+        for feature in FEATURES:
+            names: Sequence[str] = getattr(self.features.get(feature), "names", ())
+            if not names:
+                continue
+            if feature in LABELS:
+                words = self.features[feature].vocabularies
+                names = [f"{name} ({len(word or ())})" for name, word in zip(names, words, strict=True)]
+            shown = str(len(names)) if feature.endswith("attributes") else ", ".join(names)
+            parts.append(f"{feature.replace('_', ' ')}: {shown}")
         if self.device.type != "cpu":
             parts.append(f"on {self.device}")
         return f"Structures({'; '.join(parts)})"
 
 
-def _apply(function: Any, values: Tensor | None) -> Tensor | None:
-    return None if values is None else function(values)
+PARTS = {name: part for name, part in vars(Structures).items() if isinstance(part, _Part)}
 
 
-def _equal(left: Any, right: Any) -> bool:
-    if isinstance(left, Tensor) and isinstance(right, Tensor):
-        if left.shape != right.shape:
-            return False
-        left, right = left.cpu(), right.cpu()
-        same = left == right
-        if left.is_floating_point() and right.is_floating_point():
-            same |= left.isnan() & right.isnan()
-        return bool(same.all())
-    if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
-        same_kind = left.dtype.kind == "f" and right.dtype.kind == "f"
-        return left.shape == right.shape and bool(np.array_equal(left, right, equal_nan=same_kind))
-    if isinstance(left, Mapping) and isinstance(right, Mapping):
-        return left.keys() == right.keys() and all(_equal(left[key], right[key]) for key in left)
-    return type(left) is type(right) and bool(left == right)
+def _replaced(feature: str, old: Columns | None, given: dict[str, Any]) -> Columns | None:
+    """Return a feature with some of its parts changed; what is not given stays where it still fits."""
+    values = given.get("values", old)
+    if values is None:
+        return None
+    if isinstance(values, Columns):
+        old, values = values, values.values
+    width = values.shape[1]
+    kept = old if old is not None and len(old.names) == width else None
+    words = given.get("vocabularies", (None,) * width if kept is None else kept.vocabularies)
+    if feature in LABELS:
+        names = tuple(word.name for word in words)
+    else:
+        names = given.get("names", () if kept is None else kept.names)
+    return Columns(values, tuple(names), tuple(words))
+
+
+# -- what may stand between the brackets of structures[index] ----------------------------------------------
+
+EXPECTED = "expected an integer, a slice, a boolean mask or a one-dimensional array of integers"
+
+
+def resolve_index(index: Any, length: int) -> Int[Tensor, " chosen"]:
+    """Return the positions that an index names, as non-negative int64 in host memory.
+
+    Examples
+    --------
+    >>> resolve_index(slice(None, None, -2), 5)
+    tensor([4, 2, 0])
+    >>> resolve_index([True, False, True], 3), resolve_index(-1, 3)
+    (tensor([0, 2]), tensor([2]))
+    """
+    if isinstance(index, tuple) and len(index) == 2 and index[1] is Ellipsis:
+        index = index[0]  # as scikit-learn writes it, for any number of axes; here there is one
+    if isinstance(index, slice):
+        return torch.from_numpy(np.arange(length)[index].copy())
+    if isinstance(index, torch.Tensor):
+        array = index.detach().cpu()
+    else:
+        array = _as_tensor(index)
+    if array.ndim > 1:
+        raise InputError(f"{EXPECTED}, got an array of shape {tuple(array.shape)}")
+    if array.dtype == torch.bool:
+        return _from_mask(array, length)
+    if array.is_floating_point() or array.is_complex():
+        raise InputError(f"{EXPECTED}, got numbers of type {array.dtype}; convert them to integers first")
+    chosen = array.to(torch.int64).reshape(-1)
+    bad = (chosen < -length) | (chosen >= length)
+    if bool(bad.any()):
+        raise _OutOfRange(
+            f"there are {length} structures (0 to {length - 1}), got index {int(chosen[bad][0])}"
+        )
+    return torch.where(chosen < 0, chosen + length, chosen) if bool((chosen < 0).any()) else chosen
+
+
+class _OutOfRange(InputError, IndexError):
+    """An index beyond the pack; also an IndexError, so that Python's own protocols understand it."""
+
+
+def _as_tensor(index: Any) -> Tensor:
+    if isinstance(index, tuple):
+        raise InputError(f"{EXPECTED}, got the tuple {index!r}; structures have one axis")
+    try:
+        array = np.asarray(index)
+    except ValueError:
+        array = np.asarray(None)
+    if array.dtype == object or array.dtype.kind not in "iufb":
+        raise InputError(f"{EXPECTED}, got {type(index).__name__}: {index!r}"[:300])
+    if array.size == 0:
+        return torch.zeros(0, dtype=torch.int64)
+    array = np.ascontiguousarray(array.astype(np.int64) if array.dtype.kind == "u" else array)
+    # One entry is contiguous whatever its stride, and torch takes no negative ones.
+    return torch.from_numpy(array.copy() if min(array.strides, default=0) < 0 else array)
+
+
+def _from_mask(mask: Tensor, length: int) -> Tensor:
+    if mask.ndim != 1 or mask.shape[0] != length:
+        raise InputError(
+            f"a boolean mask must have one entry per structure ({length}), got {tuple(mask.shape)}"
+        )
+    return mask.nonzero().reshape(-1)
+
+
+def segment_count(marked: Bool[Tensor, " rows"], ptr: Int[Tensor, " bounds"]) -> Int[Tensor, " segments"]:
+    """Count the marked rows of every segment.
+
+    Examples
+    --------
+    >>> segment_count(torch.tensor([True, False, True, True]), torch.tensor([0, 3, 3, 4]))
+    tensor([2, 0, 1])
+    """
+    running = torch.cat([ptr.new_zeros(1, dtype=torch.int64), marked.cumsum(0)])
+    return running[ptr.long()].diff().to(ptr.dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,9 +14,11 @@ import numpy as np
 from hiddenfield.errors import InputError, UnknownSymbolError
 from hiddenfield.shapes import Array, Int, Shaped
 
-__all__ = ["Symbol", "Vocabulary"]
+__all__ = ["Symbol", "Vocabulary", "symbols_of"]
 
 Symbol = str | int
+
+INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
 @dataclass(frozen=True)
@@ -155,3 +158,16 @@ def _distinct(values: Sequence[Any] | Array, name: str) -> tuple[list[Symbol], S
         plain = value if type(value) is str else _plain(value, name)
         inverse[position] = numbers.setdefault(plain, len(numbers))
     return list(numbers), inverse
+
+
+def symbols_of(texts: Sequence[str]) -> list[str] | list[int]:
+    """Return the texts as integers if every one is the plain decimal form of one, otherwise as they are.
+
+    Examples
+    --------
+    >>> symbols_of(["3", "-1"]), symbols_of(["3", "03"])
+    ([3, -1], ['3', '03'])
+    """
+    if all(INTEGER.fullmatch(text) for text in set(texts)):
+        return [int(text) for text in texts]
+    return list(texts)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hiddenfield.data.files import existing
+from hiddenfield.data.paths import existing
 from hiddenfield.data.reading import read
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError, SkippedInputWarning

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from hiddenfield.data.files import write_text
 from hiddenfield.data.formats import formats
+from hiddenfield.data.paths import write_text
 from hiddenfield.data.reading import read
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import HiddenfieldError, InputError

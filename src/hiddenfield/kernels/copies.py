@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -77,7 +77,7 @@ def _equal_counts(colours: Int[Array, " nodes"], pack: Structures) -> Int[Array,
 
 def _attributes_as_labels(structures: Structures) -> Structures:
     """Return the structures with every distinct row of attributes as one more label."""
-    changes: dict[str, object] = {}
+    changes: dict[str, Any] = {}
     for kind in ("node", "arc"):
         attributes: Float[Tensor, "rows dim"] | None = getattr(structures, f"{kind}_attributes")
         if attributes is None or not len(attributes):
@@ -89,4 +89,4 @@ def _attributes_as_labels(structures: Structures) -> Structures:
         words = Vocabulary("attributes", tuple(range(int(codes.max()) + 1)))
         changes[f"{kind}_labels"] = joined
         changes[f"{kind}_vocabularies"] = (*getattr(structures, f"{kind}_vocabularies"), words)
-    return replace(structures, **changes) if changes else structures  # type: ignore[arg-type]
+    return structures.replace(**changes)

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from hiddenfield.data.files import write_text
+from hiddenfield.data.paths import write_text
 from hiddenfield.evaluation.assessment.measuring import NAMES, capital
 from hiddenfield.evaluation.assessment.outcome import Assessment
 from hiddenfield.report.assessment_curves import detail_plots

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hiddenfield.data.files import write_text
+from hiddenfield.data.paths import write_text
 from hiddenfield.report.experiment_figures import picture_file
 from hiddenfield.report.results_pages.page import results_page
 from hiddenfield.report.results_pages.pictures import KINDS, pictures_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hiddenfield.data.files import write_text
+from hiddenfield.data.paths import write_text
 from hiddenfield.fields.relational import RelationalScheme
 from hiddenfield.models.relational.counts import count_features
 from hiddenfield.models.relational.landscape import Landscape

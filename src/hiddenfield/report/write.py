@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hiddenfield.data.files import write_text
+from hiddenfield.data.paths import write_text
 from hiddenfield.errors import InputError
 from hiddenfield.report.classes import confusion, roc
 from hiddenfield.report.embedding_map import embedding_map

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hiddenfield.data.files import read_text
+from hiddenfield.data.paths import read_text
 from hiddenfield.errors import ReadError
 from hiddenfield.evaluation.assessment.measuring import METRICS
 

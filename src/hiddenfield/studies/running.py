@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hiddenfield.data.files import existing
+from hiddenfield.data.paths import existing
 from hiddenfield.errors import InputError
 from hiddenfield.evaluation.assessment.assessing import assess
 from hiddenfield.machine import describe_machine

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hiddenfield.data.files import existing
+from hiddenfield.data.paths import existing
 from hiddenfield.data.reading import read
 from hiddenfield.data.structures import Structures
 from hiddenfield.evaluation.assessment.settings import AssessmentSettings

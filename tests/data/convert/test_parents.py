@@ -96,7 +96,7 @@ def test_anything_is_a_tree_or_refused(trees: list[list[int]]) -> None:
         ([[-1, 2, 1]], "structure 0: node 1 never reaches the root by its parents"),
         ([[-1, 1]], "structure 0: node 1 never reaches"),
         ([[-1, 0.5]], "structure 0: parents must hold integers, got 0.5 as entry 1"),
-        ([-1], "structure 0: parents must hold one sequence of rows a structure, got -1"),
+        ([-1], "structure 0: parents must hold one sequence of rows per structure, got -1"),
         ("-1", "parents must be a list"),
     ],
 )

@@ -19,7 +19,7 @@ from hypothesis import given, settings, strategies as st
 from pyarrow import parquet
 
 import hiddenfield.data
-from hiddenfield.data.arrow import encode
+from hiddenfield.data.arrow import write as writing
 from hiddenfield.data.build import from_arcs
 from hiddenfield.data.readers import arrow
 from hiddenfield.data.structures import Structures
@@ -138,9 +138,9 @@ def test_folder_round_trip(tmp_path_factory: pytest.TempPathFactory, pack: Struc
 def test_packs_of_many_batches_round_trip(tmp_path_factory: pytest.TempPathFactory, pack: Structures) -> None:
     folder = tmp_path_factory.mktemp("arrow")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(encode, "BATCH_VALUES", 5)
-        patch.setattr(encode, "BATCH_ROWS", 3)
-        assert len(list(encode.batches(pack))) > 1
+        patch.setattr(writing, "BATCH_VALUES", 5)
+        patch.setattr(writing, "BATCH_ROWS", 3)
+        assert len(list(writing.batches(pack))) > 1
         assert same(arrow.from_arrow(arrow.to_arrow(pack)), pack)
         for name in ("pack.parquet", "pack.arrow"):
             arrow.write(pack, folder / name)
@@ -388,7 +388,7 @@ def test_a_newer_version_is_refused() -> None:
         ),
         (lambda d: d["arc_attributes"].pop(), "has 2 attributes, but 1 are named"),
         (lambda d: d["columns"].append(d["columns"][0]), "name a further column twice"),
-        (lambda d: d["node_targets"].append(d["node_targets"][0]), "must be 2 distinct names"),
+        (lambda d: d["node_targets"].append(d["node_targets"][0]), "must have 2 distinct names"),
     ],
 )
 def test_tampered_metadata_are_refused(change: Callable[[dict[str, Any]], None], message: str) -> None:

@@ -27,13 +27,13 @@ def source(tmp_path: Path) -> Path:
 def builds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Count how often a table is really read."""
     calls: list[int] = []
-    build = table._build
+    read_table = table.read_table
 
-    def counted(*arguments):
+    def counted(*arguments, **options):
         calls.append(1)
-        return build(*arguments)
+        return read_table(*arguments, **options)
 
-    monkeypatch.setattr(table, "_build", counted)
+    monkeypatch.setattr(table, "read_table", counted)
     return calls
 
 

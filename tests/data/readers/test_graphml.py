@@ -70,7 +70,7 @@ def test_folders_zips_and_recognition(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (HEAD + KEYS + GRAPH + GRAPH + "</graphml>", "expected one graph a file, got a second one"),
+        (HEAD + KEYS + GRAPH + GRAPH + "</graphml>", "expected one graph per file, got a second one"),
         (HEAD + "</graphml>", "expected a <graph>"),
         (WHOLE.replace('<node id="n0"/>', "<node/>"), "line 7: every node needs an id of its own, got None"),
         (WHOLE.replace('"n0"/>', '"n1"/>'), "line 7: every node needs an id of its own, got 'n1'"),

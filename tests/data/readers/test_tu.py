@@ -12,7 +12,8 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 
-from hiddenfield.data.readers import tu, tu_files
+from hiddenfield.data import paths
+from hiddenfield.data.readers import tu
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError, ReadError
 
@@ -152,7 +153,7 @@ MALFORMED = [
     ({"graph_indicator": None}, "tiny", None, "no TINY_graph_indicator.txt"),
     ({"A": ""}, "A", None, "empty file"),
     ({"graph_indicator": "\n"}, "graph_indicator", None, "empty file"),
-    ({"A": "1\n2\n"}, "A", 1, "expected two node numbers a line, got 1"),
+    ({"A": "1\n2\n"}, "A", 1, "expected two node numbers per line, got 1"),
     ({"A": "1, 2\n0, 1\n"}, "A", 2, "expected node numbers from 1 to 5, got 0"),
     ({"A": "1, 2\n2, 6\n"}, "A", 2, "expected node numbers from 1 to 5, got 6"),
     ({"A": "1, 2\n3, 4\n"}, "A", 2, "node 3 of graph 1 to node 4 of graph 3"),
@@ -163,7 +164,7 @@ MALFORMED = [
     ({"A": b"\xff\xfe1\x00,\x002\x00"}, "A", 1, "expected an integer"),
     ({"graph_indicator": "1\n1\n0\n3\n3\n"}, "graph_indicator", 3, "expected the number of a graph, got 0"),
     ({"graph_indicator": "1\n1\n1\n3\n4\n"}, "graph_indicator", 5, "got 4; there are 3 graphs"),
-    ({"graph_indicator": "1, 1\n"}, "graph_indicator", 1, "expected one number a line, got 2"),
+    ({"graph_indicator": "1, 1\n"}, "graph_indicator", 1, "expected one number per line, got 2"),
     ({"graph_indicator": "1\n1\n1\n3\n"}, "A", 5, "expected node numbers from 1 to 4, got 5"),
     ({"graph_indicator": TINY["graph_indicator"] + "3\n"}, "node_labels", 5, "expected 6 lines"),
     ({"graph_labels": "1\n2\n"}, "graph_attributes", 3, "expected 2 lines, since"),
@@ -237,7 +238,7 @@ def test_a_member_that_lies_about_its_size_is_refused(tmp_path: Path) -> None:
 
 def test_a_member_of_an_absurd_size_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = make_zip(tmp_path / "bomb.zip", make_folder(tmp_path / "tiny"))
-    monkeypatch.setattr(tu_files, "LARGEST_MEMBER", 30)
+    monkeypatch.setattr(paths, "LARGEST_MEMBER", 30)
     with pytest.raises(ReadError, match=r"TINY_A.txt: unpacks to 40 bytes; unpack it yourself"):
         tu.read(path)
 

@@ -1,3 +1,3 @@
-"""The Arrow form of a pack: one row a structure; list columns are the pack's own arrays."""
+"""The Arrow form of a pack: one row per structure; list columns are the pack's own arrays."""
 
 from __future__ import annotations

@@ -90,13 +90,6 @@ def lay_out(
     return Arcs(new_source, new_target, None if reverse is None else new_reverse, in_ptr, bool(ordered))
 
 
-def _frozen(values: Int[Array, " arcs"]) -> Int[Array, " arcs"]:
-    """View as read-only, as mapped files are: the kernel is compiled anew for every mixture of the two."""
-    view = values.view()
-    view.flags.writeable = False
-    return view
-
-
 @compiled
 def _number(
     node_ptr: Array,

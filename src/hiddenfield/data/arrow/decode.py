@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from hiddenfield.data.arrow.arcs import Arcs, Problem, lay_out
-from hiddenfield.data.arrow.columns import Lists, Source, first_null, to_numpy
-from hiddenfield.data.arrow.features import features
+from hiddenfield.data.arrow.arcs import Problem, lay_out
+from hiddenfield.data.arrow.features import Reader
 from hiddenfield.data.arrow.schema import Layout, parse_layout
+from hiddenfield.data.arrow.source import Lists, Source, first_null, to_numpy
 from hiddenfield.data.build import from_arcs
-from hiddenfield.data.features import as_attributes, as_columns, as_ids, as_labels, as_targets
-from hiddenfield.data.structures import Structures
+from hiddenfield.data.columns import as_extra, as_ids
+from hiddenfield.data.structures import FEATURES, Structures
 from hiddenfield.errors import InputError, ReadError
 from hiddenfield.shapes import Array, Int
 
@@ -26,7 +26,7 @@ __all__ = ["decode", "from_arrow"]
 
 
 def from_arrow(table: pyarrow.Table, *, columns: Sequence[str] | None = None) -> Structures:
-    """Build a pack from an Arrow table with one row a structure.
+    """Build a pack from an Arrow table with one row per structure.
 
     Parameters
     ----------
@@ -82,10 +82,12 @@ def _decode(source: Source, layout: Layout, columns: Sequence[str] | None) -> St
     starts, ends = source.lists("source"), source.lists("target")
     _same_lengths(source, ends, starts.lengths, "column 'source'")
     start, end = source.small_integers(starts), source.small_integers(ends)
-    node_lists = _node_lists(source, layout)
+    node_lists, arc_lists = _lists(source, layout, "node"), _lists(source, layout, "arc")
     sizes = _sizes(source, starts, start, end, node_lists)
     for lists in node_lists.values():
         _same_lengths(source, lists, sizes, "num_nodes")
+    for lists in arc_lists.values():
+        _same_lengths(source, lists, starts.lengths, "column 'source'")
     node_ptr, arc_ptr = _bounds(sizes), _bounds(starts.lengths)
     reverse = None
     if "reverse" in source.table.column_names:
@@ -95,9 +97,32 @@ def _decode(source: Source, layout: Layout, columns: Sequence[str] | None) -> St
     arcs = lay_out(node_ptr, arc_ptr, start, end, reverse)
     if isinstance(arcs, Problem):
         raise source.refuse(arcs.message, arcs.row)
-    found = features(source, layout, node_lists, _arc_lists(source, layout, starts.lengths))
-    found = _stacked(found, int(node_ptr[-1]), int(arc_ptr[-1]), len(sizes))
-    return _assemble(arcs, node_ptr, arc_ptr, found)
+    rows = {"structure": len(sizes), "node": int(node_ptr[-1]), "arc": int(arc_ptr[-1])}
+    reader = Reader(source, layout.known, node_lists | arc_lists)
+    features: dict[str, Any] = {
+        name: reader.read(name, parts, rows[FEATURES[name]]) for name, parts in layout.features.items()
+    }
+    ids = as_ids(reader.ids() if layout.ids else None, len(sizes))
+    extra = as_extra({column.name: reader.further(column.field) for column in layout.columns}, len(sizes))
+    if not arcs.ordered or arcs.reverse is None:
+        return from_arcs(
+            arcs.source,
+            arcs.target,
+            node_ptr=node_ptr,
+            reverse=arcs.reverse,
+            ids=ids,
+            columns=extra,
+            **features,
+        )
+    return Structures(
+        node_ptr=torch.from_numpy(node_ptr.astype(arcs.in_ptr.dtype)),
+        in_ptr=torch.from_numpy(arcs.in_ptr),
+        source=torch.from_numpy(arcs.source),
+        reverse=torch.from_numpy(arcs.reverse),
+        features=features,
+        ids=ids,
+        columns=extra,
+    )
 
 
 def _checked_layout(source: Source, layout: Layout, columns: Sequence[str] | None) -> Layout:
@@ -121,9 +146,10 @@ def _checked_layout(source: Source, layout: Layout, columns: Sequence[str] | Non
     return dataclasses.replace(layout, columns=tuple(c for c in layout.columns if c.name in columns))
 
 
-def _node_lists(source: Source, layout: Layout) -> dict[str, Lists]:
-    parts = (*(layout.node_labels or ()), *(layout.node_attributes or ()), *(layout.node_targets or ()))
-    return {field: source.lists(field) for field in dict.fromkeys(column.field for column in parts)}
+def _lists(source: Source, layout: Layout, unit: str) -> dict[str, Lists]:
+    """Return the list columns that have one entry per node, or per arc."""
+    parts = [columns for name, columns in layout.features.items() if FEATURES[name] == unit]
+    return {column.field: source.lists(column.field) for columns in parts for column in columns}
 
 
 def _sizes(
@@ -142,7 +168,7 @@ def _sizes(
         if bad.any():
             row = int(np.argmax(bad))
             raise source.refuse(f"num_nodes must be from 0 to 2**31 - 1, got {sizes[row]}", row)
-        # Without a column that has an entry a node, this number alone would say how much memory is taken.
+        # Without a column that has an entry per node, this number alone would say how much memory is taken.
         if not nodes and int(sizes.sum()) >= 2**31:
             raise source.refuse(
                 f"num_nodes adds up to {int(sizes.sum())} nodes that have no feature; split the table"
@@ -168,57 +194,3 @@ def _bounds(lengths: Array) -> Int[Array, " bounds"]:
     bounds = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=bounds[1:])
     return bounds
-
-
-def _arc_lists(source: Source, layout: Layout, lengths: Array) -> dict[str, Lists]:
-    parts = (*(layout.arc_labels or ()), *(layout.arc_attributes or ()))
-    lists = {field: source.lists(field) for field in dict.fromkeys(column.field for column in parts)}
-    for column in lists.values():
-        _same_lengths(source, column, lengths, "column 'source'")
-    return lists
-
-
-def _stacked(found: dict[str, Any], nodes: int, arcs: int, rows: int) -> dict[str, Any]:
-    """Put columns side by side; a feature of no columns still has its rows."""
-    for name, length in (
-        ("node_labels", nodes),
-        ("arc_labels", arcs),
-        ("targets", rows),
-        ("node_targets", nodes),
-    ):
-        if name in found:
-            empty = np.zeros((length, 0), dtype=np.int32 if "labels" in name else np.float64)
-            found[name] = np.stack(found[name], axis=1) if found[name] else empty
-    for name, length in (("node_attributes", nodes), ("arc_attributes", arcs)):
-        if name in found and found[name] is None:
-            found[name] = np.zeros((length, 0), dtype=np.float32)
-    return found
-
-
-def _assemble(arcs: Arcs, node_ptr: Array, arc_ptr: Array, found: dict[str, Any]) -> Structures:
-    """Make the pack: at once where the arcs stand in a pack's order with their reverses, else by sorting them."""
-    if not arcs.ordered or arcs.reverse is None:
-        return from_arcs(arcs.source, arcs.target, node_ptr=node_ptr, reverse=arcs.reverse, **found)
-    rows, nodes, count = len(node_ptr) - 1, int(node_ptr[-1]), len(arcs.source)
-    ids = as_ids(found["ids"], rows)
-    parts: dict[str, Any] = {}
-    for kind, total, bounds in (("node", nodes, node_ptr), ("arc", count, arc_ptr)):
-        parts[f"{kind}_labels"], parts[f"{kind}_vocabularies"] = as_labels(
-            found.get(f"{kind}_labels"), found.get(f"{kind}_vocabularies"), total, kind
-        )
-        parts[f"{kind}_attributes"], parts[f"{kind}_attribute_names"] = as_attributes(
-            found.get(f"{kind}_attributes"), found.get(f"{kind}_attribute_names"), bounds, kind, ids
-        )
-    for prefix, total in (("", rows), ("node_", nodes)):
-        keys = [f"{prefix}{part}" for part in ("targets", "target_names", "target_vocabularies")]
-        values, names, words = (found.get(key) for key in keys)
-        parts.update(zip(keys, as_targets(values, names, words, total, f"{prefix}target", None), strict=True))
-    return Structures(
-        node_ptr=torch.from_numpy(node_ptr.astype(arcs.in_ptr.dtype)),
-        in_ptr=torch.from_numpy(arcs.in_ptr),
-        source=torch.from_numpy(arcs.source),
-        reverse=torch.from_numpy(arcs.reverse),
-        ids=ids,
-        columns=as_columns(found["columns"], rows),
-        **parts,
-    )

@@ -9,16 +9,27 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import reduce
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from hiddenfield.data.columns import union
 from hiddenfield.data.structures import Structures
 from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.errors import InputError, ReadError
 
-__all__ = ["KEY", "VERSION", "Column", "Layout", "layout_of_names", "layout_of_pack", "parse_layout", "unite"]
+__all__ = [
+    "KEY",
+    "VERSION",
+    "Column",
+    "Layout",
+    "layout_of_names",
+    "layout_of_pack",
+    "parse_layout",
+    "united_words",
+]
 
 KEY = b"hiddenfield"
 VERSION = 1
@@ -32,24 +43,21 @@ PREFIXES = {
     "targets": "target_",
     "node_targets": "node_target_",
 }
+ATTRIBUTES = ("node_attributes", "arc_attributes")  # the fields that hold all columns of these features
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a pack: its name, the table's field that holds it, and its classes where it holds codes.
-
-    `into` is the vocabulary that the codes are to be translated into when the column is read.
-    """
+    """One column of a pack: its name, the table's field that holds it, and its vocabulary where it holds codes."""
 
     name: str
     field: str
     vocabulary: Vocabulary | None = None
-    into: Vocabulary | None = None
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Which fields of a table hold what; None where a pack has no such feature, empty where it has zero columns.
+    """Which fields of a table hold what: the columns of every feature that the pack has, and its further columns.
 
     `known` says whether the layout comes from metadata; without, vocabularies are made from what the fields hold.
     `shard` is the number of the file within a folder of shards.
@@ -57,62 +65,41 @@ class Layout:
 
     known: bool
     ids: bool = False
-    node_labels: tuple[Column, ...] | None = None
-    arc_labels: tuple[Column, ...] | None = None
-    node_attributes: tuple[Column, ...] | None = None
-    arc_attributes: tuple[Column, ...] | None = None
-    targets: tuple[Column, ...] | None = None
-    node_targets: tuple[Column, ...] | None = None
+    features: Mapping[str, tuple[Column, ...]] = field(default_factory=dict)
     columns: tuple[Column, ...] = ()
     shard: int | None = None
 
     def to_json(self) -> bytes:
         """Return the value of the metadata's key."""
         described: dict[str, Any] = {"version": VERSION, "ids": self.ids}
-        for part in (*PREFIXES, "columns"):
-            columns = getattr(self, part)
+        for part in PREFIXES:
+            columns = self.features.get(part)
             described[part] = None if columns is None else [_describe(column) for column in columns]
+        described["columns"] = [_describe(column) for column in self.columns]
         if self.shard is not None:
             described["shard"] = self.shard
         return json.dumps(described).encode()
 
     def fields(self) -> set[str]:
         """Return the names of all fields that the layout speaks of, besides those of the topology."""
-        parts = [getattr(self, part) or () for part in (*PREFIXES, "columns")]
-        return {column.field for part in parts for column in part}
+        return {column.field for part in (*self.features.values(), self.columns) for column in part}
 
 
-def layout_of_pack(structures: Structures, shard: int | None = None) -> Layout:
-    """Return the layout in which a pack is written; every column has a field of its own, whatever it is called."""
-    taken = {*TOPOLOGY, "node_attributes", "arc_attributes"}
+def layout_of_pack(pack: Structures, shard: int | None = None) -> Layout:
+    """Return the layout in which a pack is written; every column has a field of its own, whatever it is called.
 
-    def place(part: str, names: Sequence[str], words: Sequence[Vocabulary | None], held: Any) -> Any:
-        if held is None:
-            return None
-        columns = []
-        for name, vocabulary in zip(names, words, strict=True):
-            columns.append(Column(name, _free(PREFIXES.get(part, "") + name, taken), vocabulary))
-        return tuple(columns)
-
-    def attributes(kind: str, names: Sequence[str], held: Any) -> Any:
-        return None if held is None else tuple(Column(name, f"{kind}_attributes") for name in names)
-
-    pack = structures
-    node_words, arc_words = pack.node_vocabularies, pack.arc_vocabularies
-    return Layout(
-        known=True,
-        ids=pack.ids is not None,
-        node_labels=place("node_labels", [v.name for v in node_words], node_words, pack.node_labels),
-        arc_labels=place("arc_labels", [v.name for v in arc_words], arc_words, pack.arc_labels),
-        node_attributes=attributes("node", pack.node_attribute_names, pack.node_attributes),
-        arc_attributes=attributes("arc", pack.arc_attribute_names, pack.arc_attributes),
-        targets=place("targets", pack.target_names, pack.target_vocabularies, pack.targets),
-        node_targets=place(
-            "node_targets", pack.node_target_names, pack.node_target_vocabularies, pack.node_targets
-        ),
-        columns=place("columns", list(pack.columns), [None] * len(pack.columns), pack.columns),
-        shard=shard,
-    )
+    Attributes alone share one field for all their columns, a list of vectors.
+    """
+    taken = {*TOPOLOGY, *ATTRIBUTES}
+    features = {}
+    for part in (part for part in PREFIXES if part in pack.features):
+        columns = pack.features[part]
+        features[part] = tuple(
+            Column(name, part if part in ATTRIBUTES else _free(PREFIXES[part] + name, taken), vocabulary)
+            for name, vocabulary in zip(columns.names, columns.vocabularies, strict=True)
+        )
+    further = tuple(Column(name, _free(name, taken)) for name in pack.columns)
+    return Layout(known=True, ids=pack.ids is not None, features=features, columns=further, shard=shard)
 
 
 def _free(wanted: str, taken: set[str]) -> str:
@@ -138,20 +125,19 @@ def layout_of_names(fields: Sequence[str]) -> Layout:
     Examples
     --------
     >>> layout = layout_of_names(["source", "target", "node_label_atom", "target_pce", "smiles"])
-    >>> layout.node_labels[0].name, layout.targets[0].name, layout.columns[0].name
+    >>> layout.features["node_labels"][0].name, layout.features["targets"][0].name, layout.columns[0].name
     ('atom', 'pce', 'smiles')
     """
     found: dict[str, list[Column]] = {part: [] for part in (*PREFIXES, "columns")}
-    for field in fields:
-        if field in TOPOLOGY:
-            continue
-        if field in ("node_attributes", "arc_attributes"):
-            found[field].append(Column("", field))
-            continue
-        part = next((part for part, prefix in PREFIXES.items() if field.startswith(prefix)), "columns")
-        found[part].append(Column(field.removeprefix(PREFIXES.get(part, "")), field))
-    features: dict[str, Any] = {part: tuple(found[part]) or None for part in PREFIXES}
-    return Layout(known=False, ids="id" in fields, columns=tuple(found["columns"]), **features)
+    for name in fields:
+        if name in ATTRIBUTES:
+            found[name].append(Column("", name))
+        elif name not in TOPOLOGY:
+            part = next((part for part, prefix in PREFIXES.items() if name.startswith(prefix)), "columns")
+            found[part].append(Column(name.removeprefix(PREFIXES.get(part, "")), name))
+    further = tuple(found.pop("columns"))
+    features = {part: tuple(columns) for part, columns in found.items() if columns}
+    return Layout(known=False, ids="id" in fields, features=features, columns=further)
 
 
 def parse_layout(
@@ -173,16 +159,18 @@ def parse_layout(
             )
         if version != VERSION:
             raise InputError(f"the version must be an integer from 1, got {version!r}")
+        parts = {part: described[part] for part in (*PREFIXES, "columns") if described[part] is not None}
+        features = msgspec.convert(parts, dict[str, tuple[Column, ...]])
         layout = Layout(
             known=True,
-            ids=_typed(described["ids"], bool),
-            columns=_columns(described["columns"]) or (),
-            shard=None if described.get("shard") is None else _typed(described["shard"], int),
-            **{part: _columns(described[part]) for part in PREFIXES},
+            ids=msgspec.convert(described["ids"], bool),
+            columns=features.pop("columns", ()),
+            features=features,
+            shard=msgspec.convert(described.get("shard"), int | None),
         )
     except ReadError:
         raise
-    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
+    except (LookupError, TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
         cause = f"{type(error).__name__}: {error}"
         raise ReadError(
             f"its metadata 'hiddenfield' are damaged ({cause}); write it anew", file=file
@@ -199,57 +187,24 @@ def parse_layout(
     return dataclasses.replace(layout, ids="id" in fields, columns=columns)
 
 
-def _typed(value: Any, kind: type) -> Any:
-    if type(value) is not kind:
-        raise InputError(f"expected {kind.__name__}, got {value!r}")
-    return value
+def united_words(layouts: Sequence[Layout]) -> dict[str, list[Vocabulary | None]]:
+    """Return the vocabularies that the columns of several files have together, by feature, in the files' order.
 
-
-def _columns(described: Any) -> tuple[Column, ...] | None:
-    if described is None:
-        return None
-    columns = []
-    for entry in _typed(described, list):
-        words = entry.get("vocabulary")
-        vocabulary = None
-        if words is not None:
-            symbols = _typed(words["symbols"], list)
-            vocabulary = Vocabulary(words["name"], tuple(_symbol(symbol) for symbol in symbols))
-        columns.append(Column(_typed(entry["name"], str), _typed(entry["field"], str), vocabulary))
-    return tuple(columns)
-
-
-def _symbol(symbol: Any) -> Any:
-    return _typed(symbol, int if isinstance(symbol, int) else str)
-
-
-def unite(layouts: Sequence[Layout]) -> list[Layout]:
-    """Let the same columns of several files be read into one vocabulary, the union of theirs in the files' order.
-
-    Layouts with other columns are returned as they are: putting the packs end to end then says what differs.
+    Nothing where the files have other columns: putting the packs end to end then says what differs.
     """
 
-    def shape(layout: Layout) -> list[Any]:
-        parts = [getattr(layout, part) for part in PREFIXES]
-        return [part and [(c.name, c.vocabulary is None) for c in part] for part in parts]
+    def shape(layout: Layout) -> dict[str, Any]:
+        return {
+            part: [(c.name, c.vocabulary is None) for c in columns]
+            for part, columns in layout.features.items()
+        }
 
-    if not layouts or any(shape(layout) != shape(layouts[0]) for layout in layouts):
-        return list(layouts)
-    united: list[dict[str, Any]] = [{} for _ in layouts]
-    for part in PREFIXES:
-        versions = [getattr(layout, part) for layout in layouts]
-        if not versions[0]:
-            continue
-        words = [_union([columns[k].vocabulary for columns in versions]) for k in range(len(versions[0]))]
-        for changes, columns in zip(united, versions, strict=True):
-            changes[part] = tuple(dataclasses.replace(c, into=w) for c, w in zip(columns, words, strict=True))
-    return [dataclasses.replace(layout, **changes) for layout, changes in zip(layouts, united, strict=True)]
-
-
-def _union(words: Sequence[Vocabulary | None]) -> Vocabulary | None:
-    first = words[0]
-    if first is None:
-        return None
-    # Almost always all are equal, and one comparison is cheaper than a union.
-    others = [word for word in words if word is not None and word != first]
-    return reduce(lambda one, other: one.union(other), others, first)
+    if any(shape(layout) != shape(layouts[0]) for layout in layouts):
+        return {}
+    return {
+        part: [
+            union([layout.features[part][k].vocabulary for layout in layouts]) for k in range(len(columns))
+        ]
+        for part, columns in layouts[0].features.items()
+        if any(column.vocabulary is not None for column in columns)
+    }

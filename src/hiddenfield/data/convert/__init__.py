@@ -1,1 +1,1 @@
-"""Converters between packs and the objects of other libraries, both ways; one module a kind."""
+"""Converters between packs and the objects of other libraries, both ways; one module per kind."""

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
+import torch
 
 from hiddenfield.data.build import from_arcs, from_edges
-from hiddenfield.data.convert.nested import end_to_end, integer_rows, row_counts
-from hiddenfield.data.features import as_ids, structure_name
+from hiddenfield.data.columns import as_ids, structure_name
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError
 from hiddenfield.shapes import Array, Int
 
-__all__ = ["from_edge_lists", "to_edge_lists"]
+__all__ = ["end_to_end", "from_edge_lists", "integer_rows", "row_counts", "to_edge_lists"]
 
 NODE_ROWS = ("node_labels", "node_attributes", "node_targets")
-EDGE_ROWS = ("edge_labels", "edge_attributes")
 
 
 def from_edge_lists(
@@ -43,10 +44,10 @@ def from_edge_lists(
         Whether a pair is one arc, from the first node to the second. Otherwise it is two, each the other's
         reverse; a loop is one arc either way.
     edge_labels, edge_attributes
-        One sequence of rows a structure, in the order of the pairs (for several columns a mapping from names
+        One sequence of rows per structure, in the order of the pairs (for several columns a mapping from names
         to such); both arcs of an edge carry them. The vocabularies and names are as in `from_edges`.
     options
-        As in `from_arcs`: `node_labels`, `node_attributes`, `node_targets` (one sequence of rows a structure),
+        As in `from_arcs`: `node_labels`, `node_attributes`, `node_targets` (one sequence of rows per structure),
         `targets`, `ids`, `columns`, and the names and vocabularies of these.
 
     Returns
@@ -76,31 +77,16 @@ def from_edge_lists(
     for name in NODE_ROWS:
         if name in options:
             options[name] = end_to_end(options[name], sizes, name, "node", ids)
-    labels = end_to_end(edge_labels, counts, "edge_labels", "edge", ids)
-    values = end_to_end(edge_attributes, counts, "edge_attributes", "edge", ids)
+    build, kind = (from_arcs, "arc") if directed else (from_edges, "edge")
+    options |= {
+        f"{kind}_labels": end_to_end(edge_labels, counts, "edge_labels", "edge", ids),
+        f"{kind}_vocabularies": edge_vocabularies,
+        f"{kind}_attributes": end_to_end(edge_attributes, counts, "edge_attributes", "edge", ids),
+        f"{kind}_attribute_names": edge_attribute_names,
+    }
     node_ptr = np.concatenate([[0], np.cumsum(sizes)])
     first, second = (pairs + node_ptr[owner][:, None]).T
-    if directed:
-        return from_arcs(
-            first,
-            second,
-            node_ptr=node_ptr,
-            arc_labels=labels,
-            arc_vocabularies=edge_vocabularies,
-            arc_attributes=values,
-            arc_attribute_names=edge_attribute_names,
-            **options,
-        )
-    return from_edges(
-        first,
-        second,
-        node_ptr=node_ptr,
-        edge_labels=labels,
-        edge_vocabularies=edge_vocabularies,
-        edge_attributes=values,
-        edge_attribute_names=edge_attribute_names,
-        **options,
-    )
+    return build(first, second, node_ptr=node_ptr, **options)
 
 
 def _sizes(
@@ -145,7 +131,7 @@ def to_edge_lists(structures: Structures, *, directed: bool | None = None) -> li
     structures
         Any pack. The number of nodes is ``structures.num_nodes``; isolated nodes show nowhere else.
     directed
-        True: one pair (source, target) an arc. False: one pair (smaller, larger) an edge, which needs every arc
+        True: one pair (source, target) per arc. False: one pair (smaller, larger) per edge, which needs every arc
         to have a reverse. By default undirected where that is possible.
 
     Returns
@@ -174,3 +160,105 @@ def to_edge_lists(structures: Structures, *, directed: bool | None = None) -> li
     # Of the two arcs of an edge the first is the one into the smaller node.
     pairs = np.stack([source, target] if directed else [target, source], axis=1)
     return np.split(pairs, bounds[1:-1]) if len(structures) else []
+
+
+# -- rows given structure by structure, laid end to end ------------------------------------------------------
+
+
+def end_to_end(values: Any, sizes: Int[Array, " structures"], name: str, unit: str, ids: Array | None) -> Any:
+    """Lay one sequence of rows per structure end to end; a mapping is treated column by column, None stays.
+
+    Examples
+    --------
+    >>> end_to_end([["a", "b"], ["c"]], np.array([2, 1]), "node_labels", "node", None)
+    ['a', 'b', 'c']
+    """
+    if values is None:
+        return None
+    if isinstance(values, Mapping):
+        return {
+            key: end_to_end(column, sizes, f"{name}[{key!r}]", unit, ids) for key, column in values.items()
+        }
+    counts = row_counts(values, name, len(sizes))
+    wrong = np.flatnonzero(counts != sizes)
+    if len(wrong):
+        at = int(wrong[0])
+        raise InputError(
+            f"{structure_name(at, ids)}: {name} must have one row for each of {sizes[at]} {unit}s, got {counts[at]}"
+        )
+    parts = [part.detach().cpu().numpy() if isinstance(part, torch.Tensor) else part for part in values]
+    if parts and all(isinstance(part, np.ndarray) for part in parts):
+        # An empty structure's array may have any width and type: only the others decide.
+        filled = [part for part in parts if len(part)] or parts[:1]
+        if len({part.shape[1:] for part in filled}) > 1:
+            raise InputError(
+                f"{name} must have equally many columns everywhere, got {sorted({p.shape[1:] for p in filled})}"
+            )
+        return np.concatenate(filled)
+    return list(
+        chain.from_iterable(part.tolist() if isinstance(part, np.ndarray) else part for part in parts)
+    )
+
+
+def row_counts(values: Any, name: str, count: int | None = None) -> Int[Array, " structures"]:
+    """Return how many rows each structure's part has; refuse what is not one sequence per structure."""
+    if isinstance(values, (str, bytes, Mapping)) or not isinstance(
+        values, (Sequence, np.ndarray, torch.Tensor)
+    ):
+        raise InputError(f"{name} must be a list with one entry per structure, got {values!r:.200}")
+    if count is not None and len(values) != count:
+        raise InputError(f"{name} must have one entry for each of {count} structures, got {len(values)}")
+    for at, part in enumerate(values):
+        if isinstance(part, (str, bytes)) or not hasattr(part, "__len__") or getattr(part, "ndim", 1) == 0:
+            raise InputError(
+                f"structure {at}: {name} must hold one sequence of rows per structure, got {part!r:.200}; "
+                "a single structure is a list of one"
+            )
+    return np.array([len(part) for part in values], dtype=np.int64)
+
+
+def integer_rows(values: Any, name: str, width: int | None) -> tuple[Array, Int[Array, " structures"]]:
+    """Lay integers end to end as one int64 array, (rows,) or (rows, width), with the number of rows of each part."""
+    counts = row_counts(values, name)
+    shape = (0,) if width is None else (0, width)
+    parts = []
+    for at, part in enumerate(values):
+        if not len(part):
+            continue
+        part = part.detach().cpu().numpy() if isinstance(part, torch.Tensor) else part
+        try:
+            array = np.asarray(part)
+        except (ValueError, OverflowError):
+            array = np.asarray(None)
+        if array.dtype.kind not in "iu" or array.shape[1:] != shape[1:]:
+            raise InputError(
+                f"structure {at}: {name} must hold {_expected(width)}, got {_first_odd(part, width)}"
+            )
+        parts.append(array)
+    flat = np.concatenate(parts) if parts else np.zeros(shape, dtype=np.int64)
+    if flat.dtype == np.uint64 or flat.dtype.kind not in "iu":
+        flat = _narrowed(flat, parts, name)
+    return flat.astype(np.int64, copy=False), counts
+
+
+def _narrowed(flat: Array, parts: list[Array], name: str) -> Array:
+    """Numpy mixes signed with 64-bit unsigned integers into floats: convert before joining instead."""
+    for part in parts:
+        if part.dtype.kind == "u" and part.size and part.max() > np.iinfo(np.int64).max:
+            raise InputError(f"{name} must fit 64-bit signed integers, got {part.max()}")
+    return np.concatenate([part.astype(np.int64) for part in parts])
+
+
+def _expected(width: int | None) -> str:
+    return "integers" if width is None else f"pairs of integers (rows of {width})"
+
+
+def _first_odd(part: Any, width: int | None) -> str:
+    """Say which row of a part is not as expected."""
+    for row, entry in enumerate(part):
+        array = np.asarray(entry, dtype=object)
+        cells = array.reshape(-1).tolist()
+        whole = all(isinstance(cell, (int, np.integer)) and not isinstance(cell, bool) for cell in cells)
+        if not whole or array.shape != (() if width is None else (width,)):
+            return f"{entry!r:.100} as entry {row}"
+    return f"{type(part).__name__} of {getattr(part, 'dtype', 'mixed types')}"

@@ -9,25 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hiddenfield.data.build import from_arcs, from_edges
-from hiddenfield.data.convert.named import (
-    Names,
-    as_names,
-    attribute_options,
-    label_options,
-    names_of,
-    target_options,
-    target_symbols,
-)
-from hiddenfield.data.structures import Structures
+from hiddenfield.data.columns import Columns
+from hiddenfield.data.structures import FEATURES, Structures
 from hiddenfield.errors import InputError
 from hiddenfield.shapes import Array
 
 if TYPE_CHECKING:
     import networkx
 
-__all__ = ["from_networkx", "to_networkx"]
+__all__ = ["as_names", "from_networkx", "to_networkx"]
 
-ABSENT = object()
+UNITS = {"node": "node", "arc": "edge", "structure": "graph"}
 
 
 def from_networkx(
@@ -91,44 +83,74 @@ def from_networkx(
     """
     listed = _checked(graphs)
     directed = bool(listed) and listed[0].is_directed()
-    kind = "arc" if directed else "edge"
-    names = Names(
-        node_labels=as_names(node_label),
-        edge_labels=as_names(edge_label),
-        node_attributes=as_names(node_attribute),
-        edge_attributes=as_names(edge_attribute),
-        targets=as_names(target),
-        node_targets=as_names(node_target),
-        columns=as_names(column),
-        id=id,
-    )
+    asked = {
+        "node_labels": node_label,
+        "arc_labels": edge_label,
+        "node_attributes": node_attribute,
+        "arc_attributes": edge_attribute,
+        "targets": target,
+        "node_targets": node_target,
+    }
+    names = {feature: as_names(given) for feature, given in asked.items()}
+    further = as_names(column)
     if like is not None:
-        if names != Names() or node_name is not None:
+        if any(names.values()) or further or id is not None or node_name is not None:
             raise InputError("give the names of attributes, or a pack as like=, but not both")
-        names = names_of(like)
-    labels = {name: _node_values(listed, name) for name in names.node_labels}
-    if node_name is not None:
-        labels[node_name] = list(chain.from_iterable(listed))
-    outcomes = {name: _graph_values(listed, name) for name in names.targets}
-    node_outcomes = {name: _node_values(listed, name, required=False) for name in names.node_targets}
-    if like is None:
-        _check_found(outcomes | node_outcomes, bool(listed))
+        names = {feature: columns.names for feature, columns in like.features.items()}
+        further, id = tuple(like.columns), None if like.ids is None else "id"
+    options: dict[str, Any] = {}
+    for feature, own in names.items():
+        required = not feature.endswith("targets")
+        columns = {name: _values(listed, FEATURES[feature], name, required=required) for name in own}
+        if feature == "node_labels" and node_name is not None:
+            columns[node_name] = list(chain.from_iterable(listed))
+        if columns:
+            options |= _options(feature, columns, like, directed)
     first, second, node_ptr = _ends(listed)
     return (from_arcs if directed else from_edges)(
         first,
         second,
         node_ptr=node_ptr,
-        ids=None if names.id is None else _graph_values(listed, names.id, required=True),
-        columns={name: _graph_values(listed, name, required=True) for name in names.columns},
-        **label_options("node", labels, names.node_vocabularies),
-        **label_options(
-            kind, {name: _edge_values(listed, name) for name in names.edge_labels}, names.edge_vocabularies
-        ),
-        **attribute_options("node", {name: _node_values(listed, name) for name in names.node_attributes}),
-        **attribute_options(kind, {name: _edge_values(listed, name) for name in names.edge_attributes}),
-        **target_options("target", outcomes, names.target_vocabularies),
-        **target_options("node_target", node_outcomes, names.node_target_vocabularies),
+        ids=None if id is None else _values(listed, "structure", id),
+        columns={name: _values(listed, "structure", name) for name in further},
+        **options,
     )
+
+
+def as_names(names: str | Iterable[str] | None) -> tuple[str, ...]:
+    """Return one name, several or none as a tuple."""
+    return () if names is None else (names,) if isinstance(names, str) else tuple(names)
+
+
+def _options(
+    feature: str, columns: dict[str, list[Any]], like: Structures | None, directed: bool
+) -> dict[str, Any]:
+    """Return one feature as `from_arcs` or `from_edges` takes it."""
+    option = feature if directed else feature.replace("arc_", "edge_")
+    words: Any = None if like is None else like.features[feature].vocabularies
+    if feature.endswith("labels"):
+        if words is None:
+            return {option: columns}
+        coded = [(word, word.encode(values)) for word, values in zip(words, columns.values(), strict=True)]
+        return {option: Columns.labels(coded)}
+    if feature.endswith("attributes"):
+        kind = option.partition("_")[0]
+        return {option: {name: _numbers(values, name, kind) for name, values in columns.items()}}
+    for name, values in columns.items():
+        if like is None and values and all(value is None for value in values):
+            raise InputError(f"no graph or node has the target {name!r}; check the name")
+    return {option: columns, f"{option.removesuffix('s')}_vocabularies": words}
+
+
+def _numbers(values: list[Any], name: str, kind: str) -> Array:
+    try:
+        array = np.asarray(values if values else np.zeros(0))
+    except ValueError:
+        array = np.asarray(None)
+    if array.ndim != 1 or array.dtype.kind not in "iufb":
+        odd = next((v for v in values if isinstance(v, str) or not np.isscalar(v)), values[:1])
+        raise InputError(f"{kind} attribute {name!r} must hold one number for every {kind}, got {odd!r:.100}")
+    return array.astype(np.float64)
 
 
 def _checked(graphs: Any) -> list[networkx.Graph]:
@@ -160,45 +182,24 @@ def _ends(graphs: list[networkx.Graph]) -> tuple[Array, Array, Array]:
     return np.array(first, dtype=np.int64), np.array(second, dtype=np.int64), node_ptr
 
 
-def _node_values(graphs: list[networkx.Graph], name: str, *, required: bool = True) -> list[Any]:
-    values = [data.get(name, ABSENT) for graph in graphs for _, data in graph.nodes(data=True)]
-    if required and any(value is ABSENT for value in values):
-        at, node = next(
-            (at, n) for at, g in enumerate(graphs) for n, d in g.nodes(data=True) if name not in d
-        )
-        raise InputError(
-            f"graph {at}: node {node!r} has no attribute {name!r}; {_has(graphs[at].nodes[node])}"
-        )
-    return [None if value is ABSENT else value for value in values]
-
-
-def _edge_values(graphs: list[networkx.Graph], name: str) -> list[Any]:
-    values = [data.get(name, ABSENT) for graph in graphs for _, _, data in graph.edges(data=True)]
-    if any(value is ABSENT for value in values):
-        at, edge = next(
-            (at, e) for at, g in enumerate(graphs) for e in g.edges(data=True) if name not in e[2]
-        )
-        raise InputError(f"graph {at}: edge {edge[:2]!r} has no attribute {name!r}; {_has(edge[2])}")
-    return values
-
-
-def _graph_values(graphs: list[networkx.Graph], name: str, *, required: bool = False) -> list[Any]:
+def _values(graphs: list[networkx.Graph], unit: str, name: str, *, required: bool = True) -> list[Any]:
+    """Return an attribute of all nodes, edges or graphs; None where it is absent, unless it is required."""
+    values: list[Any] = []
     for at, graph in enumerate(graphs):
-        if required and name not in graph.graph:
-            raise InputError(f"graph {at} has no graph attribute {name!r}; {_has(graph.graph)}")
-    return [graph.graph.get(name) for graph in graphs]
-
-
-def _has(attributes: Iterable[Any]) -> str:
-    listed = ", ".join(repr(name) for name in attributes)
-    return f"it has {listed}" if listed else "it has none"
-
-
-def _check_found(columns: dict[str, list[Any]], needed: bool) -> None:
-    """Refuse a target that no graph or node has: the name is wrong rather than every value missing."""
-    for name, values in columns.items():
-        if needed and all(value is None for value in values):
-            raise InputError(f"no graph or node has the target {name!r}; check the name")
+        owners: Iterable[tuple[Any, dict[str, Any]]]
+        if unit == "structure":
+            owners = [(None, graph.graph)]
+        elif unit == "node":
+            owners = graph.nodes(data=True)
+        else:
+            owners = (((one, other), data) for one, other, data in graph.edges(data=True))
+        for owner, data in owners:
+            if required and name not in data:
+                has = ", ".join(repr(other) for other in data) or "none"
+                who = " has no graph" if owner is None else f": {UNITS[unit]} {owner!r} has no"
+                raise InputError(f"graph {at}{who} attribute {name!r}; it has {has}")
+            values.append(data.get(name))
+    return values
 
 
 def to_networkx(structures: Structures, *, directed: bool | None = None) -> list[networkx.Graph]:
@@ -230,8 +231,6 @@ def to_networkx(structures: Structures, *, directed: bool | None = None) -> list
     """
     import networkx
 
-    names = names_of(structures)
-    names.check_distinct()
     pack = structures.to("cpu")
     different = _one_way(pack)
     if directed is None:
@@ -248,10 +247,10 @@ def to_networkx(structures: Structures, *, directed: bool | None = None) -> list
     graph_class = getattr(networkx, classes[int(directed), int(parallel)])
     node_of = np.arange(pack.total_nodes) - pack.node_ptr.numpy()[pack.structure_of_node.numpy()]
     ends = [node_of[end[kept]].tolist() for end in ((source, target) if directed else (target, source))]
-    node_data, edge_data = _node_data(pack, names), _edge_data(pack, names, kept)
+    node_data, edge_data = _data(pack, "node", np.arange(pack.total_nodes)), _data(pack, "arc", kept)
     node_ptr, edge_ptr = pack.node_ptr.tolist(), np.searchsorted(kept, pack.arc_ptr.numpy()).tolist()
     graphs = []
-    for at, data in enumerate(_graph_data(pack, names)):
+    for at, data in enumerate(_data(pack, "structure", np.arange(len(pack)))):
         nodes, edges = slice(*node_ptr[at : at + 2]), slice(*edge_ptr[at : at + 2])
         graph = graph_class()
         graph.graph.update(data)
@@ -272,43 +271,25 @@ def _one_way(pack: Structures) -> Array:
     return different.numpy()
 
 
-def _node_data(pack: Structures, names: Names) -> list[dict[str, Any]]:
-    columns = [v.decode(pack.node_labels[:, k].numpy()) for k, v in enumerate(pack.node_vocabularies)]  # type: ignore[index]
-    if pack.node_attributes is not None:
-        columns += [column.tolist() for column in pack.node_attributes.numpy().T]
-    if pack.node_targets is not None:
-        columns += target_symbols(pack.node_targets, pack.node_target_vocabularies)
-    optional = len(names.node_labels) + len(names.node_attributes)
-    return _dictionaries(
-        names.node_labels + names.node_attributes + names.node_targets, columns, optional, pack.total_nodes
-    )
-
-
-def _edge_data(pack: Structures, names: Names, kept: Array) -> list[dict[str, Any]]:
-    columns = [v.decode(pack.arc_labels[:, k].numpy()[kept]) for k, v in enumerate(pack.arc_vocabularies)]  # type: ignore[index]
-    if pack.arc_attributes is not None:
-        columns += [column.tolist() for column in pack.arc_attributes.numpy()[kept].T]
-    return _dictionaries(names.edge_labels + names.edge_attributes, columns, len(columns), len(kept))
-
-
-def _graph_data(pack: Structures, names: Names) -> list[dict[str, Any]]:
-    columns = [] if pack.ids is None else [pack.ids.tolist()]
-    columns += [values.tolist() for values in pack.columns.values()]
-    optional = len(columns)
-    if pack.targets is not None:
-        columns += target_symbols(pack.targets, pack.target_vocabularies)
-    return _dictionaries(as_names(names.id) + names.columns + names.targets, columns, optional, len(pack))
-
-
-def _dictionaries(
-    names: tuple[str, ...], columns: list[list[Any]], optional: int, rows: int
-) -> list[dict[str, Any]]:
-    """Turn columns into one dictionary a row; from the column `optional` on, None means that there is no entry."""
+def _data(pack: Structures, unit: str, rows: Array) -> list[dict[str, Any]]:
+    """Return one dictionary per node, arc or structure, without the targets that are missing."""
+    names: list[str] = []
+    columns: list[list[Any]] = []
+    if unit == "structure":
+        names = [*(() if pack.ids is None else ("id",)), *pack.columns]
+        columns = [*(() if pack.ids is None else (pack.ids.tolist(),))]
+        columns += [values.tolist() for values in pack.columns.values()]
+    for part in (columns for feature, columns in pack.features.items() if FEATURES[feature] == unit):
+        names += part.names
+        columns += part.take(rows).decoded()
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InputError(
+            f"two columns of the {UNITS[unit]}s are called {twice[0]!r}; rename one with replace()"
+        )
     if not columns:
-        return [{} for _ in range(rows)]
-    filled = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
-    for name in names[optional:]:
-        for row in filled:
-            if row[name] is None:
-                del row[name]
-    return filled
+        return [{} for _ in rows]
+    return [
+        {name: value for name, value in zip(names, row, strict=True) if value is not None}
+        for row in zip(*columns, strict=True)
+    ]

@@ -7,14 +7,14 @@ from typing import Any, Literal
 import numpy as np
 
 from hiddenfield.data.build import from_arcs
-from hiddenfield.data.convert.nested import end_to_end, integer_rows
-from hiddenfield.data.features import as_ids, structure_name
+from hiddenfield.data.columns import as_ids, structure_name
+from hiddenfield.data.convert.edge_lists import end_to_end, integer_rows
 from hiddenfield.data.structures import Structures
 from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.errors import InputError
 from hiddenfield.shapes import Array, Int
 
-__all__ = ["from_parents", "to_parents"]
+__all__ = ["from_depths", "from_parents", "parents_of_depths", "to_parents"]
 
 DIRECTIONS = Vocabulary("direction", ("down", "up"))
 DOWN, UP = 0, 1
@@ -33,7 +33,7 @@ def from_parents(
     Parameters
     ----------
     parents
-        One array a tree: entry i is the number, within the tree, of node i's parent; the one root has -1. Nodes
+        One array per tree: entry i is the number, within the tree, of node i's parent; the one root has -1. Nodes
         may stand in any order, and a tree may be empty. With `node_ptr`: all trees end to end in one array.
     node_ptr
         Bounds of every tree's nodes in that one array.
@@ -42,7 +42,7 @@ def from_parents(
         columns, `direction` and `position`, the child's number 0, 1, ... among its siblings, which are
         ordered by node number; `Structures.single_labels` makes one label of the two.
     options
-        As in `from_arcs`: `node_labels`, `node_attributes`, `node_targets` (one sequence of rows a tree; with
+        As in `from_arcs`: `node_labels`, `node_attributes`, `node_targets` (one sequence of rows per tree; with
         `node_ptr` end to end), `targets`, `ids`, `columns`, and the names and vocabularies of these.
 
     Returns
@@ -78,9 +78,8 @@ def from_parents(
             if name in options:
                 options[name] = end_to_end(options[name], sizes, name, "node", ids)
     else:
-        (parent, _), (bounds, _) = (
-            integer_rows([values], name, None) for values, name in _named(parents, node_ptr)
-        )
+        parent, _ = integer_rows([parents], "parents", None)
+        bounds, _ = integer_rows([node_ptr], "node_ptr", None)
         if not len(bounds) or bounds[0] != 0 or (np.diff(bounds) < 0).any() or bounds[-1] != len(parent):
             raise InputError(f"node_ptr must rise from 0 to the number of nodes, {len(parent)}")
         ids = as_ids(options.get("ids"), len(bounds) - 1)
@@ -98,8 +97,49 @@ def from_parents(
     )
 
 
-def _named(parents: Any, node_ptr: Any) -> tuple[tuple[Any, str], tuple[Any, str]]:
-    return (parents, "parents"), (node_ptr, "node_ptr")
+def from_depths(depth: Int[Array, " nodes"], **options: Any) -> Structures:
+    """Build trees from the depths of their nodes, in the order in which these open; each tree begins at a depth of 0.
+
+    Options are those of `from_parents`, with node features end to end.
+
+    Examples
+    --------
+    Two trees, the first ``a(b(c) d)``:
+
+    >>> to_parents(from_depths(np.array([0, 1, 2, 1, 0])))
+    [array([-1,  0,  1,  0]), array([-1])]
+    """
+    roots = np.flatnonzero(depth == 0)
+    bounds = np.append(roots, len(depth))
+    parents = parents_of_depths(depth)
+    parents = np.where(parents < 0, -1, parents - np.repeat(roots, np.diff(bounds)))
+    return from_parents(parents, node_ptr=bounds, **options)
+
+
+def parents_of_depths(depth: Int[Array, " nodes"]) -> Int[Array, " nodes"]:
+    r"""Return the parent of every node, from the nodes' depths in the order in which they open; roots have -1.
+
+    The parent of node i is the last node before it that is one level higher,
+
+    .. math:: p(i) = \max \{ j < i : d_j = d_i - 1 \}.
+
+    A tree begins wherever the depth is 0. Cost: O(n log n), without recursion, so depth does not matter.
+
+    Examples
+    --------
+    Two trees, the first ``a(b(c) d)``:
+
+    >>> parents_of_depths(np.array([0, 1, 2, 1, 0]))
+    array([-1,  0,  1,  0, -1])
+    """
+    depth = depth.astype(np.int64)
+    nodes = len(depth)
+    width = nodes + 1
+    order = np.argsort(depth, kind="stable")
+    keys = depth[order] * width + order
+    asked = (depth - 1) * width + np.arange(nodes)
+    found = np.searchsorted(keys, asked) - 1
+    return np.where(depth > 0, order[np.maximum(found, 0)] if nodes else order, -1)
 
 
 def _checked(

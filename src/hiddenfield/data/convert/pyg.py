@@ -6,20 +6,26 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, Literal
 
-import numpy as np
 import torch
 
 from hiddenfield.data.build import from_arcs
-from hiddenfield.data.structures import Structures
+from hiddenfield.data.columns import Columns
+from hiddenfield.data.structures import FEATURES, Structures
 from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.errors import InputError, MissingDependencyError
 from hiddenfield.shapes import Tensor
 
 __all__ = ["from_pyg", "to_pyg"]
 
-# Our names of what belongs to nodes, arcs and structures, against the attributes of a Data object.
-NODE_FIELDS = {"node_attributes": "x", "node_labels": "node_labels", "node_targets": "node_y"}
-ARC_FIELDS = {"arc_attributes": "edge_attr", "arc_labels": "edge_labels"}
+# Our names of features, against the attributes of a Data object.
+FIELDS = {
+    "node_attributes": "x",
+    "node_labels": "node_labels",
+    "node_targets": "node_y",
+    "arc_attributes": "edge_attr",
+    "arc_labels": "edge_labels",
+    "targets": "y",
+}
 Reading = Literal["auto", "attributes", "labels", "one_hot"]
 
 
@@ -56,21 +62,18 @@ def to_pyg(structures: Structures, *, batch: bool = False) -> Any:
     geometric = _geometric()
     node_ptr, arc_ptr = structures.node_ptr.tolist(), structures.arc_ptr.tolist()
     ends = torch.stack([structures.source, structures.target]).long()
-    wide = {name: getattr(structures, name) for name in (*NODE_FIELDS, *ARC_FIELDS)}
     wide = {
-        name: values.long() if name.endswith("labels") else values
-        for name, values in wide.items()
-        if values is not None
+        name: structures.features[name].values.long()
+        if name.endswith("labels")
+        else structures.features[name].values
+        for name in FIELDS
+        if name in structures.features
     }
     graphs = []
     for at in range(len(structures)):
         nodes, arcs = slice(node_ptr[at], node_ptr[at + 1]), slice(arc_ptr[at], arc_ptr[at + 1])
-        fields: dict[str, Any] = {
-            NODE_FIELDS[name]: wide[name][nodes] for name in NODE_FIELDS if name in wide
-        }
-        fields |= {ARC_FIELDS[name]: wide[name][arcs] for name in ARC_FIELDS if name in wide}
-        if structures.targets is not None:
-            fields["y"] = structures.targets[at : at + 1]
+        rows = {"node": nodes, "arc": arcs, "structure": slice(at, at + 1)}
+        fields: dict[str, Any] = {FIELDS[name]: v[rows[FEATURES[name]]] for name, v in wide.items()}
         if structures.ids is not None:
             fields["id"] = str(structures.ids[at])
         graph = geometric.data.Data(
@@ -269,34 +272,24 @@ def _targets(values: Tensor | None, kind: str) -> dict[str, Any]:
     if values.is_floating_point():
         return {f"{kind}s": values.double(), f"{kind}_names": names}
     coded = [Vocabulary.from_values(name, v) for name, v in zip(names, values.long().numpy().T, strict=True)]
-    return {
-        f"{kind}s": np.stack([codes for _, codes in coded], axis=1) if coded else np.zeros((len(values), 0)),
-        f"{kind}_names": names,
-        f"{kind}_vocabularies": [vocabulary for vocabulary, _ in coded],
-    }
+    return {f"{kind}s": Columns.targets({word.name: (codes, word) for word, codes in coded}, len(values))}
 
 
 def _like(graphs: list[Any], sizes: list[int], arcs: list[int], like: Structures) -> dict[str, Any]:
     """Read what the other pack has, under its names and vocabularies."""
     options: dict[str, Any] = {}
-    fields = [(name, field, sizes) for name, field in NODE_FIELDS.items()]
-    fields += [(name, field, arcs) for name, field in ARC_FIELDS.items()]
-    for name, field, rows in [*fields, ("targets", "y", None)]:
-        pattern: Tensor | None = getattr(like, name)
-        if pattern is None:
-            continue
-        values = _joined(graphs, field, rows)
+    for feature, columns in like.features.items():
+        rows = {"node": sizes, "arc": arcs, "structure": None}[FEATURES[feature]]
+        values = _joined(graphs, FIELDS[feature], rows)
         if values is None and graphs:
-            raise InputError(f"the pack given as like= has {name}, but the data have no {field}")
-        options[name] = pattern[:0].cpu() if values is None else values
-    for name in ("node_vocabularies", "arc_vocabularies"):
-        options[name] = getattr(like, name) or None
-    for name in ("node_attribute_names", "arc_attribute_names"):
-        options[name] = getattr(like, name) or None
-    for kind in ("target", "node_target"):
-        if f"{kind}s" in options:
-            options[f"{kind}_names"] = getattr(like, f"{kind}_names")
-            options[f"{kind}_vocabularies"] = getattr(like, f"{kind}_vocabularies")
+            raise InputError(f"the pack given as like= has {feature}, but the data have no {FIELDS[feature]}")
+        options[feature] = columns.values[:0].cpu() if values is None else values
+        if feature.endswith("labels"):
+            options[feature.replace("labels", "vocabularies")] = columns.vocabularies or None
+        else:
+            options[f"{feature.removesuffix('s')}_names"] = columns.names
+        if feature.endswith("targets"):
+            options[f"{feature.removesuffix('s')}_vocabularies"] = columns.vocabularies
     return options
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hiddenfield.data.build import from_arcs
-from hiddenfield.data.features import as_ids, structure_name
+from hiddenfield.data.columns import as_ids, structure_name
 from hiddenfield.data.structures import Structures
 from hiddenfield.data.vocabulary import Symbol, Vocabulary
 from hiddenfield.errors import InputError, UnknownSymbolError

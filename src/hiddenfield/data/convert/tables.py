@@ -1,4 +1,4 @@
-"""Tables with one row a structure, both ways: Arrow tables, pandas data frames and whatever speaks Arrow."""
+"""Tables with one row per structure, both ways: Arrow tables, pandas data frames and whatever speaks Arrow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KEY = "hiddenfield"
 
 
 def from_table(table: Any, *, columns: Sequence[str] | None = None) -> Structures:
-    """Build a pack from a table with one row a structure.
+    """Build a pack from a table with one row per structure.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def from_table(table: Any, *, columns: Sequence[str] | None = None) -> Structure
 
 
 def to_table(structures: Structures, kind: Literal["arrow", "pandas"] = "arrow") -> Any:
-    """Return a pack as a table with one row a structure; the inverse of `from_table`.
+    """Return a pack as a table with one row per structure; the inverse of `from_table`.
 
     Parameters
     ----------

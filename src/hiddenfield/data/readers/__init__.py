@@ -1,1 +1,1 @@
-"""Readers: one module a file format, each with a `FORMAT` that `hiddenfield.data.formats` finds."""
+"""Readers: one module per file format, which registers its `FORMAT` in `hiddenfield.data.formats`."""

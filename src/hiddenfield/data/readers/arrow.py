@@ -1,22 +1,24 @@
-"""Arrow: packs as Parquet or Arrow IPC files, one row a structure, or folders of either."""
+"""Arrow: packs as Parquet or Arrow IPC files, one row per structure, or folders of either."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
-from hiddenfield.data.arrow.columns import Source
+import msgspec
+
 from hiddenfield.data.arrow.decode import decode, from_arrow
-from hiddenfield.data.arrow.encode import to_arrow
-from hiddenfield.data.arrow.schema import Layout, parse_layout, unite
-from hiddenfield.data.arrow.shards import MANIFEST, MANIFEST_VERSION, SUFFIXES, write, write_shards
+from hiddenfield.data.arrow.schema import Layout, parse_layout, united_words
+from hiddenfield.data.arrow.source import Source
+from hiddenfield.data.arrow.write import MANIFEST, MANIFEST_VERSION, SUFFIXES, to_arrow, write, write_shards
 from hiddenfield.data.combine import concatenate
-from hiddenfield.data.files import existing
-from hiddenfield.data.formats import Format
+from hiddenfield.data.formats import FORMATS, Format
+from hiddenfield.data.paths import existing
 from hiddenfield.data.structures import Structures
+from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.errors import ReadError
 
 if TYPE_CHECKING:
@@ -82,7 +84,19 @@ def scan(path: str | Path, *, columns: Sequence[str] | None = None) -> Iterator[
     [3, 1]
     """
     shards = _shards(existing(path))
-    return (pack for shard in shards for pack in _scan_file(shard, columns))
+    words = united_words([shard.layout for shard in shards])
+    return (_recoded(pack, words) for shard in shards for pack in _scan_file(shard, columns))
+
+
+def _recoded(pack: Structures, words: Mapping[str, Sequence[Vocabulary | None]]) -> Structures:
+    """Return the pack in the vocabularies of its whole set; a column that came without any keeps its own."""
+    features = dict(pack.features)
+    for name, known in words.items():
+        own = features[name].vocabularies
+        features[name] = features[name].recoded(
+            [b if a is None else a for a, b in zip(known, own, strict=True)]
+        )
+    return pack.replace(features=features)
 
 
 def _scan_file(shard: Shard, columns: Sequence[str] | None) -> Iterator[Structures]:
@@ -190,8 +204,7 @@ def _shards(path: Path) -> list[Shard]:
                 f"is no shard of this set, whose {MANIFEST} does not list it; move it away", file=path / name
             )
         shards = [_expect(path / name, rows) for name, rows in listed.items()]
-    layouts = unite([shard.layout for shard in shards])
-    return [Shard(shard.file, layout, shard.rows) for shard, layout in zip(shards, layouts, strict=True)]
+    return shards
 
 
 def _describe(file: Path) -> Shard:
@@ -211,20 +224,29 @@ def _expect(file: Path, rows: int) -> Shard:
     return shard
 
 
+@dataclass(frozen=True)
+class _Listed:
+    file: str
+    structures: int
+
+
 def _read_manifest(manifest: Path) -> dict[str, int]:
+    """Return the file names of the shards, with the rows that each has."""
     try:
         described = json.loads(manifest.read_text(encoding="utf-8"))
-        version, shards = described["hiddenfield"], described["shards"]
-        listed = {str(shard["file"]): int(shard["structures"]) for shard in shards}
-        good = version == MANIFEST_VERSION and len(listed) == len(shards) > 0
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        version = described["hiddenfield"]
+        if isinstance(version, int) and version > MANIFEST_VERSION:
+            raise ReadError(
+                f"is of version {version}, and this library reads up to {MANIFEST_VERSION}; upgrade it",
+                file=manifest,
+            )
+        shards = msgspec.convert(described["shards"], list[_Listed])
+    except (OSError, LookupError, TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        if isinstance(error, ReadError):
+            raise
         raise ReadError("is damaged; fetch the set again", file=manifest) from None
-    if isinstance(version, int) and version > MANIFEST_VERSION:
-        raise ReadError(
-            f"is of version {version}, and this library reads up to {MANIFEST_VERSION}; upgrade it",
-            file=manifest,
-        )
-    if not good or any(PurePath(name).name != name for name in listed):
+    listed = {shard.file: shard.structures for shard in shards if PurePath(shard.file).name == shard.file}
+    if version != MANIFEST_VERSION or not len(listed) == len(shards) > 0:
         raise ReadError("is damaged; fetch the set again", file=manifest)
     return listed
 
@@ -249,9 +271,12 @@ def _recognises(path: Path) -> bool:
         return False
 
 
-FORMAT = Format(
-    name="arrow",
-    summary="Parquet and Arrow IPC files, one row a structure, and folders of them",
-    recognises=_recognises,
-    read=read,
+FORMAT = FORMATS.add(
+    Format(
+        name="arrow",
+        summary="Parquet and Arrow IPC files, one row per structure, and folders of them",
+        recognises=_recognises,
+        read=read,
+        priority=90,
+    )
 )

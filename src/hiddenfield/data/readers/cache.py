@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hiddenfield.data.files import existing
+from hiddenfield.data.paths import existing, write_text
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError, ReadError, SkippedInputWarning
 
@@ -54,13 +53,10 @@ def cached(source: Path, cache: Path, options: dict[str, Any], build: Callable[[
     pack, warning = build()
     record = cache.with_name(cache.name + ".json")
     record.unlink(missing_ok=True)  # so that a crash leaves no record of another file
-    cache.parent.mkdir(parents=True, exist_ok=True)
     arrow.write(pack, cache)
     skipped = {} if warning is None else _plain(warning)
     contents = {"stamp": stamp, "cache": _identity(cache), "skipped": skipped}
-    partial = record.with_name(record.name + f".{os.getpid()}")
-    partial.write_text(json.dumps(contents), encoding="utf-8")
-    partial.replace(record)
+    write_text(record, json.dumps(contents))
     return pack, warning
 
 

@@ -1,4 +1,4 @@
-"""One network as a text file of pairs: an edge a line, and a second file for the classes of its nodes."""
+"""One network as a text file of pairs: one edge per line, and a second file for the classes of its nodes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from typing import Any, Literal
 import numpy as np
 
 from hiddenfield.data.build import from_arcs, from_edges
-from hiddenfield.data.files import existing, inner_suffix, read_text
-from hiddenfield.data.formats import Format
-from hiddenfield.data.members import first_bytes
-from hiddenfield.data.nesting import symbols_of
+from hiddenfield.data.columns import Columns
+from hiddenfield.data.formats import FORMATS, Format
+from hiddenfield.data.paths import existing, first_bytes, inner_suffix, read_text
 from hiddenfield.data.structures import Structures
-from hiddenfield.data.vocabulary import Vocabulary
+from hiddenfield.data.vocabulary import Vocabulary, symbols_of
 from hiddenfield.errors import InputError, ReadError
 from hiddenfield.shapes import Array
 
@@ -234,11 +233,7 @@ def _node_targets(rows: list[list[str]], nodes: Array, count: int, missing: Sequ
     if len(np.unique(found[:, 0])) == len(found):
         column = np.full(count, np.nan)
         column[found[:, 0]] = found[:, 1]
-        return {
-            "node_targets": column,
-            "node_target_names": ["class"],
-            "node_target_vocabularies": [vocabulary],
-        }
+        return {"node_targets": Columns.targets({"class": (column, vocabulary)})}
     table = np.full((count, len(vocabulary)), np.nan)
     table[nodes] = 0.0
     table[found[:, 0], found[:, 1]] = 1.0
@@ -276,6 +271,8 @@ def _number(text: str) -> float:
     return float(text) if NUMBER.fullmatch(text) else np.nan
 
 
-FORMAT = Format(
-    "edge_list", "one network as lines of two nodes, perhaps with a weight or label", _recognises, read
+FORMAT = FORMATS.add(
+    Format(
+        "edge_list", "one network as lines of two nodes, perhaps with a weight or label", _recognises, read
+    )
 )

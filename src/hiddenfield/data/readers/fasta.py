@@ -11,15 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from hiddenfield.data.columns import Columns
 from hiddenfield.data.convert.sequences import from_sequences
-from hiddenfield.data.files import inner_suffix, read_text
-from hiddenfield.data.formats import Format
-from hiddenfield.data.readers.columns import MISSING, target_column
-from hiddenfield.data.readers.delimited import read_table
+from hiddenfield.data.formats import FORMATS, Format
+from hiddenfield.data.paths import inner_suffix, read_text
+from hiddenfield.data.readers.delimited import MISSING, read_table, target_column
 from hiddenfield.data.structures import Structures
-from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.errors import ReadError
-from hiddenfield.shapes import Array
 
 __all__ = ["FORMAT", "read"]
 
@@ -106,24 +104,28 @@ def read(
     sequences = [sequence.upper() for sequence in records.sequences] if upper else records.sequences
     options: dict[str, Any] = {}
     if by_header:
-        values, words = _targets(records.headers, "label", True, path, records.lines)
-        options |= {"targets": values, "target_names": ["label"], "target_vocabularies": [words]}
+        classes_of = target_column(
+            records.headers, "label", classes=True, missing=MISSING, file=path, lines=records.lines
+        )
+        options["targets"] = Columns.targets({"label": classes_of})
     else:
         ids, descriptions = _identify(records, path)
         options["ids"] = ids
         if any(descriptions):
             options["columns"] = {"description": np.array(descriptions, dtype=np.dtypes.StringDType())}
         if labels is not None:
-            name, values, words = _labels_of(ids, records, path, Path(labels), label, label_id, classes)
-            options |= {"targets": values, "target_names": [name], "target_vocabularies": [words]}
+            options["targets"] = _labels_of(ids, records, path, Path(labels), label, label_id, classes)
     return from_sequences(sequences, arc_labels=arc_labels, **options)
 
 
-FORMAT = Format(
-    name="fasta",
-    summary="FASTA sequences, also .gz and .xz; labels from the headers or from a table",
-    recognises=lambda path: inner_suffix(path) in SUFFIXES and path.is_file(),
-    read=read,
+FORMAT = FORMATS.add(
+    Format(
+        name="fasta",
+        summary="FASTA sequences, also .gz and .xz; labels from the headers or from a table",
+        recognises=lambda path: inner_suffix(path) in SUFFIXES and path.is_file(),
+        read=read,
+        priority=40,
+    )
 )
 
 
@@ -193,7 +195,7 @@ def _identify(records: Records, path: Path) -> tuple[list[str], list[str]]:
 
 def _labels_of(
     ids: Sequence[str], records: Records, path: Path, file: Path, label: Any, label_id: Any, classes: bool
-) -> tuple[str, Array, Vocabulary | None]:
+) -> Columns:
     """Look the ids up in a table; its further rows are of no concern."""
     table = read_table(file)
     keys = [key.strip() for key in table.entries(table.find(label_id, "label_id"))]
@@ -210,10 +212,6 @@ def _labels_of(
     chosen = [rows[name] for name in ids]
     entries = [table.rows[row][column] for row in chosen]
     lines = [table.lines[row] for row in chosen]
-    return table.names[column], *_targets(entries, table.names[column], classes, file, lines)
-
-
-def _targets(
-    entries: Sequence[str], name: str, classes: bool, file: Path, lines: Sequence[int]
-) -> tuple[Array, Vocabulary | None]:
-    return target_column(entries, name, classes=classes, missing=MISSING, file=file, lines=lines)
+    name = table.names[column]
+    found = target_column(entries, name, classes=classes, missing=MISSING, file=file, lines=lines)
+    return Columns.targets({name: found})

@@ -8,13 +8,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hiddenfield.data.convert.named import as_names
-from hiddenfield.data.convert.networkx import from_networkx
-from hiddenfield.data.features import as_ids
-from hiddenfield.data.formats import Format
-from hiddenfield.data.members import first_bytes, holds, members
+from hiddenfield.data.columns import as_ids
+from hiddenfield.data.convert.networkx import as_names, from_networkx
+from hiddenfield.data.formats import FORMATS, Format
+from hiddenfield.data.paths import first_bytes, holds, members
+from hiddenfield.data.readers.xml import parse_xml
 from hiddenfield.data.structures import Structures
-from hiddenfield.data.xml_events import parse_xml
 from hiddenfield.errors import InputError, ReadError
 
 if TYPE_CHECKING:
@@ -127,7 +126,7 @@ def _check(contents: bytes, file: Path) -> int:
             raise InputError(f"<{tag}>, nested graphs, hyperedges and ports are not read")
         graphs += tag == "graph"
         if graphs > 1:
-            raise InputError("expected one graph a file, got a second one; put each into a file of its own")
+            raise InputError("expected one graph per file, got a second one; put each into a file of its own")
         if tag == "node" and open_tags[-1:] == ["graph"]:
             name = given.get("id")
             if name is None or name in nodes:
@@ -169,4 +168,8 @@ def _recognises(path: Path) -> bool:
     )
 
 
-FORMAT = Format("graphml", "GraphML graphs (a file, a folder or a zip of .graphml)", _recognises, read)
+FORMAT = FORMATS.add(
+    Format(
+        "graphml", "GraphML graphs (a file, a folder or a zip of .graphml)", _recognises, read, priority=50
+    )
+)

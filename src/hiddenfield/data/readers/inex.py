@@ -1,4 +1,4 @@
-"""INEX trees: one tree a line, ``class:label(child child ...)``, where ``$`` stands for no children."""
+"""INEX trees: one tree per line, ``class:label(child child ...)``, where ``$`` stands for no children."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Literal
 
 import numpy as np
 
-from hiddenfield.data.convert.parents import from_parents
-from hiddenfield.data.files import decode, inner_suffix, read_bytes
-from hiddenfield.data.formats import Format
-from hiddenfield.data.members import first_bytes
-from hiddenfield.data.nesting import line_and_column, parents_of_depths, runs, symbols_of
+from hiddenfield.data.columns import Columns
+from hiddenfield.data.convert.parents import from_depths
+from hiddenfield.data.formats import FORMATS, Format
+from hiddenfield.data.paths import decode, first_bytes, inner_suffix, read_bytes
+from hiddenfield.data.readers.sexpr import line_and_column, runs
 from hiddenfield.data.structures import Structures
-from hiddenfield.data.vocabulary import Vocabulary
+from hiddenfield.data.vocabulary import Vocabulary, symbols_of
 from hiddenfield.errors import ReadError
 from hiddenfield.shapes import Array
 
@@ -78,20 +78,14 @@ def read(path: str | Path, *, arc_labels: Literal["direction", "position"] | Non
     heads = kinds[ends] == COLON
     nodes = np.flatnonzero(~heads)
     level = depth[starts[nodes]]
-    sizes = np.diff(np.append(np.flatnonzero(level == 0), len(level)))
-    bounds = np.concatenate([[0], np.cumsum(sizes)])
-    parents = parents_of_depths(level)
-    parents = np.where(parents < 0, -1, parents - np.repeat(bounds[:-1], sizes))
-    classes = symbols_of([texts[head] for head in np.flatnonzero(heads).tolist()])
-    vocabulary, class_codes = Vocabulary.from_values("class", classes)
-    return from_parents(
-        parents,
-        node_ptr=bounds,
+    vocabulary, classes = Vocabulary.from_values(
+        "class", symbols_of([texts[k] for k in np.flatnonzero(heads)])
+    )
+    return from_depths(
+        level,
         node_labels={"label": symbols_of([texts[node] for node in nodes.tolist()])},
         arc_labels=arc_labels,
-        targets=class_codes,
-        target_names=["class"],
-        target_vocabularies=[vocabulary],
+        targets=Columns.targets({"class": (classes, vocabulary)}),
     )
 
 
@@ -150,4 +144,6 @@ def _recognises(path: Path) -> bool:
     return bool(head and colon and label and bracket) and not set(head + label) & set(b" \t()$:")
 
 
-FORMAT = Format("inex", "trees, one a line: class:label(child child ...)", _recognises, read)
+FORMAT = FORMATS.add(
+    Format("inex", "trees, one per line: class:label(child child ...)", _recognises, read, priority=30)
+)

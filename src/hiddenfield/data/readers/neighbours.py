@@ -6,15 +6,22 @@ import re
 import zipfile
 from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 import numpy as np
 
 from hiddenfield.data.build import from_arcs
-from hiddenfield.data.files import decode, existing, inner_suffix, read_bytes
-from hiddenfield.data.formats import Format
-from hiddenfield.data.members import first_bytes
-from hiddenfield.data.readers.tu_files import ZIP_ERRORS, TextFile, zip_members
+from hiddenfield.data.columns import Columns
+from hiddenfield.data.formats import FORMATS, Format
+from hiddenfield.data.paths import (
+    UNREADABLE,
+    Member,
+    decode,
+    existing,
+    first_bytes,
+    inner_suffix,
+    read_bytes,
+    zip_members,
+)
 from hiddenfield.data.structures import Structures
 from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.errors import InputError, ReadError
@@ -60,7 +67,7 @@ def read(path: str | Path, *, name: str | None = None) -> Structures:
     """
     path = existing(path)
     if path.suffix.lower() == ".zip":
-        file = _chosen(path, zip_members(path), name)
+        file = _chosen(path, zip_members(path, ".txt"), name)
         return _parsed(file.read(), file.label)
     if name is not None:
         raise InputError(f"{path} is no archive, so that there is nothing to choose; leave out name={name!r}")
@@ -97,9 +104,8 @@ def _parsed(contents: bytes, file: str) -> Structures:
         node,
         bounds[graph[node]] + neighbours,
         node_ptr=bounds,
-        **_coded("node_labels", "node_vocabularies", "label", words[starts[nodes]]),
-        **_coded("targets", "target_vocabularies", "class", classes),
-        target_names=["class"],
+        node_labels=Columns.labels([Vocabulary.from_values("label", words[starts[nodes]])]),
+        targets=Columns.targets({"class": Vocabulary.from_values("class", classes)[::-1]}),
     )
 
 
@@ -182,16 +188,10 @@ def _check_degrees(
         )
 
 
-def _coded(values: str, vocabularies: str, name: str, entries: Int[Array, " rows"]) -> dict[str, Any]:
-    vocabulary, codes = Vocabulary.from_values(name, entries)
-    kind = np.float64 if values == "targets" else np.int64
-    return {values: codes[:, None].astype(kind), vocabularies: [vocabulary]}
-
-
 # -- which text of an archive, and whether a text is one of these ------------------------------------------
 
 
-def _chosen(path: Path, members: dict[str, TextFile], name: str | None) -> TextFile:
+def _chosen(path: Path, members: dict[str, Member], name: str | None) -> Member:
     """Return the one text that may be meant, or the one that is named."""
     texts = {member: file for member, file in members.items() if not NO_GRAPHS.search(member)}
     found = [
@@ -241,14 +241,17 @@ def _recognises(path: Path) -> bool:
                     with archive.open(member) as file:
                         if _begins(file.read(START)):
                             return True
-    except ZIP_ERRORS:
+    except UNREADABLE:
         pass
     return False
 
 
-FORMAT = Format(
-    "neighbours",
-    "graphs as lists of neighbours in one text, perhaps zipped with folds (structure2vec, GIN)",
-    _recognises,
-    read,
+FORMAT = FORMATS.add(
+    Format(
+        "neighbours",
+        "graphs as lists of neighbours in one text, perhaps zipped with folds (structure2vec, GIN)",
+        _recognises,
+        read,
+        priority=70,
+    )
 )

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from hiddenfield.data.convert.parents import from_parents
-from hiddenfield.data.files import decode, inner_suffix, read_bytes
-from hiddenfield.data.formats import Format
-from hiddenfield.data.members import first_bytes
-from hiddenfield.data.nesting import line_and_column, parents_of_depths, runs
+from hiddenfield.data.columns import Columns
+from hiddenfield.data.convert.parents import from_depths
+from hiddenfield.data.formats import FORMATS, Format
+from hiddenfield.data.paths import decode, first_bytes, inner_suffix, read_bytes
 from hiddenfield.data.structures import Structures
 from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.errors import ReadError
-from hiddenfield.shapes import Array
+from hiddenfield.shapes import Array, Bool, Int
 
-__all__ = ["FORMAT", "NONE", "read"]
+__all__ = ["FORMAT", "NONE", "line_and_column", "read", "runs"]
 
 NONE = "(none)"  # No word can be spelt so: brackets delimit.
 CLASS = re.compile(r"0|-?[1-9][0-9]{0,8}")
@@ -78,16 +77,16 @@ def read(
     given = set(labels) - {NONE}
     if classes is None:
         classes = bool(given) and all(CLASS.fullmatch(label) for label in given)
-    roots = np.flatnonzero(level == 0)
-    bounds = np.append(roots, len(level))
-    parents = parents_of_depths(level)
-    parents = np.where(parents < 0, -1, parents - np.repeat(roots, np.diff(bounds)))
-    features = (
-        _classes(words, labels, roots, target)
-        if classes
-        else {"node_labels": {"word": words, "label": labels}}
+    if not classes:
+        return from_depths(level, arc_labels=arc_labels, node_labels={"word": words, "label": labels})
+    of_nodes = _classes(labels, target)
+    return from_depths(
+        level,
+        arc_labels=arc_labels,
+        node_labels={"word": words},
+        targets=of_nodes.take(np.flatnonzero(level == 0)),
+        node_targets=of_nodes,
     )
-    return from_parents(parents, node_ptr=bounds, arc_labels=arc_labels, **features)
 
 
 def _nodes(contents: bytes, path: str | Path) -> tuple[Array, list[str], list[str]]:
@@ -160,22 +159,38 @@ def _check_empty(contents: bytes, brackets: Array, closing: Array, starts: Array
         )
 
 
-def _classes(words: list[str], labels: list[str], roots: Array, target: str) -> dict[str, Any]:
-    """Make the labels targets: of every node, and the root's of the structure."""
+def _classes(labels: list[str], target: str) -> Columns:
+    """Return the labels as the nodes' classes."""
     numbers = all(label == NONE or CLASS.fullmatch(label) for label in set(labels))
     symbols = [None if label == NONE else int(label) if numbers else label for label in labels]
     vocabulary, _ = Vocabulary.from_values(target, sorted({s for s in symbols if s is not None}, key=str))
     codes = dict(zip(vocabulary.symbols, range(len(vocabulary)), strict=True)) | {None: np.nan}
-    values = np.array([codes[symbol] for symbol in symbols], dtype=np.float64)
-    return {
-        "node_labels": {"word": words},
-        "targets": values[roots],
-        "target_names": [target],
-        "target_vocabularies": [vocabulary],
-        "node_targets": values,
-        "node_target_names": [target],
-        "node_target_vocabularies": [vocabulary],
-    }
+    return Columns.targets({target: (np.array([codes[symbol] for symbol in symbols]), vocabulary)})
+
+
+def runs(mask: Bool[Array, " characters"]) -> tuple[Int[Array, " runs"], Int[Array, " runs"]]:
+    """Return where each run of true entries begins and where it has ended.
+
+    Examples
+    --------
+    >>> runs(np.array([True, True, False, True]))
+    (array([0, 3]), array([2, 4]))
+    """
+    edges = np.diff(np.concatenate([[0], mask.astype(np.int8), [0]]))
+    return np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)
+
+
+def line_and_column(contents: bytes, offset: int) -> tuple[int, int]:
+    r"""Return the line and, in characters, the column of a byte; both count from one.
+
+    Examples
+    --------
+    >>> line_and_column("é\nab".encode(), 4)
+    (2, 2)
+    """
+    before = contents[:offset]
+    start = before.rfind(b"\n") + 1
+    return before.count(b"\n") + 1, len(before[start:].decode("utf-8", errors="replace")) + 1
 
 
 def _recognises(path: Path) -> bool:
@@ -186,4 +201,6 @@ def _recognises(path: Path) -> bool:
     return re.match(rb"\(\s*(\(|[^\s()]+[\s(])", start) is not None
 
 
-FORMAT = Format("sexpr", "bracketed trees: (label word) or (label (...) (...))", _recognises, read)
+FORMAT = FORMATS.add(
+    Format("sexpr", "bracketed trees: (label word) or (label (...) (...))", _recognises, read, priority=20)
+)

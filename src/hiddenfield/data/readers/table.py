@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from hiddenfield.data.columns import ROWS, Columns
 from hiddenfield.data.convert.sequences import from_sequences
-from hiddenfield.data.features import ROWS
-from hiddenfield.data.files import inner_suffix
-from hiddenfield.data.formats import Format
+from hiddenfield.data.formats import FORMATS, Format
 from hiddenfield.data.molecules import read_molecules, skipped_rows
+from hiddenfield.data.paths import inner_suffix
 from hiddenfield.data.readers.cache import cached
-from hiddenfield.data.readers.columns import MISSING, as_missing, further_column, target_column
-from hiddenfield.data.readers.delimited import SUFFIXES, Table, read_table
-from hiddenfield.data.readers.structure_columns import listed, structure_columns, structure_kind
+from hiddenfield.data.readers.delimited import (
+    MISSING,
+    SUFFIXES,
+    Table,
+    as_missing,
+    further_column,
+    read_table,
+    target_column,
+)
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError, ReadError, SkippedInputWarning
 from hiddenfield.shapes import Array
 
 __all__ = ["FORMAT", "read"]
+
+KINDS = ("smiles", "sequence")
+# What occurs in SMILES of more than the simplest molecules, and in no sequence of letters.
+SMILES_SIGNS = re.compile(r"[=#()\[\]@/\\+0-9]")
 
 Outcome = tuple[Structures, SkippedInputWarning | None]
 
@@ -108,118 +118,93 @@ def read(
     Structures(3 structures, 12 nodes, 20 arcs; node labels: element (3), degree (2), hydrogens (4), valence (4),
     aromatic (2); arc labels: bond (4), conjugated (2), ring (2); targets: logP, toxic)
     """
-    request = _Request(
-        Path(path), structure, kind, listed(target), classes, id, listed(keep), bool(header), separator,
-        as_missing(missing), on_error, explicit_hydrogens, tuple(extra), arc_labels,
-    )  # fmt: skip
     if on_error not in ("raise", "skip"):
         raise InputError(f"on_error must be 'raise' or 'skip', got {on_error!r}")
+    file, absent = Path(path), as_missing(missing)
 
     def build() -> Outcome:
-        pack, skipped = _build(request, num_workers, progress)
+        table = read_table(file, header=bool(header), separator=separator)
+        columns = _structure_columns(table, structure)
+        found = _structure_kind(table, columns, kind)
+        _check_applicable(found, bool(explicit_hydrogens or extra), arc_labels)
+        targets = _targets(table, _listed(target), classes, absent)
+        ids = None if id is None else table.entries(table.find(id, "id"))
+        kept = {table.names[k]: k for k in (table.find(column, "keep") for column in _listed(keep))}
+        further = {name: further_column(table.entries(k), absent) for name, k in kept.items()}
+        if found == "smiles":
+            texts = table.entries(columns[0])
+            pack, rows, skipped = read_molecules(
+                texts,
+                on_error=on_error,
+                explicit_hydrogens=explicit_hydrogens,
+                extra=extra,
+                num_workers=num_workers,
+                progress=progress,
+                ids=ids,
+                name_row=lambda row: f"line {table.lines[row]}",
+                complain=lambda row, message: ReadError(message, file=file, line=table.lines[row]),
+            )
+            further["smiles"] = np.array(texts, dtype=np.dtypes.StringDType())
+        else:
+            pack, rows, skipped = _sequences(table, columns, ids, absent, on_error, arc_labels)
+        if skipped is not None:
+            further[ROWS] = np.arange(len(table.rows))
+        pack = pack.replace(
+            ids=None if ids is None else np.array(ids, dtype=np.dtypes.StringDType())[rows],
+            columns={name: values[rows] for name, values in further.items()},
+            targets=None if targets is None else targets.take(rows),
+        )
         return pack.single_labels() if single_labels else pack, skipped
 
     if cache is None:
         pack, skipped = build()
     else:
-        options = {**request.options(), "single_labels": single_labels}
-        pack, skipped = cached(request.path, Path(cache), options, build)
+        options = {
+            "structure": structure, "kind": kind, "target": _listed(target), "classes": classes, "id": id,
+            "keep": _listed(keep), "header": bool(header), "separator": separator, "missing": sorted(absent),
+            "on_error": on_error, "explicit_hydrogens": explicit_hydrogens, "extra": tuple(extra),
+            "arc_labels": arc_labels, "single_labels": single_labels,
+        }  # fmt: skip
+        pack, skipped = cached(file, Path(cache), options, build)
     if skipped is not None:
         warnings.warn(skipped, stacklevel=2)
     return pack
 
 
-FORMAT = Format(
-    name="table",
-    summary="CSV or TSV with a column of SMILES or sequences, also .gz and .xz",
-    recognises=lambda path: inner_suffix(path) in SUFFIXES and path.is_file(),
-    read=read,
+FORMAT = FORMATS.add(
+    Format(
+        name="table",
+        summary="CSV or TSV with a column of SMILES or sequences, also .gz and .xz",
+        recognises=lambda path: inner_suffix(path) in SUFFIXES and path.is_file(),
+        read=read,
+        priority=10,
+    )
 )
 
 
-@dataclass(frozen=True)
-class _Request:
-    """What determines the pack that comes of a table."""
-
-    path: Path
-    structure: Any
-    kind: str | None
-    target: list[Any]
-    classes: Any
-    id: Any
-    keep: list[Any]
-    header: bool
-    separator: str | None
-    missing: frozenset[str]
-    on_error: str
-    explicit_hydrogens: bool
-    extra: tuple[str, ...]
-    arc_labels: str | None
-
-    def options(self) -> dict[str, Any]:
-        """Return everything but the path in terms that JSON knows."""
-        named = {name: value for name, value in vars(self).items() if name != "path"}
-        return {
-            name: sorted(value) if isinstance(value, frozenset) else value for name, value in named.items()
-        }
-
-
-def _build(request: _Request, num_workers: int | None, progress: bool) -> Outcome:
-    table = read_table(request.path, header=request.header, separator=request.separator)
-    columns = structure_columns(table, request.structure)
-    kind = structure_kind(table, columns, request.kind)
-    _check_applicable(request, kind)
-    targets, words = _targets(table, request)
-    ids = None if request.id is None else table.entries(table.find(request.id, "id"))
-    kept = {table.names[k]: k for k in (table.find(column, "keep") for column in request.keep)}
-    further = {name: further_column(table.entries(k), request.missing) for name, k in kept.items()}
-    if kind == "smiles":
-        pack, rows, skipped = _molecules(table, columns[0], ids, request, num_workers, progress)
-        texts = table.entries(columns[0])
-        further["smiles"] = np.array(texts, dtype=np.dtypes.StringDType())
-    else:
-        pack, rows, skipped = _sequences(table, columns, ids, request)
-    if skipped is not None:
-        further[ROWS] = np.arange(len(table.rows))
-    pack = pack.replace(
-        ids=None if ids is None else np.array(ids, dtype=np.dtypes.StringDType())[rows],
-        columns={name: values[rows] for name, values in further.items()},
-    )
-    if targets:
-        import torch
-
-        names = tuple(targets)
-        values = torch.from_numpy(np.stack([targets[name][rows] for name in names], axis=1))
-        pack = pack.replace(targets=values, target_names=names, target_vocabularies=words)
-    return pack, skipped
-
-
-def _targets(table: Table, request: _Request) -> tuple[dict[str, Array], tuple[Any, ...]]:
-    """Return the target columns by name, and the classes of each."""
-    positions = {table.names[k]: k for k in (table.find(column, "target") for column in request.target)}
-    if len(positions) != len(request.target):
-        raise InputError(f"target names a column twice: {request.target}")
-    as_classes = _class_names(table, request.classes, list(positions))
+def _targets(table: Table, target: list[Any], classes: Any, missing: frozenset[str]) -> Columns | None:
+    positions = {table.names[k]: k for k in (table.find(column, "target") for column in target)}
+    if len(positions) != len(target):
+        raise InputError(f"target names a column twice: {target}")
+    as_classes = _class_names(table, classes, list(positions))
     columns = {
         name: target_column(
             table.entries(k),
             name,
             classes=name in as_classes,
-            missing=request.missing,
+            missing=missing,
             file=table.file,
             lines=table.lines,
         )
         for name, k in positions.items()
     }
-    return {name: values for name, (values, _) in columns.items()}, tuple(
-        word for _, word in columns.values()
-    )
+    return Columns.targets(columns) if columns else None
 
 
 def _class_names(table: Table, classes: Any, targets: list[str]) -> list[str]:
     if classes is True or classes is False or classes is None:
         return targets if classes else []
-    names = [table.names[table.find(column, "classes")] for column in listed(classes)]
+    names = [table.names[table.find(column, "classes")] for column in _listed(classes)]
     for name in names:
         if name not in targets:
             raise InputError(
@@ -228,63 +213,105 @@ def _class_names(table: Table, classes: Any, targets: list[str]) -> list[str]:
     return names
 
 
-def _check_applicable(request: _Request, kind: str) -> None:
+def _check_applicable(kind: str, molecular: bool, arc_labels: str | None) -> None:
     """Refuse an option that would do nothing."""
-    if kind == "sequence" and (request.explicit_hydrogens or request.extra):
+    if kind == "sequence" and molecular:
         raise InputError(
             "explicit_hydrogens and extra are options of SMILES, but this is a column of sequences"
         )
-    if kind == "smiles" and request.arc_labels is not None:
+    if kind == "smiles" and arc_labels is not None:
         raise InputError("arc_labels is an option of sequences, but this is a column of SMILES")
 
 
-def _molecules(
-    table: Table,
-    column: int,
-    ids: list[str] | None,
-    request: _Request,
-    num_workers: int | None,
-    progress: bool,
-) -> tuple[Structures, Array, SkippedInputWarning | None]:
-    return read_molecules(
-        table.entries(column),
-        on_error=request.on_error,
-        explicit_hydrogens=request.explicit_hydrogens,
-        extra=request.extra,
-        num_workers=num_workers,
-        progress=progress,
-        ids=ids,
-        name_row=lambda row: f"line {table.lines[row]}",
-        complain=lambda row, message: ReadError(message, file=table.file, line=table.lines[row]),
-    )
-
-
 def _sequences(
-    table: Table, columns: list[int], ids: list[str] | None, request: _Request
+    table: Table,
+    columns: list[int],
+    ids: list[str] | None,
+    missing: frozenset[str],
+    on_error: str,
+    arc_labels: str | None,
 ) -> tuple[Structures, Array, SkippedInputWarning | None]:
     """Read one column whose entries are sequences, or several whose entries are the symbols of one."""
     failures: list[tuple[int, str]] = []
     sequences: list[Any] = []
     if len(columns) == 1:
         sequences = [entry.strip() for entry in table.entries(columns[0])]
-        failures = [
-            (row, "the sequence is missing") for row, text in enumerate(sequences) if text in request.missing
-        ]
+        failures = [(row, "the sequence is missing") for row, text in enumerate(sequences) if text in missing]
     else:
         for row, entries in enumerate(table.rows):
             symbols = [entries[k].strip() for k in columns]
-            while symbols and symbols[-1] in request.missing:  # a sequence that is shorter than others
+            while symbols and symbols[-1] in missing:  # a sequence that is shorter than others
                 symbols.pop()
-            if not symbols or not request.missing.isdisjoint(symbols):
+            if not symbols or not missing.isdisjoint(symbols):
                 failures.append(
                     (row, "a symbol within the sequence is missing" if symbols else "it is missing")
                 )
             sequences.append(symbols)
-    if failures and request.on_error == "raise":
+    if failures and on_error == "raise":
         row, reason = failures[0]
         message = f'{reason}; fill it in, or leave such rows out with on_error="skip"'
         raise ReadError(message, file=table.file, line=table.lines[row])
     failed = {row for row, _ in failures}
     rows = np.array([row for row in range(len(sequences)) if row not in failed], dtype=np.int64)
-    pack = from_sequences([sequences[row] for row in rows], arc_labels=request.arc_labels)
+    pack = from_sequences([sequences[row] for row in rows], arc_labels=arc_labels)
     return pack, rows, skipped_rows(failures, sequences, lambda row: f"line {table.lines[row]}", ids)
+
+
+# -- which column holds the structures, and of what kind they are ------------------------------------------
+
+
+def _listed(columns: Any) -> list[Any]:
+    """Return what an option names as a list: one column, several, or none."""
+    if columns is None:
+        return []
+    return list(columns) if isinstance(columns, (list, tuple, range)) else [columns]
+
+
+def _structure_columns(table: Table, structure: Any) -> list[int]:
+    """Return the positions of the columns that hold the structures."""
+    if structure is not None:
+        columns = [table.find(column, "structure") for column in _listed(structure)]
+        if not columns or len(set(columns)) != len(columns):
+            raise InputError(
+                f"structure must name one column, or several different ones, got {structure!r:.200}"
+            )
+        return columns
+    speaking = {k: name for k, name in enumerate(table.names) if _kind_of_name(name) is not None}
+    exact = {k: name for k, name in speaking.items() if name.lower() in KINDS}
+    found = exact if len(exact) == 1 else speaking
+    if len(found) == 1:
+        return list(found)
+    if found:
+        raise InputError(
+            f"{table.file} has several columns of structures: {', '.join(map(repr, found.values()))}; "
+            f"choose one with structure="
+        )
+    raise InputError(
+        f"no column of {table.file} is called smiles or sequence; it has {table.listing()}. Choose one with "
+        f"structure=, and if the file has no header, read it with header=None"
+    )
+
+
+def _kind_of_name(name: str) -> str | None:
+    """Return the kind of structures that a column's name speaks of."""
+    words = re.split(r"[^a-z0-9]+", name.lower())
+    if any(word in ("smi", "smile") or word.endswith("smiles") for word in words):
+        return "smiles"
+    if words[-1] in ("sequence", "sequences", "seq") or re.fullmatch(r"\d+mer", words[-1]):
+        return "sequence"
+    return None
+
+
+def _structure_kind(table: Table, columns: list[int], kind: str | None) -> str:
+    """Return the kind that is asked for, or that the column's name or else its entries show."""
+    if kind is not None and kind not in KINDS:
+        raise InputError(f"kind must be 'smiles' or 'sequence', got {kind!r}")
+    if len(columns) > 1:
+        if kind == "smiles":
+            raise InputError(f"SMILES stand in one column, but structure names {len(columns)}")
+        return "sequence"
+    kind = kind or _kind_of_name(table.names[columns[0]])
+    if kind is not None:
+        return kind
+    signs = any(SMILES_SIGNS.search(entry) for entry in table.entries(columns[0]))
+    return "smiles" if signs else "sequence"

@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import zipfile
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
 import torch
 
 from hiddenfield.data.build import from_arcs
-from hiddenfield.data.formats import Format
-from hiddenfield.data.readers.tu_files import TextFile, find_set, holds_set
+from hiddenfield.data.columns import Columns
+from hiddenfield.data.formats import FORMATS, Format
+from hiddenfield.data.paths import UNREADABLE, Member, existing, folder_members, zip_members
 from hiddenfield.data.structures import Structures
 from hiddenfield.data.text_numbers import parse_floats, parse_integers
 from hiddenfield.data.vocabulary import Vocabulary
-from hiddenfield.errors import ReadError
+from hiddenfield.errors import InputError, ReadError
 from hiddenfield.ops import counting_sort
-from hiddenfield.shapes import Array, Float, Int
+from hiddenfield.shapes import Array, Int
 
 __all__ = ["FORMAT", "read"]
 
-Files = dict[str, TextFile]
+Files = dict[str, Member]
 
+PARTS = (
+    "A",
+    "graph_indicator",
+    "graph_labels",
+    "graph_attributes",
+    "node_labels",
+    "node_attributes",
+    "edge_labels",
+    "edge_attributes",
+)
+NEEDED = ("A", "graph_indicator")
+
+ATTRIBUTE = "attribute", "it must be finite in single precision: fill in or remove it"
+TARGET = "target", "it must be finite, or nan where it is missing"
 SMALL_RANGE = 1 << 16  # integers within such a range are counted instead of sorted
 
 
@@ -60,14 +76,14 @@ def read(path: str | Path, *, name: str | None = None) -> Structures:
     >>> read(folder)
     Structures(2 structures, 3 nodes, 2 arcs; node labels: label (2); targets: class)
     """
-    files = find_set(Path(path), name)
+    files = _find_set(Path(path), name)
     indicator = _one_column(files["graph_indicator"])
     targets = _targets(files)
-    order, node_ptr = _group_nodes(indicator, targets.pop("count", None), files)
+    order, node_ptr = _group_nodes(indicator, None if targets is None else len(targets), files)
     arcs = _integers(files["A"])
     if arcs.shape[1] != 2:
         raise ReadError(
-            f"expected two node numbers a line, got {arcs.shape[1]}", file=files["A"].label, line=1
+            f"expected two node numbers per line, got {arcs.shape[1]}", file=files["A"].label, line=1
         )
     _check_arcs(arcs, indicator, files["A"].label)
     arcs -= 1
@@ -77,28 +93,21 @@ def read(path: str | Path, *, name: str | None = None) -> Structures:
         arcs = place[arcs]
     nodes = _features(files, "node", len(indicator), "graph_indicator", "nodes")
     if order is not None:
-        nodes = {
-            key: value[order] if isinstance(value, np.ndarray) else value for key, value in nodes.items()
-        }
+        nodes = {key: value.take(order) for key, value in nodes.items()}
     edges = _features(files, "edge", len(arcs), "A", "arcs")
-    return from_arcs(
-        arcs[:, 0],
-        arcs[:, 1],
-        node_ptr=node_ptr,
-        **{f"node_{key}": value for key, value in nodes.items()},
-        **{f"arc_{key}": value for key, value in edges.items()},
-        **targets,
-    )
+    features: dict[str, Any] = {f"node_{key}": value for key, value in nodes.items()}
+    features |= {f"arc_{key}": value for key, value in edges.items()}
+    return from_arcs(arcs[:, 0], arcs[:, 1], node_ptr=node_ptr, targets=targets, **features)
 
 
-def _integers(file: TextFile) -> Int[Array, "rows columns"]:
+def _integers(file: Member) -> Int[Array, "rows columns"]:
     return parse_integers(file.read(), file.label)
 
 
-def _one_column(file: TextFile) -> Int[Array, " rows"]:
+def _one_column(file: Member) -> Int[Array, " rows"]:
     values = _integers(file)
     if values.shape[1] != 1:
-        raise ReadError(f"expected one number a line, got {values.shape[1]}", file=file.label, line=1)
+        raise ReadError(f"expected one number per line, got {values.shape[1]}", file=file.label, line=1)
     return values[:, 0]
 
 
@@ -156,72 +165,49 @@ def _check_arcs(arcs: Int[Array, "arcs 2"], indicator: Array, label: str) -> Non
         )
 
 
-def _features(files: Files, kind: str, rows: int, counted_by: str, unit: str) -> dict[str, Any]:
-    """Return labels, vocabularies and attributes of nodes or edges, as `from_arcs` names them without the prefix."""
-    found: dict[str, Any] = {}
+def _features(files: Files, kind: str, rows: int, counted_by: str, unit: str) -> dict[str, Columns]:
+    """Return labels and attributes of nodes or edges, by what follows ``node_`` or ``arc_`` in their names."""
+    found: dict[str, Columns] = {}
+    reason = f"{files[counted_by].label} has {rows} {unit}"
     if (labels := files.get(f"{kind}_labels")) is not None:
         values = _integers(labels)
-        _check_rows(len(values), rows, labels.label, f"{files[counted_by].label} has {rows} {unit}")
-        pairs = [_encode(name, column) for name, column in _named("label", values)]
-        found["labels"] = np.stack([codes for _, codes in pairs], axis=1)
-        found["vocabularies"] = [vocabulary for vocabulary, _ in pairs]
+        _check_rows(len(values), rows, labels.label, reason)
+        found["labels"] = Columns.labels([_encode(name, column) for name, column in _named("label", values)])
     if (attributes := files.get(f"{kind}_attributes")) is not None:
-        numbers = _attributes(attributes)
-        _check_rows(len(numbers), rows, attributes.label, f"{files[counted_by].label} has {rows} {unit}")
-        found["attributes"] = numbers
+        numbers = parse_floats(attributes.read(), attributes.label)
+        with np.errstate(over="ignore"):
+            single = numbers.astype(np.float32)
+        _check_finite(np.isfinite(single), numbers, attributes.label, *ATTRIBUTE)
+        _check_rows(len(numbers), rows, attributes.label, reason)
+        names = tuple(name for name, _ in _named("attribute", numbers))
+        found["attributes"] = Columns(torch.from_numpy(single), names, (None,) * len(names))
     return found
 
 
-def _attributes(file: TextFile) -> Float[Array, "rows columns"]:
-    """Parse attributes in double precision and round them to single; refuse what is not finite then."""
-    exact = parse_floats(file.read(), file.label)
-    with np.errstate(over="ignore"):
-        single = exact.astype(np.float32)
-    finite = np.isfinite(single)
-    if not finite.all():
-        line, column = (int(place) for place in np.argwhere(~finite)[0])
+def _check_finite(good: Array, numbers: Array, label: str, what: str, demand: str) -> None:
+    if not good.all():
+        line, column = (int(place) for place in np.argwhere(~good)[0])
         raise ReadError(
-            f"attribute {column + 1} is {exact[line, column]}; it must be finite in single precision: "
-            "fill in or remove it",
-            file=file.label,
-            line=line + 1,
+            f"{what} {column + 1} is {numbers[line, column]}; {demand}", file=label, line=line + 1
         )
-    return single
 
 
-def _targets(files: Files) -> dict[str, Any]:
-    """Return the targets with their names and classes, and the number of graphs that they are given for."""
-    names: list[str] = []
-    columns: list[Array] = []
-    classes: list[Vocabulary | None] = []
+def _targets(files: Files) -> Columns | None:
+    """Return graph labels as classes and graph attributes as numbers."""
+    found: dict[str, tuple[Array, Vocabulary | None]] = {}
     labels, attributes = files.get("graph_labels"), files.get("graph_attributes")
     if labels is not None:
         for name, column in _named("class", _integers(labels)):
             vocabulary, codes = _encode(name, column)
-            names, columns, classes = (
-                [*names, name],
-                [*columns, codes.astype(np.float64)],
-                [*classes, vocabulary],
-            )
+            found[name] = codes, vocabulary
     if attributes is not None:
         numbers = parse_floats(attributes.read(), attributes.label)
-        infinite = np.isinf(numbers)
-        if infinite.any():
-            line, at = (int(place) for place in np.argwhere(infinite)[0])
-            raise ReadError(
-                f"target {at + 1} is {numbers[line, at]}; it must be finite, or nan where it is missing",
-                file=attributes.label,
-                line=line + 1,
-            )
+        _check_finite(np.isfinite(numbers) | np.isnan(numbers), numbers, attributes.label, *TARGET)
         if labels is not None:
-            count = len(columns[0])
+            count = len(codes)
             _check_rows(len(numbers), count, attributes.label, f"{labels.label} has {count} graphs")
-        for name, column in _named("target", numbers):
-            names, columns, classes = [*names, name], [*columns, column], [*classes, None]
-    if not columns:
-        return {}
-    values = np.stack(columns, axis=1)
-    return {"targets": values, "target_names": names, "target_vocabularies": classes, "count": len(values)}
+        found |= {name: (column, None) for name, column in _named("target", numbers)}
+    return Columns.targets(found) if found else None
 
 
 def _named(name: str, values: Array) -> list[tuple[str, Array]]:
@@ -246,9 +232,75 @@ def _check_rows(rows: int, expected: int, label: str, reason: str) -> None:
         raise ReadError(f"expected {expected} lines, since {reason}, got {rows}", file=label, line=line)
 
 
-FORMAT = Format(
-    name="tu",
-    summary="the TU collection's text files, zipped or in a folder",
-    recognises=holds_set,
-    read=read,
+# -- which files a data set consists of --------------------------------------------------------------------
+
+
+def _holds_set(path: Path) -> bool:
+    """Say whether a folder or zip archive looks like a TU data set; a damaged archive does, to be refused later."""
+    try:
+        if path.is_dir():
+            names = [entry.name for entry in path.iterdir()]
+        elif path.suffix.lower() == ".zip":
+            with zipfile.ZipFile(path) as archive:
+                names = archive.namelist()
+        else:
+            return False
+    except UNREADABLE:
+        return path.suffix.lower() == ".zip" and path.is_file()
+    return any(name.endswith(tuple(f"_{part}.txt" for part in NEEDED)) for name in names)
+
+
+def _find_set(path: Path, name: str | None = None) -> Files:
+    """Return the files of the one data set, or of the one called `name`, by what follows that name.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> for part in ("A", "graph_indicator", "graph_labels"):
+    ...     _ = (folder / f"X_{part}.txt").write_text("")
+    >>> sorted(_find_set(folder))
+    ['A', 'graph_indicator', 'graph_labels']
+    """
+    path = existing(path)
+    members = folder_members(path, ".txt") if path.is_dir() else zip_members(path, ".txt")
+    prefix = _choose_prefix(path, list(members), name)
+    files = {part: members[f"{prefix}_{part}.txt"] for part in PARTS if f"{prefix}_{part}.txt" in members}
+    for part in NEEDED:
+        if part not in files:
+            raise ReadError(f"the data set has no {prefix}_{part}.txt, which it needs", file=path)
+    return files
+
+
+def _choose_prefix(path: Path, members: list[str], name: str | None) -> str:
+    """Return what stands before ``_A.txt``, with the folder inside the archive."""
+    ending = next(
+        (f"_{part}.txt" for part in NEEDED if any(_is_part(m, f"_{part}.txt") for m in members)), None
+    )
+    if ending is None:
+        raise ReadError("there is no file named *_A.txt; expected a data set in the TU format", file=path)
+    found = sorted(member.removesuffix(ending) for member in members if _is_part(member, ending))
+    chosen = [p for p in found if name is None or name in (p, PurePosixPath(p).name)]
+    if len(chosen) == 1:
+        return chosen[0]
+    choices = ", ".join(found)
+    if name is not None and not chosen:
+        raise InputError(f"{path}: there is no data set named {name!r}; there are: {choices}")
+    raise ReadError(f"holds several data sets ({choices}); choose one with name=", file=path)
+
+
+def _is_part(member: str, ending: str) -> bool:
+    """Whether a member is a part of a data set; copies that macOS adds to archives are not."""
+    file = PurePosixPath(member)
+    return member.endswith(ending) and not file.name.startswith("._") and "__MACOSX" not in file.parts
+
+
+FORMAT = FORMATS.add(
+    Format(
+        name="tu",
+        summary="the TU collection's text files, zipped or in a folder",
+        recognises=_holds_set,
+        read=read,
+        priority=80,
+    )
 )

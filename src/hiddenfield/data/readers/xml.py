@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+from xml.parsers import expat
 
 import numpy as np
 
-from hiddenfield.data.convert.parents import from_parents
-from hiddenfield.data.formats import Format
-from hiddenfield.data.members import first_bytes, holds, members
-from hiddenfield.data.nesting import parents_of_depths
+from hiddenfield.data.convert.parents import from_depths
+from hiddenfield.data.formats import FORMATS, Format
+from hiddenfield.data.paths import first_bytes, holds, members
 from hiddenfield.data.structures import Structures
-from hiddenfield.data.xml_events import parse_xml
-from hiddenfield.errors import ReadError
+from hiddenfield.errors import InputError, ReadError
 
-__all__ = ["FORMAT", "read"]
+__all__ = ["FORMAT", "parse_xml", "read"]
 
 NONE = "(none)"
 
@@ -76,17 +75,11 @@ def read(
         forest.add(contents, name, Path(path) if name == Path(path).name else Path(path) / name, text)
     if record is not None and not forest.ids:
         raise ReadError(f"no element is a {record!r}; check the tag", file=path)
-    depth = np.array(forest.depths, dtype=np.int64)
-    roots = np.flatnonzero(depth == 0)
-    bounds = np.append(roots, len(depth))
-    parents = parents_of_depths(depth)
-    parents = np.where(parents < 0, -1, parents - np.repeat(roots, np.diff(bounds)))
     labels = {"tag": forest.tags} | dict(zip(forest.attributes, forest.values, strict=True))
     if text:
         labels["text"] = ["".join(pieces).strip() for pieces in forest.texts]
-    return from_parents(
-        parents,
-        node_ptr=bounds,
+    return from_depths(
+        np.array(forest.depths, dtype=np.int64),
         node_labels=labels,
         targets=None if target is None else {target: forest.classes},
         ids=forest.ids,
@@ -143,9 +136,65 @@ class _Forest:
         parse_xml(contents, file, start=start, end=end, text=piece if text else None)
 
 
+def parse_xml(
+    contents: bytes,
+    file: str | Path,
+    *,
+    start: Callable[[str, dict[str, str]], None] | None = None,
+    end: Callable[[str], None] | None = None,
+    text: Callable[[str], None] | None = None,
+) -> None:
+    """Parse a document, calling back for every element and piece of text; a malformed one is a `ReadError`.
+
+    An `InputError` that a callback raises becomes a `ReadError` with the line. Entities must not be declared, so
+    that no document can grow when it is read; external ones are never fetched. The parser keeps no tree and does
+    not recurse: depth and size are bounded by memory alone.
+
+    Examples
+    --------
+    >>> parse_xml(b"<a><b/></a>", "a.xml", start=lambda tag, attributes: print(tag))
+    a
+    b
+    >>> parse_xml(b"<a><b></a>", "a.xml")
+    Traceback (most recent call last):
+    hiddenfield.errors.ReadError: a.xml, line 1: column 9: mismatched tag
+    """
+    parser = expat.ParserCreate()
+    parser.buffer_text = True
+
+    def refuse_entity(name: str, *_: object) -> None:
+        raise ReadError(
+            f"the document declares the entity {name!r}; entities are not expanded: write out what it stands for",
+            file=file,
+            line=parser.CurrentLineNumber,
+        )
+
+    parser.EntityDeclHandler = refuse_entity
+    parser.StartElementHandler = start
+    parser.EndElementHandler = end
+    parser.CharacterDataHandler = text
+    try:
+        parser.Parse(contents, True)
+    except expat.ExpatError as error:
+        reason = expat.ErrorString(error.code)
+        raise ReadError(f"column {error.offset + 1}: {reason}", file=file, line=error.lineno) from None
+    except ReadError:
+        raise
+    except InputError as error:
+        # A callback found a fault; only the parser knows where.
+        raise ReadError(str(error), file=file, line=parser.CurrentLineNumber) from None
+    except (LookupError, ValueError) as error:
+        # What the parser raises when the document names an encoding that Python lacks.
+        raise ReadError(f"cannot be decoded: {error}", file=file, line=1) from None
+
+
 def _recognises(path: Path) -> bool:
     """Recognise by the suffix, unless the document is GraphML."""
     return holds(path, ".xml") and (path.is_dir() or b"<graphml" not in first_bytes(path))
 
 
-FORMAT = Format("xml", "XML documents as trees (a file, a folder or a zip of .xml)", _recognises, read)
+FORMAT = FORMATS.add(
+    Format(
+        "xml", "XML documents as trees (a file, a folder or a zip of .xml)", _recognises, read, priority=60
+    )
+)

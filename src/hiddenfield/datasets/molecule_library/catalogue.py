@@ -1,10 +1,16 @@
-"""The catalogue: every piece that chains are made of, and the strata that make up the library."""
+"""The catalogue: every piece that chains are made of, and the strata that make up the library.
+
+A ring system takes part in a chain in several *states*: where the chain is attached and which side groups it has. Two
+placements that an automorphism of the ring system maps into each other are one molecule, so of every orbit only the
+smallest placement is kept: equal molecules never have two states.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import combinations, product
 
 import numpy as np
 
@@ -17,7 +23,6 @@ from hiddenfield.datasets.molecule_library.fragments import (
     parse,
 )
 from hiddenfield.datasets.molecule_library.pieces import Piece, build_piece, build_table
-from hiddenfield.datasets.molecule_library.states import automorphisms, enumerate_states, mirrored
 from hiddenfield.datasets.molecule_library.strata import Library, Stratum
 from hiddenfield.shapes import Array, Int
 
@@ -38,7 +43,7 @@ class Entry:
 
 @lru_cache(maxsize=1)
 def library() -> Library:
-    """Build the library's tables: about a second, once a process.
+    """Build the library's tables: about a second, once per process.
 
     Side groups and linkers compete: a start of a chain with a side group is always bound directly, or else
     nearly all chains would have both everywhere.
@@ -134,3 +139,85 @@ def _linkers() -> list[Entry]:
         for (text, leave), mirror in ((one, len(entries) + 1), (other, len(entries))):
             entries.append(Entry(build_piece(parse(text), 0, leave), mirror, "linker"))
     return entries
+
+
+# -- the states of a ring system in a chain ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, order=True)
+class State:
+    """One way for a ring system to take part in a chain.
+
+    Attributes
+    ----------
+    ring : int
+        Number of the ring system.
+    joints : tuple of int
+        The atoms bound to the rest of the chain: one for an end of the chain, (towards the start, towards the
+        end) for a ring system within it.
+    groups : tuple of (int, int)
+        Atom and number of the side group, in ascending order.
+    """
+
+    ring: int
+    joints: tuple[int, ...]
+    groups: tuple[tuple[int, int], ...]
+
+
+def automorphisms(fragment: Fragment) -> list[tuple[int, ...]]:
+    """List all permutations of the atoms that keep elements, aromaticity, hydrogens and bonds.
+
+    Examples
+    --------
+    >>> from hiddenfield.datasets.molecule_library.fragments import parse
+    >>> len(automorphisms(parse("c1ccccc1"))), automorphisms(parse("c1ccsc1"))
+    (12, [(0, 1, 2, 3, 4), (1, 0, 4, 3, 2)])
+    """
+    kinds = [
+        (fragment.elements[atom], fragment.aromatic[atom], fragment.hydrogens(atom))
+        for atom in range(len(fragment))
+    ]
+    partial: list[tuple[int, ...]] = [()]
+    for atom in range(len(fragment)):
+        earlier = {other: kind for other, kind in fragment.neighbours[atom].items() if other < atom}
+        partial = [
+            (*images, image)
+            for images in partial
+            for image in range(len(fragment))
+            if image not in images
+            and kinds[image] == kinds[atom]
+            and {o: k for o, k in fragment.neighbours[image].items() if o in images}
+            == {images[other]: kind for other, kind in earlier.items()}
+        ]
+    return partial
+
+
+def representative(state: State, symmetries: list[tuple[int, ...]]) -> State:
+    """Return the smallest placement in the orbit of `state` under the ring system's automorphisms."""
+    return min(
+        State(
+            state.ring, tuple(s[j] for j in state.joints), tuple(sorted((s[a], g) for a, g in state.groups))
+        )
+        for s in symmetries
+    )
+
+
+def enumerate_states(ring: int, fragment: Fragment, joints: int, groups: int, kinds: int) -> list[State]:
+    """List all distinct states with `joints` joints and `groups` side groups out of `kinds`, in order."""
+    symmetries = automorphisms(fragment)
+    kept = []
+    for chosen in product(fragment.sites, repeat=joints):
+        if len(set(chosen)) < joints:
+            continue
+        free = [site for site in fragment.sites if site not in chosen]
+        for places in combinations(free, groups):
+            for types in product(range(kinds), repeat=groups):
+                state = State(ring, chosen, tuple(zip(places, types, strict=True)))
+                if representative(state, symmetries) == state:
+                    kept.append(state)
+    return kept
+
+
+def mirrored(state: State, symmetries: list[tuple[int, ...]]) -> State:
+    """Return the state as seen when the chain is read backwards."""
+    return representative(State(state.ring, state.joints[::-1], state.groups), symmetries)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hiddenfield.data.features import ROWS
+from hiddenfield.data.columns import ROWS
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError
 from hiddenfield.evaluation.assessment.problem import Problem

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hiddenfield.data.files import write_text
+from hiddenfield.data.paths import write_text
 from hiddenfield.errors import InputError, ReadError
 
 __all__ = ["CellStore", "write_json"]

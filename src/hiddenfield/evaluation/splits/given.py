@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hiddenfield.data.files import decode, existing, inner_suffix, read_text
+from hiddenfield.data.paths import decode, existing, inner_suffix, read_text
 from hiddenfield.errors import InputError, ReadError
 from hiddenfield.evaluation.splits.base import Request, Split, check_splits
 from hiddenfield.shapes import Array, Int

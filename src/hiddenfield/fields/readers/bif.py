@@ -11,11 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
-from hiddenfield.data.files import read_text, write_text
+from hiddenfield.data.formats import Format
+from hiddenfield.data.paths import read_text, write_text
 from hiddenfield.errors import InputError, ReadError
 from hiddenfield.fields.build import from_factors
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.fields.formats import FieldFormat
+from hiddenfield.fields.formats import FIELD_FORMATS
 from hiddenfield.fields.readers.bayesian import conditional_tables
 from hiddenfield.fields.readers.numbers import number_texts
 from hiddenfield.fields.readers.words import MOST_ENTRIES, Words
@@ -294,4 +295,6 @@ def _quoted(name: str) -> str:
     return f'"{name}"'
 
 
-FORMAT = FieldFormat("bif", "Bayesian interchange format", (".bif",), read, write)
+FORMAT = FIELD_FORMATS.add(
+    Format.of_suffixes("bif", "Bayesian interchange format", (".bif",), read=read, write=write)
+)

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from hiddenfield.data.files import read_text, write_text
+from hiddenfield.data.formats import Format
+from hiddenfield.data.paths import read_text, write_text
 from hiddenfield.errors import InputError, ReadError
 from hiddenfield.fields.build import from_factors
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.fields.formats import FieldFormat
+from hiddenfield.fields.formats import FIELD_FORMATS
 from hiddenfield.fields.readers.numbers import number_texts
 from hiddenfield.fields.readers.tables import cut, ground_tables
 from hiddenfield.fields.readers.words import MOST_ENTRIES, Words
@@ -138,4 +139,6 @@ def _labels(field: FactorGraph) -> list[int]:
     return list(range(field.num_variables))
 
 
-FORMAT = FieldFormat("fg", "libDAI factor graphs", (".fg",), read, write)
+FORMAT = FIELD_FORMATS.add(
+    Format.of_suffixes("fg", "libDAI factor graphs", (".fg",), read=read, write=write, priority=1)
+)

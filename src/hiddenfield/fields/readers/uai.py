@@ -7,11 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from hiddenfield.data.files import read_text, write_text
+from hiddenfield.data.formats import Format
+from hiddenfield.data.paths import read_text, write_text
 from hiddenfield.errors import InputError, ReadError
 from hiddenfield.fields.build import from_factors
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.fields.formats import FieldFormat
+from hiddenfield.fields.formats import FIELD_FORMATS
 from hiddenfield.fields.readers.bayesian import conditional_tables
 from hiddenfield.fields.readers.numbers import number_texts
 from hiddenfield.fields.readers.tables import cut, ground_tables
@@ -103,4 +104,8 @@ def write(field: FactorGraph, path: str | Path, *, kind: str = "MARKOV") -> None
     write_text(path, "\n".join([*lines, ""]))
 
 
-FORMAT = FieldFormat("uai", "UAI competitions: MARKOV and BAYES networks", (".uai",), read, write)
+FORMAT = FIELD_FORMATS.add(
+    Format.of_suffixes(
+        "uai", "UAI competitions: MARKOV and BAYES networks", (".uai",), read=read, write=write, priority=2
+    )
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from hiddenfield.data.files import read_text, write_text
+from hiddenfield.data.paths import read_text, write_text
 from hiddenfield.errors import InputError, ReadError
 from hiddenfield.fields.readers.words import Words
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from hiddenfield.data.files import read_text, write_text
+from hiddenfield.data.paths import read_text, write_text
 from hiddenfield.errors import InputError
 from hiddenfield.fields.readers.words import Words
 from hiddenfield.shapes import Array

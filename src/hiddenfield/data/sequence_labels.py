@@ -1,4 +1,4 @@
-"""k-mers as labels: every symbol together with those beside it."""
+"""Further labels of sequences: the position of each symbol, and the k-mer around it."""
 
 from __future__ import annotations
 
@@ -6,15 +6,49 @@ from itertools import product
 
 import torch
 
-from hiddenfield.data.features import structure_name
+from hiddenfield.data.columns import structure_name
 from hiddenfield.data.structures import Structures
 from hiddenfield.data.vocabulary import Symbol, Vocabulary
 from hiddenfield.errors import InputError
+from hiddenfield.shapes import Tensor
 
-__all__ = ["with_kmers"]
+__all__ = ["with_kmers", "with_positions"]
 
 END = "-"
 MOST_WORDS = 1_000_000
+
+
+def with_positions(structures: Structures, name: str = "position") -> Structures:
+    """Return the structures with each node's number within its structure, from 0, as a further label.
+
+    A chain of symbols looks the same to a model wherever it stands, but for its ends. Where a place has a meaning of
+    its own, as in guides, splice sites or promoters of one length, this tells it.
+
+    Parameters
+    ----------
+    structures
+        Any; the order of the nodes is that in which they were given.
+    name
+        Of the label; no other may have it.
+
+    Returns
+    -------
+    Structures
+        Numbers up to the largest structure's are known to its vocabulary. Cost: linear in the number of nodes.
+
+    Examples
+    --------
+    >>> import hiddenfield as hf
+    >>> words = hf.data.with_positions(hf.data.from_sequences(["CAT", "AT"]))
+    >>> words
+    Structures(2 structures, 5 nodes, 6 arcs; node labels: symbol (3), position (3))
+    >>> words.node_labels[:, 1].tolist()
+    [0, 1, 2, 0, 1]
+    """
+    starts = structures.node_ptr[structures.structure_of_node.long()]
+    own = torch.arange(structures.total_nodes, device=starts.device) - starts
+    longest = int(structures.num_nodes.max()) if len(structures) else 0
+    return _with_label(structures, name, own, tuple(range(longest)))
 
 
 def with_kmers(structures: Structures, k: int = 3, name: str | None = None) -> Structures:
@@ -56,8 +90,6 @@ def with_kmers(structures: Structures, k: int = 3, name: str | None = None) -> S
     if labels is None:
         raise InputError("k-mers are words of labels, and these nodes have none")
     name = f"{k}-mer" if name is None else name
-    if name in [vocabulary.name for vocabulary in structures.node_vocabularies]:
-        raise InputError(f"the nodes have a label {name!r} already; choose another name")
     _check_chains(structures)
     known = structures.node_vocabularies[0].symbols
     letters = known if END in known else (*known, END)
@@ -76,9 +108,17 @@ def with_kmers(structures: Structures, k: int = 3, name: str | None = None) -> S
         within = (place >= first) & (place < stop)
         symbol = torch.where(within, labels[place.clamp(0, max(len(own) - 1, 0)), 0], end)
         words = words * len(letters) + symbol
+    return _with_label(structures, name, words, _all_words(letters, k))
+
+
+def _with_label(structures: Structures, name: str, codes: Tensor, symbols: tuple[Symbol, ...]) -> Structures:
+    """Return the structures with one more node label; no other may have its name."""
+    if name in [vocabulary.name for vocabulary in structures.node_vocabularies]:
+        raise InputError(f"the nodes have a label {name!r} already; choose another name")
+    labels, column = structures.node_labels, codes[:, None].to(torch.int32)
     return structures.replace(
-        node_labels=torch.cat([labels, words[:, None].to(labels.dtype)], dim=1),
-        node_vocabularies=(*structures.node_vocabularies, Vocabulary(name, _all_words(letters, k))),
+        node_labels=column if labels is None else torch.cat([labels, column.to(labels.dtype)], dim=1),
+        node_vocabularies=(*structures.node_vocabularies, Vocabulary(name, symbols)),
     )
 
 

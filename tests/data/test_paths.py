@@ -1,4 +1,4 @@
-"""Looking into files, folders and zips: cheap, and never an error but our own."""
+"""Files are written whole or not at all; a look inside is cheap, and never an error but our own."""
 
 from __future__ import annotations
 
@@ -13,8 +13,38 @@ import numpy as np
 import pytest
 
 from hiddenfield.data.formats import formats
-from hiddenfield.data.members import first_bytes, holds, members
-from hiddenfield.errors import ReadError
+from hiddenfield.data.paths import first_bytes, holds, members, write_text
+from hiddenfield.errors import InputError, ReadError
+
+
+def test_a_folder_is_not_written_over(tmp_path):
+    place = tmp_path / "results"
+    place.mkdir()
+    with pytest.raises(InputError, match="results is a folder; name a file"):
+        write_text(place, "text")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["results"]
+
+
+def test_nothing_is_left_of_what_could_not_be_written(tmp_path, monkeypatch):
+    def fail(*_):
+        raise OSError("no space left")
+
+    monkeypatch.setattr("hiddenfield.data.paths.os.replace", fail)
+    with pytest.raises(OSError, match="no space"):
+        write_text(tmp_path / "a.txt", "text")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_names_the_file_that_was_asked_for(tmp_path, monkeypatch):
+    def fail(path, contents):
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr("pathlib.Path.write_bytes", fail)
+    with pytest.raises(OSError, match=r"No space left on device: '.*/page\.md'$"):
+        write_text(tmp_path / "page.md", "text")
+
+
+# -- folders, archives, and a look inside --------------------------------------------------------------------
 
 
 def test_only_the_first_bytes_are_read(tmp_path: Path) -> None:
