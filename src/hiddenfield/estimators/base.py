@@ -17,7 +17,7 @@ from sklearn.utils._param_validation import InvalidParameterError
 from sklearn.utils.validation import check_is_fitted
 
 from hiddenfield.data.structures import Structures
-from hiddenfield.embedding.network import Network
+from hiddenfield.embedding.predictor import Predictor
 from hiddenfield.errors import InputError
 from hiddenfield.estimators.constraints import COMMON
 from hiddenfield.estimators.defaults import auto_batch_size, auto_epochs
@@ -29,8 +29,7 @@ from hiddenfield.learning.predicting import predict
 from hiddenfield.learning.settings import TrainSettings
 from hiddenfield.learning.state import History
 from hiddenfield.learning.task import Task
-from hiddenfield.learning.together import Fit
-from hiddenfield.learning.trainer import train
+from hiddenfield.learning.trainer import Fit, train
 from hiddenfield.shapes import Array, Float, Int
 
 __all__ = ["StructureEstimator"]
@@ -279,11 +278,11 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         ]
         return fits, aside
 
-    def _network(self, features: Features, outputs: int, seed: int) -> Network:
+    def _network(self, features: Features, outputs: int, seed: int) -> Predictor:
         """Make a network whose initial weights depend on the seed alone."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            return Network(features.sizes, outputs, **self._network_options(features))
+            return Predictor(features.sizes, outputs, **self._network_options(features))
 
     def _network_options(self, features: Features) -> dict[str, Any]:
         own = {
@@ -331,7 +330,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
     # -- fitted --------------------------------------------------------------------------------------------
 
     @property
-    def network_(self) -> Network:
+    def network_(self) -> Predictor:
         """The first network of the ensemble."""
         return self._fitted("networks_")[0]
 

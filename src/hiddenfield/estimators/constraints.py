@@ -8,9 +8,8 @@ from typing import Any
 
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from hiddenfield.embedding.base import ACTIVATIONS
-from hiddenfield.embedding.network import EMBEDDINGS
-from hiddenfield.embedding.pooling import POOLINGS
+from hiddenfield.embedding.base import ACTIVATIONS, EMBEDDINGS
+from hiddenfield.embedding.predictor import POOLINGS
 from hiddenfield.estimators.representation import REPRESENTATIONS
 from hiddenfield.learning.settings import OPTIMIZERS, PRECISIONS, SCHEDULES
 from hiddenfield.learning.task import LOSSES

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from hiddenfield.data.structures import Structures
-from hiddenfield.embedding.network import Network
+from hiddenfield.embedding.predictor import Predictor
 from hiddenfield.errors import InputError
 from hiddenfield.shapes import Float, Tensor
 
@@ -19,7 +19,7 @@ NODES_AT_ONCE = 200_000
 
 
 def predict(
-    network: Network,
+    network: Predictor,
     structures: Structures,
     *,
     device: str = "auto",
@@ -43,7 +43,7 @@ def predict(
     >>> import hiddenfield as hf
     >>> from hiddenfield.embedding import FeatureSizes
     >>> words = hf.data.from_sequences(["GA", ""])
-    >>> predict(Network(FeatureSizes.of(words), outputs=3, dim=4), words, device="cpu").shape
+    >>> predict(Predictor(FeatureSizes.of(words), outputs=3, dim=4), words, device="cpu").shape
     torch.Size([2, 3])
     """
     place = resolve_device(device)

@@ -55,8 +55,12 @@ class Alternating(Protocol[Data, Parameters, Statistics]):
 class Supervised(Protocol):
     """What is predicted and how predictions are scored, for `train`."""
 
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """The names of what `metrics` returns; each can be monitored."""
+
     def check(self, structures: Structures, what: str) -> None:
-        """Raise an `InputError` that begins with `what` where the structures have no targets for this task."""
+        """Check that the structures have targets for this task; `what` names them in an error."""
 
     def standardize(
         self, targets: Float[Tensor, "structures targets"]
@@ -71,7 +75,7 @@ class Supervised(Protocol):
     def metrics(
         self, outputs: Float[Tensor, "structures outputs"], targets: Float[Tensor, "structures targets"]
     ) -> dict[str, float]:
-        """Return the metrics by name; every name can be monitored."""
+        """Return the metrics by name."""
 
     def as_dict(self) -> Mapping[str, Any]:
         """Return plain values that identify the task in a checkpoint."""

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from hiddenfield.data.structures import Structures
-from hiddenfield.embedding.network import Network
+from hiddenfield.embedding.predictor import Predictor
 from hiddenfield.errors import InputError, ReadError
 from hiddenfield.learning.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from hiddenfield.learning.settings import TrainSettings
 from hiddenfield.shapes import Tensor
-
-if TYPE_CHECKING:
-    from lightning.fabric.plugins import Precision
 
 __all__ = ["History", "State", "fingerprint", "resume_run", "save_run"]
 
 
 @dataclass
 class History:
-    """What happened: a row an epoch, which one was best, why training ended."""
+    """What happened in training: one row per epoch, which epoch was best, why it ended."""
 
     rows: list[dict[str, float]] = field(default_factory=list)
     best_epoch: int = 0
@@ -40,13 +38,29 @@ class History:
             self.reason = f"no better {settings.monitor} for {patience} epochs"
         return bool(self.reason)
 
+    def improves(self, higher: bool, value: float) -> bool:
+        """Say whether a value of the monitor is better than the best so far; NaN never is."""
+        if math.isnan(value) or self.best is None:
+            return not math.isnan(value)
+        return value > self.best if higher else value < self.best
+
 
 @dataclass
 class State:
-    """What moves in a run, beside the weights and the optimizer: the next epoch, the history, the best weights."""
+    """How far networks have come, beside their weights and the optimizer.
 
+    Parameters
+    ----------
+    histories
+        One per network.
+    next_epoch
+        Counted from 0.
+    best_weights
+        Those of each network's best epoch, with a first axis over the networks; empty before there is one.
+    """
+
+    histories: list[History]
     next_epoch: int = 0
-    history: History = field(default_factory=History)
     best_weights: dict[str, Tensor] = field(default_factory=dict)
 
 
@@ -54,38 +68,39 @@ def save_run(
     path: Path,
     state: State,
     identity: dict[str, Any],
-    network: Network,
+    network: Predictor,
     optimizer: torch.optim.Optimizer,
-    precision: Precision,
+    scaler: torch.amp.GradScaler,
 ) -> None:
     """Write everything that a run needs to go on."""
     tensors = {f"weight.{name}": value for name, value in network.state_dict().items()}
-    tensors |= {f"best.{name}": value for name, value in state.best_weights.items()}
+    (history,) = state.histories
+    best = {} if history.best is None else state.best_weights
+    tensors |= {f"best.{name}": value[0] for name, value in best.items()}
     for number, moments in optimizer.state_dict()["state"].items():
         kept = {name: value for name, value in moments.items() if isinstance(value, Tensor)}
         tensors |= {f"optimizer.{number}.{name}": value for name, value in kept.items()}
     values = {
         "identity": identity,
         "next_epoch": state.next_epoch,
-        "history": asdict(state.history),
-        "precision": precision.state_dict(),  # of "16": the scale of the loss, which moves with the gradients
+        "history": asdict(history),
+        "precision": scaler.state_dict(),  # the scale of the loss in half precision; empty otherwise
     }
     save_checkpoint(Checkpoint(tensors, values), path)
 
 
 def resume_run(
     path: Path,
-    state: State,
     identity: dict[str, Any],
-    network: Network,
+    network: Predictor,
     optimizer: torch.optim.Optimizer,
-    precision: Precision,
+    scaler: torch.amp.GradScaler,
     *,
     resume: bool,
-) -> State:
-    """Take up the checkpoint, if there is one and it is of this very run; otherwise return the state as it is."""
+) -> State | None:
+    """Take up the checkpoint if there is one and it is of this very run; return None if there is none."""
     if not path.exists():
-        return state
+        return None
     if not resume:
         raise InputError(f"{path} holds an earlier run; resume it, or remove it to start again")
     saved = load_checkpoint(path)
@@ -96,7 +111,7 @@ def resume_run(
                 f"{path} is of a run with other {name}; use the same, or remove it to start again"
             )
     try:
-        return _load(saved, network, optimizer, precision)
+        return _load(saved, network, optimizer, scaler)
     except (KeyError, TypeError, ValueError, RuntimeError):
         raise ReadError(
             "does not hold the whole state of a run; remove it to start again", file=path
@@ -104,7 +119,7 @@ def resume_run(
 
 
 def _load(
-    saved: Checkpoint, network: Network, optimizer: torch.optim.Optimizer, precision: Precision
+    saved: Checkpoint, network: Predictor, optimizer: torch.optim.Optimizer, scaler: torch.amp.GradScaler
 ) -> State:
     def part(prefix: str) -> dict[str, Tensor]:
         return {
@@ -121,12 +136,14 @@ def _load(
     scaling = saved.values.get("precision", {})
     if not all(isinstance(value, (int, float)) for value in scaling.values()):
         raise TypeError("the state of the precision is made of numbers")
-    precision.load_state_dict(scaling)
-    return State(int(saved.values["next_epoch"]), history, part("best."))
+    scaler.load_state_dict(scaling)
+    device = next(network.parameters()).device
+    best = {name: value[None].to(device) for name, value in part("best.").items()}
+    return State([history], int(saved.values["next_epoch"]), best)
 
 
 def fingerprint(structures: Structures) -> list[int]:
-    """Return counts and a checksum by which another data set is told apart."""
+    """Return counts and a checksum that differ for another data set."""
     checksum = 0
     for name in (
         "node_ptr",
