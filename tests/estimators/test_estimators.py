@@ -179,6 +179,7 @@ WRONG = {
     "resample": 0,
     "precision": 32,
     "device": 0,
+    "devices": 0,
     "ensemble": 0,
     "random_state": "lucky",
     "checkpoint": 3,

@@ -88,7 +88,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
     epochs, batch_size
         Passes over the data, and structures in a batch; ``"auto"`` chooses by the number of structures, see
         `hiddenfield.estimators.defaults`.
-    learning_rate, optimizer, weight_decay, schedule, clip, patience, monitor, resample, precision, device
+    learning_rate, optimizer, weight_decay, schedule, clip, patience, monitor, resample, precision, device, devices
         As in `hiddenfield.learning.TrainSettings`.
     validation_fraction
         Share of the structures that is kept aside, drawn with `random_state` and stratified by class where possible,
@@ -144,6 +144,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
     resample: float | None = None
     precision: str = "32"
     device: str = "auto"
+    devices: int = 1
     ensemble: int = 1
     random_state: Any = None
     checkpoint: str | os.PathLike[str] | None = None
@@ -324,6 +325,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
             resample=None if self.resample is None else float(self.resample),
             precision=self.precision,
             device=self.device,
+            devices=int(self.devices),
             seed=seed,
         )
 

@@ -48,6 +48,7 @@ COMMON: dict[str, list[Any]] = {
     "resample": [POSITIVE, None],
     "precision": [StrOptions(set(PRECISIONS))],
     "device": [str],
+    "devices": [COUNT],
     "ensemble": [COUNT],
     "random_state": ["random_state"],
     "checkpoint": [str, os.PathLike, None],
