@@ -12,8 +12,8 @@ import torch
 import hiddenfield as hf
 from hiddenfield.embedding import EMBEDDINGS, FeatureSizes, Predictor
 from hiddenfield.learning import Task, TrainSettings, load_checkpoint, predict, train
+from hiddenfield.learning.batches import epoch_order, resampling_weights
 from hiddenfield.learning.checkpoint import Checkpoint, save_checkpoint
-from hiddenfield.learning.sampling import epoch_order, resampling_weights
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +120,7 @@ def half_precision_on_the_cpu(monkeypatch):
     def scaler(settings, device):
         return torch.amp.GradScaler("cpu", init_scale=2.0**24, growth_interval=3)
 
-    monkeypatch.setattr(trainer, "_scaler", scaler)
+    monkeypatch.setattr(trainer, "make_scaler", scaler)
 
 
 @pytest.mark.parametrize("clip", [0.5, None])
@@ -295,7 +295,7 @@ def test_half_precision_needs_a_gpu(pack):
 
 
 def test_devices():
-    from hiddenfield.learning.predicting import resolve_device
+    from hiddenfield.learning.device import resolve_device
 
     assert resolve_device("cpu").type == "cpu"
     for name in ("rubbish", "meta", "cuda:99"):
@@ -306,7 +306,7 @@ def test_devices():
 def test_predict_in_parts_is_predict_at_once(pack, monkeypatch):
     network = Predictor(FeatureSizes.of(pack), 2, dim=4)
     whole = predict(network, pack, device="cpu")
-    monkeypatch.setattr("hiddenfield.learning.predicting.NODES_AT_ONCE", 7)
+    monkeypatch.setattr("hiddenfield.learning.batches.NODES_AT_ONCE", 7)
     torch.testing.assert_close(predict(network, pack, device="cpu"), whole)
     assert predict(network, pack[:0], device="cpu").shape == (0, 2)
     assert predict(network, pack[:0], device="cpu", function=network.embed).shape == (0, 4)

@@ -19,15 +19,12 @@ from sklearn.utils.validation import check_is_fitted
 from hiddenfield.data.structures import Structures
 from hiddenfield.embedding.predictor import Predictor
 from hiddenfield.errors import InputError
-from hiddenfield.estimators.constraints import COMMON
-from hiddenfield.estimators.defaults import auto_batch_size, auto_epochs
-from hiddenfield.estimators.features import Features
-from hiddenfield.estimators.representation import Reading
-from hiddenfield.estimators.splitting import chosen_aside, keep_aside
-from hiddenfield.estimators.targets import Answers, attach
-from hiddenfield.learning.predicting import predict
+from hiddenfield.estimators.inputs import Features, Reading
+from hiddenfield.estimators.parameters import COMMON, auto_batch_size, auto_epochs
+from hiddenfield.estimators.targets import Answers, attach, chosen_aside, keep_aside
+from hiddenfield.learning.batches import predict
+from hiddenfield.learning.checkpoint import History
 from hiddenfield.learning.settings import TrainSettings
-from hiddenfield.learning.state import History
 from hiddenfield.learning.task import Task
 from hiddenfield.learning.trainer import Fit, train
 from hiddenfield.shapes import Array, Float, Int
@@ -87,7 +84,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         sequences know their direction, and networkx graphs bring all their attributes.
     epochs, batch_size
         Passes over the data, and structures in a batch; ``"auto"`` chooses by the number of structures, see
-        `hiddenfield.estimators.defaults`.
+        `hiddenfield.estimators.parameters`.
     learning_rate, optimizer, weight_decay, schedule, clip, patience, monitor, resample, precision, device, devices
         As in `hiddenfield.learning.TrainSettings`.
     validation_fraction

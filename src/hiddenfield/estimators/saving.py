@@ -19,9 +19,8 @@ from torch import Tensor
 from hiddenfield import estimators
 from hiddenfield.embedding.predictor import Predictor
 from hiddenfield.errors import HiddenfieldError, InputError, ReadError
-from hiddenfield.estimators.features import Features
-from hiddenfield.estimators.representation import REPRESENTATIONS, Reading
-from hiddenfield.learning.state import History
+from hiddenfield.estimators.inputs import REPRESENTATIONS, Features, Reading
+from hiddenfield.learning.checkpoint import History
 from hiddenfield.learning.task import Task
 
 if TYPE_CHECKING:

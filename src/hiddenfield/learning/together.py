@@ -10,7 +10,7 @@ import numpy as np
 
 from hiddenfield.embedding.stack import stack_kind
 from hiddenfield.errors import TrainingError
-from hiddenfield.learning.state import History
+from hiddenfield.learning.checkpoint import History
 from hiddenfield.learning.trainer import Fit, Training, train
 
 __all__ = ["train_in_parts", "train_together"]

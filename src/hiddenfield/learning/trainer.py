@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,22 +15,20 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from hiddenfield.data.combine import concatenate
 from hiddenfield.data.structures import Structures
-from hiddenfield.embedding.base import Prepared
-from hiddenfield.embedding.members import SharedBatch, members_of
+from hiddenfield.embedding.members import members_of
 from hiddenfield.embedding.predictor import Predictor
 from hiddenfield.embedding.stack import PredictorStack, write_members
 from hiddenfield.errors import InputError, TrainingError
-from hiddenfield.learning.predicting import resolve_device, without_host_columns
+from hiddenfield.learning.batches import Pack, epoch_order, resampling_weights
+from hiddenfield.learning.checkpoint import History, State, fingerprint, resume_run, save_run
+from hiddenfield.learning.device import autocast, device_of, few_threads, make_optimizer, make_scaler
 from hiddenfield.learning.processes import Team, team_of
-from hiddenfield.learning.sampling import epoch_order, resampling_weights
 from hiddenfield.learning.settings import TrainSettings
-from hiddenfield.learning.state import History, State, fingerprint, resume_run, save_run
 from hiddenfield.learning.task import Task
 from hiddenfield.ops import segment_sum
 from hiddenfield.progress import progress
-from hiddenfield.shapes import Array, Float, Int, Tensor
+from hiddenfield.shapes import Array, Float, Tensor
 
 __all__ = ["Fit", "Training", "train"]
 
@@ -38,9 +36,6 @@ HIGHER_IS_BETTER = ("accuracy", "roc_auc")
 
 # Nodes and arcs that are validated at once.
 MOST_VALIDATED = {"cpu": 500_000, "cuda": 8_000_000}
-
-# Entries of a vector on every node and arc of a batch from which another thread pays; see `few_threads`.
-ENTRIES_PER_THREAD = 4_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,15 +183,16 @@ class Training:
     def __init__(self, fits: Sequence[Fit], team: Team | None = None, checkpoint: Path | None = None) -> None:
         self.fits, self.settings, self.task = list(fits), fits[0].settings, fits[0].task
         self.team, self.checkpoint = team or Team(), checkpoint
-        self.device = _device(self.settings, self.team)
-        self.scaler = _scaler(self.settings, self.device)
+        self.device = device_of(self.settings, self.team)
+        self.scaler = make_scaler(self.settings, self.device)
         networks = [fit.network for fit in fits]
         self.model: nn.Module = networks[0] if len(fits) == 1 else PredictorStack(networks)
         self.model.to(self.device, torch.float64 if self.settings.precision == "64" else None)
         self.optimizer = make_optimizer(self.model, self.settings)
-        self.data = _Pack(fits, [fit.structures for fit in fits], self._stacked, self.device)
+        tasks, network = [fit.task for fit in fits], self._stacked
+        self.data = Pack(tasks, [fit.structures for fit in fits], network, self.device)
         validated = [fit.validation for fit in fits if fit.validation is not None]
-        self.validation = _Pack(fits, validated, self._stacked, self.device) if validated else None
+        self.validation = Pack(tasks, validated, network, self.device) if validated else None
         width = self.settings.resample
         self.weights = [None if width is None else resampling_weights(fit.structures, width) for fit in fits]
         self.state = State([History() for _ in fits])
@@ -294,7 +290,7 @@ class Training:
             group["lr"] = self.settings.rate(done)
         self.optimizer.zero_grad(set_to_none=True)
         structures, prepared = self.data.batch([self.team.part(own) for own in chosen])
-        with _autocast(self.settings, self.device):
+        with autocast(self.settings, self.device):
             outputs = self.model(structures, *prepared)
         assert structures.targets is not None
         losses, told = self._losses(outputs.to(structures.targets.dtype), structures)
@@ -407,7 +403,7 @@ class Training:
                 better.append(number)
         self._keep(better)
 
-    def _outputs(self, pack: _Pack) -> list[Float[Tensor, "structures outputs"]]:
+    def _outputs(self, pack: Pack) -> list[Float[Tensor, "structures outputs"]]:
         """Return the outputs for every network's structures, in host memory."""
         self.model.eval()
         parts = max(1, math.ceil(pack.entries / MOST_VALIDATED[self.device.type] / self.team.size))
@@ -455,107 +451,3 @@ class Training:
         assert self.checkpoint is not None
         found = resume_run(self.checkpoint, self._identity(), *self._moving(), resume=resume)
         self.state = found or self.state
-
-
-class _Pack:
-    """The structures of all networks on the device, end to end, with standardised targets."""
-
-    def __init__(
-        self, fits: Sequence[Fit], packs: Sequence[Structures], network: Predictor, device: torch.device
-    ) -> None:
-        dtype = network.embedding.dtype
-        bare = [_bare(pack, fit.task, dtype) for pack, fit in zip(packs, fits, strict=True)]
-        whole = bare[0] if len(bare) == 1 else concatenate(bare)
-        self.sizes = [len(pack) for pack in packs]
-        self.first = np.concatenate([[0], np.cumsum(self.sizes)[:-1]])
-        self.entries = whole.total_nodes + whole.total_arcs
-        self.prepared = [entry.to(device) for entry in network.prepare(whole)]
-        self.structures = whole.to(device)
-
-    def positions(self, chosen: Sequence[Array]) -> Int[Tensor, " all"]:
-        """Return where the structures at each network's own positions are."""
-        if len(chosen) == 1:
-            return torch.from_numpy(chosen[0])
-        own = [positions + first for positions, first in zip(chosen, self.first, strict=True)]
-        return torch.from_numpy(np.concatenate(own))
-
-    def positions_in_order(self, part: slice) -> Int[Tensor, " all"]:
-        """Return the positions of a slice of every network's structures, on the device."""
-        chosen = [np.arange(size)[part] for size in self.sizes]
-        return self.positions(chosen).to(self.structures.device)
-
-    def batch(self, chosen: Sequence[Array]) -> tuple[Structures, list[Prepared]]:
-        """Cut a batch of the structures at each network's own positions."""
-        index = self.positions(chosen)
-        structures, prepared = self.structures[index], [entry[index] for entry in self.prepared]
-        if len(chosen) > 1:
-            ptr = torch.from_numpy(np.cumsum([0] + [len(own) for own in chosen]))
-            structures = SharedBatch.of(structures, ptr)
-        return structures, prepared
-
-
-def _bare(structures: Structures, task: Task, dtype: torch.dtype) -> Structures:
-    """Return the structures with standardised targets, and without what training does not read."""
-    assert structures.targets is not None
-    return without_host_columns(structures).replace(
-        targets=task.standardize(structures.targets).to(dtype),
-        target_vocabularies=(None,) * len(structures.target_names),
-        node_targets=None,
-        node_target_names=(),
-        node_target_vocabularies=(),
-    )
-
-
-# -- device, precision, optimizer, threads -----------------------------------------------------------------
-
-
-def _device(settings: TrainSettings, team: Team) -> torch.device:
-    place = resolve_device(settings.device)
-    if place.type == "cpu" or team.size == 1:
-        return place
-    if (found := torch.cuda.device_count()) < team.size:
-        raise InputError(f"devices={team.size} needs as many GPUs, and CUDA finds {found}; use device='cpu'")
-    return torch.device("cuda", team.rank)
-
-
-def _autocast(settings: TrainSettings, device: torch.device) -> AbstractContextManager[Any]:
-    kinds = {"bf16": torch.bfloat16, "16": torch.float16}
-    if settings.precision not in kinds:
-        return nullcontext()
-    return torch.autocast(device.type, dtype=kinds[settings.precision])
-
-
-def _scaler(settings: TrainSettings, device: torch.device) -> torch.amp.GradScaler:
-    """Return the scale of the loss, which half precision needs and others leave alone."""
-    if settings.precision == "16" and device.type == "cpu":
-        raise InputError("precision '16' needs a GPU; on the CPU choose from: 32, bf16, 64")
-    return torch.amp.GradScaler(device.type, enabled=settings.precision == "16")
-
-
-def make_optimizer(network: nn.Module, settings: TrainSettings) -> torch.optim.Optimizer:
-    """Return the optimizer of all weights."""
-    common: dict[str, Any] = {
-        "lr": settings.learning_rate,
-        "weight_decay": settings.weight_decay,
-        # A fused step would divide by the scale of the loss itself, too late for clipping.
-        "fused": settings.precision != "16",
-    }
-    parameters = list(network.parameters())
-    if settings.optimizer == "sgd":
-        return torch.optim.SGD(parameters, momentum=settings.momentum, **common)
-    return (torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam)(parameters, **common)
-
-
-@contextmanager
-def few_threads(entries: float, processes: int = 1) -> Iterator[None]:
-    """Use no more threads of torch than a batch has work for, and as many as before afterwards.
-
-    Threads that wait for each other cost more than they bring on small batches: on a busy machine with two cores two
-    threads were 2 to 30 times slower than one (`benchmarks/training.py`).
-    """
-    before = torch.get_num_threads()
-    torch.set_num_threads(max(1, min(before // processes, int(entries / ENTRIES_PER_THREAD))))
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
