@@ -15,9 +15,10 @@ import torch
 
 from benchmarks.environment import main
 from benchmarks.loader import molecule_sized
-from hiddenfield.embedding import FeatureSizes, Network
+from hiddenfield.embedding import FeatureSizes, Predictor
 from hiddenfield.learning import Task, TrainSettings, train
-from hiddenfield.learning.together import Fit, train_together
+from hiddenfield.learning.together import train_together
+from hiddenfield.learning.trainer import Fit
 
 EPOCHS = 4
 
@@ -31,10 +32,10 @@ def fits_of(count: int, graphs: int, device: str) -> list[Fit]:
     task, fits = Task.of(pack), []
     for seed in range(count):
         torch.manual_seed(seed)
-        network = Network(FeatureSizes.of(pack), task.outputs, dim=64, rounds=4, scale=30.0)
+        network = Predictor(FeatureSizes.of(pack), task.outputs, dim=64, rounds=4, scale=30.0)
         settings = TrainSettings(epochs=EPOCHS, batch_size=50, device=device, seed=seed)
         part = pack[10 * seed : 10 * seed + graphs]
-        fits.append(Fit(network, task, part, None, settings, part.name_of))
+        fits.append(Fit(network, task, part, None, settings))
     return fits
 
 

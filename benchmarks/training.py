@@ -21,7 +21,7 @@ from torch import nn
 from benchmarks.environment import main
 from benchmarks.loader import molecule_sized
 from hiddenfield import Structures
-from hiddenfield.embedding import FeatureSizes, Network
+from hiddenfield.embedding import FeatureSizes, Predictor
 from hiddenfield.learning import Task, TrainSettings, train
 
 DIM, ROUNDS = 64, 4
@@ -34,7 +34,7 @@ WORK = {
 }
 
 
-def rival_network(model: str, ours: Network) -> nn.Module:
+def rival_network(model: str, ours: Predictor) -> nn.Module:
     """Return the PyG network with the weights of ours."""
     from torch_geometric.nn import MessagePassing, global_add_pool
     from torch_geometric.utils import scatter
@@ -140,7 +140,7 @@ def rival_data(pack: Structures) -> list[Any]:
 
 
 def our_epoch(
-    network: Network, task: Task, pack: Structures, batch_size: int, device: str
+    network: Predictor, task: Task, pack: Structures, batch_size: int, device: str
 ) -> Callable[[], float]:
     """Return a call that trains for two epochs with the library's own trainer and gives the time of the faster."""
     settings = TrainSettings(epochs=2, batch_size=batch_size, device=device, schedule="constant", clip=None)
@@ -174,7 +174,7 @@ def rival_epoch(network: nn.Module, graphs: list[Any], batch_size: int, device: 
     return epoch
 
 
-def shares(network: Network, task: Task, pack: Structures, batch_size: int) -> str:
+def shares(network: Predictor, task: Task, pack: Structures, batch_size: int) -> str:
     """Profile batches of an epoch and return the share of the time in each kind of work, largest first."""
     from torch.profiler import ProfilerActivity, profile, record_function
 
@@ -222,7 +222,7 @@ def measure(
     torch.manual_seed(0)
     pack = molecule_sized(count)
     task = Task.of(pack)
-    network = Network(FeatureSizes.of(pack), 1, model=model, dim=DIM, rounds=ROUNDS)
+    network = Predictor(FeatureSizes.of(pack), 1, model=model, dim=DIM, rounds=ROUNDS)
     rival, few = rival_network(model, network), rival_data(pack[: min(count, 8192)])
     with torch.no_grad():
         difference = float((network(pack[:64]) - rival(Batch.from_data_list(few[:64]))).abs().max())

@@ -8,7 +8,6 @@ import sys
 import pytest
 
 HEAVY = {
-    "lightning",
     "matplotlib",
     "networkx",
     "numba",

@@ -1,6 +1,6 @@
 """The same on a GPU as on the CPU, within rounding: cutting, embedding, gradients, training.
 
-Needs no other test's helpers, so that it runs where only torch, numpy, numba, lightning and pytest are installed:
+Needs no other test's helpers, so that it runs where only torch, numpy, numba and pytest are installed:
 ``python -m pytest --noconftest -c /dev/null tests/embedding/test_cuda.py``.
 """
 
@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from hiddenfield import Structures, Vocabulary
-from hiddenfield.embedding import EMBEDDINGS, FeatureSizes, Network
+from hiddenfield.embedding import EMBEDDINGS, FeatureSizes, Predictor
 from hiddenfield.learning import Task, TrainSettings, predict, train
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
@@ -55,7 +55,7 @@ def test_batches_are_cut_on_the_device():
 def test_outputs_and_gradients_agree(name):
     pack = molecules()
     torch.manual_seed(0)
-    network = Network(FeatureSizes.of(pack), 2, model=name, dim=16).double()
+    network = Predictor(FeatureSizes.of(pack), 2, model=name, dim=16).double()
     prepared = network.prepare(pack)
     results = []
     for device in ("cpu", "cuda"):
@@ -78,7 +78,7 @@ def test_training_agrees(precision):
     scores = []
     for device in ("cpu", "cuda"):
         torch.manual_seed(0)
-        network = Network(FeatureSizes.of(pack), task.outputs, model="loopy_bp", dim=16, rounds=3)
+        network = Predictor(FeatureSizes.of(pack), task.outputs, model="loopy_bp", dim=16, rounds=3)
         network = network.double() if precision == "64" else network
         settings = TrainSettings(epochs=4, batch_size=20, device=device, precision=precision)
         history = train(network, task, pack, pack[:50], settings)

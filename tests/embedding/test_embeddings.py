@@ -15,12 +15,12 @@ from hiddenfield.embedding import (
     FeatureSizes,
     GeneralizedBP,
     LoopyBP,
-    Network,
+    Predictor,
     TreeReweighted,
     inputs,
 )
 from hiddenfield.embedding.inputs import ArcKinds
-from hiddenfield.embedding.standardise import Standardise
+from hiddenfield.embedding.predictor import Standardise
 from hiddenfield.errors import InputError
 
 NAMES = sorted(EMBEDDINGS)
@@ -383,7 +383,7 @@ def test_two_triangles_and_a_hexagon(name):
         [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11], [1, 2, 0, 4, 5, 3, 7, 8, 9, 10, 11, 6], node_ptr=[0, 6, 12]
     )
     torch.manual_seed(0)
-    network = Network(FeatureSizes.of(pair), 1, model=name, dim=8).double()
+    network = Predictor(FeatureSizes.of(pair), 1, model=name, dim=8).double()
     triangles, hexagon = network.embed(pair, *network.prepare(pair))
     alike = torch.allclose(triangles, hexagon)
     # Spanning trees see cycles as well: an edge of a triangle is in 2 of 3 trees, one of a hexagon in 5 of 6.
@@ -399,11 +399,11 @@ def test_networks_of_every_shape(pooling, every_round, node_width, standardise):
     options = {
         "pooling": pooling, "every_round": every_round, "node_width": node_width, "standardise": standardise
     }  # fmt: skip
-    network = Network(FeatureSizes.of(pack), 3, model="loopy_bp", dim=5, rounds=2, dropout=0.1, **options)
+    network = Predictor(FeatureSizes.of(pack), 3, model="loopy_bp", dim=5, rounds=2, dropout=0.1, **options)
     result = network(pack)
     assert result.shape == (4, 3)
     assert result.isfinite().all()
-    again = Network(FeatureSizes.from_dict(network.embedding.sizes.as_dict()), **network.settings())
+    again = Predictor(network.embedding.sizes, **network.settings())
     again.load_state_dict(network.state_dict())
     assert torch.equal(again.eval()(pack), network.eval()(pack))
     assert network.embed(pack).shape == (4, network.width)
@@ -423,7 +423,7 @@ def test_standardised_embeddings_are_those_of_batch_normalisation():
 def test_structures_without_features_get_a_constant():
     pack = from_edges([0], [1], node_ptr=[0, 2, 3, 3])
     for name in NAMES:
-        result = Network(FeatureSizes.of(pack), 1, model=name, dim=4)(pack)
+        result = Predictor(FeatureSizes.of(pack), 1, model=name, dim=4)(pack)
         assert result.isfinite().all()
         assert result.shape == (3, 1)
 
@@ -443,14 +443,14 @@ def test_structures_without_features_get_a_constant():
 )
 def test_bad_settings_are_refused_with_the_choices(options, message):
     with pytest.raises(InputError, match=message):
-        Network(FeatureSizes(node_labels=(3,)), 1, **options)
+        Predictor(FeatureSizes(node_labels=(3,)), 1, **options)
 
 
 def test_labels_that_the_model_was_not_built_for():
     words = hf.data.from_sequences(["GAT"])
     bare = words.replace(node_labels=None, node_vocabularies=())
     with pytest.raises(InputError, match="built for 1 label columns, the structures have 0"):
-        Network(FeatureSizes.of(words), 1)(bare)
+        Predictor(FeatureSizes.of(words), 1)(bare)
 
 
 def test_a_kind_of_nodes_that_send_nothing(monkeypatch):

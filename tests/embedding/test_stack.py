@@ -7,9 +7,9 @@ import pytest
 import torch
 
 import hiddenfield as hf
-from hiddenfield.embedding import EMBEDDINGS, FeatureSizes, Network
-from hiddenfield.embedding.members import Members
-from hiddenfield.embedding.stack import NetworkStack, stack_kind
+from hiddenfield.embedding import EMBEDDINGS, FeatureSizes, Predictor
+from hiddenfield.embedding.members import SharedBatch
+from hiddenfield.embedding.stack import PredictorStack, stack_kind, write_members
 
 
 def graphs(count, seed, attributes=0, labels=True):
@@ -46,12 +46,11 @@ def test_outputs_and_gradients_are_those_of_the_networks(model, options, data):
     pack = graphs(30, 0, **data)
     torch.manual_seed(1)
     networks = [
-        Network(FeatureSizes.of(pack), 2, model=model, dim=6, rounds=3, hidden=4, **options).double()
+        Predictor(FeatureSizes.of(pack), 2, model=model, dim=6, rounds=3, hidden=4, **options).double()
         for _ in range(3)
     ]
-    stack, bounds = NetworkStack(networks), [0, 12, 12 + 7, 30]
-    members = Members.of(pack, torch.tensor(bounds))
-    outputs = stack(pack, *stack.network.prepare(pack), members=members)
+    stack, bounds = PredictorStack(networks), [0, 12, 12 + 7, 30]
+    outputs = stack(SharedBatch.of(pack, torch.tensor(bounds)), *stack.network.prepare(pack))
     outputs.square().sum().backward()
     gradients = {name: parameter.grad for name, parameter in stack.network.named_parameters()}
     for number, network in enumerate(networks):
@@ -72,17 +71,17 @@ def test_outputs_and_gradients_are_those_of_the_networks(model, options, data):
 def test_narrow_networks_among_wide_ones(activation):
     pack = graphs(12, 3)
     networks = [
-        Network(
+        Predictor(
             FeatureSizes.of(pack), 1, dim=dim, hidden=hidden, activation=activation, standardise=True
         ).double()
         for dim, hidden in ((8, 3), (2, 9))
     ]
-    stack = NetworkStack(networks)
+    stack = PredictorStack(networks)
     optimizer = torch.optim.Adam(stack.parameters(), lr=0.1)
-    members = Members.of(pack, torch.tensor([0, 6, 12]))
+    batch = SharedBatch.of(pack, torch.tensor([0, 6, 12]))
     for _ in range(3):
         optimizer.zero_grad()
-        stack(pack, members=members).square().sum().backward()
+        stack(batch).square().sum().backward()
         optimizer.step()
     for number, part in enumerate((pack[:6], pack[6:])):
         own = torch.optim.Adam(networks[number].parameters(), lr=0.1)
@@ -90,8 +89,8 @@ def test_narrow_networks_among_wide_ones(activation):
             own.zero_grad()
             networks[number](part).square().sum().backward()
             own.step()
-    copies = [Network(FeatureSizes.of(pack), 1, **_options(network)).double() for network in networks]
-    stack.write_to(copies)
+    copies = [Predictor(FeatureSizes.of(pack), 1, **_options(network)).double() for network in networks]
+    write_members(copies, stack.network.state_dict())
     for network, copy in zip(networks, copies, strict=True):
         for name, tensor in network.state_dict().items():
             assert torch.allclose(copy.state_dict()[name], tensor, atol=1e-7), name
@@ -103,21 +102,21 @@ def _options(network):
 
 def test_a_batch_of_one_uses_the_averages():
     pack = graphs(3, 5)
-    networks = [Network(FeatureSizes.of(pack), 1, dim=3, standardise=True).double() for _ in range(2)]
-    outputs = NetworkStack(networks)(pack, members=Members.of(pack, torch.tensor([0, 1, 3])))
+    networks = [Predictor(FeatureSizes.of(pack), 1, dim=3, standardise=True).double() for _ in range(2)]
+    outputs = PredictorStack(networks)(SharedBatch.of(pack, torch.tensor([0, 1, 3])))
     assert torch.allclose(outputs[:1], networks[0](pack[:1]))
     assert torch.allclose(outputs[1:], networks[1](pack[1:]))
 
 
 def test_kinds():
     sizes = FeatureSizes(node_labels=(3,))
-    plain = stack_kind(Network(sizes, 1))
-    assert plain == stack_kind(Network(sizes, 1, dim=3, hidden=7, dropout=0.5, scale=4.0))
+    plain = stack_kind(Predictor(sizes, 1))
+    assert plain == stack_kind(Predictor(sizes, 1, dim=3, hidden=7, dropout=0.5, scale=4.0))
     for other in ({"rounds": 2}, {"model": "mean_field"}, {"standardise": True}, {"pooling": "max"}):
-        assert stack_kind(Network(sizes, 1, **other)) != plain
-    wide = stack_kind(Network(sizes, 1, every_round=True))
-    assert wide != stack_kind(Network(sizes, 1, every_round=True, dim=3))
-    assert stack_kind(Network(sizes, 1, activation="sigmoid")) != stack_kind(
-        Network(sizes, 1, activation="sigmoid", dim=3)
+        assert stack_kind(Predictor(sizes, 1, **other)) != plain
+    wide = stack_kind(Predictor(sizes, 1, every_round=True))
+    assert wide != stack_kind(Predictor(sizes, 1, every_round=True, dim=3))
+    assert stack_kind(Predictor(sizes, 1, activation="sigmoid")) != stack_kind(
+        Predictor(sizes, 1, activation="sigmoid", dim=3)
     )
-    assert stack_kind(Network(sizes, 1, model="tree_reweighted", weights="learned")) is None
+    assert stack_kind(Predictor(sizes, 1, model="tree_reweighted", weights="learned")) is None

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import hiddenfield as hf
-from hiddenfield.embedding import ACTIVATIONS, POOLINGS, FeatureSizes, Network
+from hiddenfield.embedding import ACTIVATIONS, POOLINGS, FeatureSizes, Predictor
 from hiddenfield.estimators.contributions import contributions
 from hiddenfield.learning import Task
 from hiddenfield.ops import segment_sum
@@ -22,7 +22,7 @@ def build(words, **options):
     torch.manual_seed(0)
     task = Task.of(words)
     network = (
-        Network(FeatureSizes.of(words), task.outputs, dim=6, rounds=2, hidden=9, **options).double().eval()
+        Predictor(FeatureSizes.of(words), task.outputs, dim=6, rounds=2, hidden=9, **options).double().eval()
     )
     for parameter in network.parameters():  # so that no bias is zero and both sides of every kink are seen
         torch.nn.init.normal_(parameter, std=0.7)

@@ -18,7 +18,7 @@ from sklearn.utils import estimator_checks
 
 import hiddenfield as hf
 from hiddenfield.errors import InputError, UnknownSymbolError
-from hiddenfield.estimators.constraints import COMMON
+from hiddenfield.estimators.parameters import COMMON
 
 TINY = {"dim": 4, "hidden": 4, "rounds": 2, "epochs": 2, "random_state": 0}
 CLASSES = [hf.StructureClassifier, hf.StructureRegressor, hf.StructureEncoder]
@@ -179,6 +179,7 @@ WRONG = {
     "resample": 0,
     "precision": 32,
     "device": 0,
+    "devices": 0,
     "ensemble": 0,
     "random_state": "lucky",
     "checkpoint": 3,
@@ -327,7 +328,7 @@ def test_smiles_and_the_pack_of_them_are_the_same():
     ],
 )
 def test_auto_recognises(X, representation):
-    from hiddenfield.estimators.representation import Reading
+    from hiddenfield.estimators.inputs import Reading
 
     assert Reading.of(X).representation == representation
 

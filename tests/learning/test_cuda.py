@@ -1,6 +1,6 @@
 """Training in half precision, which only a GPU has, and networks side by side, which it is for.
 
-Needs no other test's helpers, so that it runs where only torch, numpy, numba, lightning, safetensors and pytest are
+Needs no other test's helpers, so that it runs where only torch, numpy, numba, safetensors and pytest are
 installed: ``python -m pytest --noconftest -c /dev/null tests/learning/test_cuda.py``.
 """
 
@@ -11,9 +11,10 @@ import pytest
 import torch
 
 from hiddenfield.data import from_sequences
-from hiddenfield.embedding import EMBEDDINGS, FeatureSizes, Network
+from hiddenfield.embedding import EMBEDDINGS, FeatureSizes, Predictor
 from hiddenfield.learning import Task, TrainSettings, load_checkpoint, train, trainer
-from hiddenfield.learning.together import Fit, train_together
+from hiddenfield.learning.together import train_together
+from hiddenfield.learning.trainer import Fit
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
@@ -29,7 +30,7 @@ def pack():
 def fit(pack, clip, **options):
     task = Task.of(pack)
     torch.manual_seed(options.pop("init", 0))
-    network = Network(FeatureSizes.of(pack), task.outputs, dim=16, rounds=2)
+    network = Predictor(FeatureSizes.of(pack), task.outputs, dim=16, rounds=2)
     settings = TrainSettings(epochs=12, batch_size=20, precision="16", device="cuda", clip=clip)
     return network, train(network, task, pack, pack[:50], settings, **options)
 
@@ -69,7 +70,7 @@ def test_side_by_side_agrees_with_alone(pack, model, options):
         for seed in range(4):
             torch.manual_seed(seed)
             dim = 16 if options else 8 * (1 + seed % 2)
-            network = Network(FeatureSizes.of(pack), 1, model=model, dim=dim, rounds=3, **options)
+            network = Predictor(FeatureSizes.of(pack), 1, model=model, dim=dim, rounds=3, **options)
             settings = TrainSettings(epochs=3, batch_size=20, device=device, seed=seed)
             fits.append(Fit(network, Task.of(pack), pack[: 150 + seed], pack[160:], settings, pack.name_of))
         if device == "cpu":

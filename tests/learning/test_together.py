@@ -11,13 +11,14 @@ import pytest
 import torch
 
 import hiddenfield as hf
-from hiddenfield.embedding import FeatureSizes, Network
+from hiddenfield.embedding import FeatureSizes, Predictor
 from hiddenfield.embedding.stack import stack_kind
 from hiddenfield.errors import InputError, TrainingError
 from hiddenfield.estimators import StructureClassifier, StructureRegressor
 from hiddenfield.estimators.together import fit_together
 from hiddenfield.learning import History, Task, TrainSettings, together as module, train
-from hiddenfield.learning.together import Fit, train_together
+from hiddenfield.learning.together import train_together
+from hiddenfield.learning.trainer import Fit, Training
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,7 @@ def fits_of(words, count=4, sizes=(40, 45), network=None, **settings):
             task = Task.of(part)
             torch.manual_seed(number)
             options = {"dim": 4 + 2 * (number % 2), "rounds": 2, "scale": 2.0 + number, **(network or {})}
-            own = Network(FeatureSizes.of(words), task.outputs, **options)
+            own = Predictor(FeatureSizes.of(words), task.outputs, **options)
             chosen = TrainSettings(
                 **{"epochs": 5, "batch_size": 16, "device": "cpu", "seed": number, **settings}
             )
@@ -83,16 +84,23 @@ def test_histories_and_weights_are_those_of_training_alone(words, settings):
 
 
 def test_they_are_done_at_once(words, monkeypatch):
-    monkeypatch.setattr(module, "train", None)
-    assert len(train_together(fits_of(words)[0])) == 4
+    sizes = []
+
+    def training(fits):
+        sizes.append(len(fits))
+        return Training(fits)
+
+    monkeypatch.setattr(module, "Training", training)
+    assert len(train_together(fits_of(words)[0])) == sum(sizes) == 4
+    assert len(sizes) == 1
 
 
 def test_as_many_at_once_as_there_is_room_for(words, monkeypatch):
     sizes = []
     monkeypatch.setattr(module, "_train", lambda fits: sizes.append(len(fits)) or [History()] * len(fits))
     fits = fits_of(words)[0]
-    numbers = max(module._batch_numbers(fit) for fit in fits)
-    monkeypatch.setattr(module, "MOST_NUMBERS", 2.5 * numbers)
+    entries = max(fit.batch_entries for fit in fits)
+    monkeypatch.setattr(module, "MOST_ENTRIES", 2.5 * entries)
     train_together(fits)
     assert sizes == [2, 2]
 
@@ -192,19 +200,16 @@ def test_a_monitor_that_cannot_be_told_keeps_the_last_weights():
 
 def test_one_that_stopped_cannot_fail(words, monkeypatch):
     fits = fits_of(words, count=2, sizes=(40, 40), patience=1, epochs=6)[0]
-    run = module._Together(fits)
-    plain = run._train_epoch
+    run = Training(fits)
+    plain = run._step
 
-    def diverging(epoch, active):
-        losses = plain(epoch, active)
-        if epoch == 3:
-            run._note_failures(np.full((1, 2), np.nan), [np.arange(4)] * 2, active)
-        return losses
+    def diverging(chosen, done):
+        return plain(chosen, done) + (math.nan if done >= 3 else 0.0)
 
-    monkeypatch.setattr(run, "_train_epoch", diverging)
-    run.histories[0].reason = "stopped before"
+    monkeypatch.setattr(run, "_step", diverging)
+    run.state.histories[0].reason = "stopped before"
     run.settings = dataclasses.replace(run.settings, patience=None)
-    first, second = run.loop()
+    first, second = run.run()
     assert first.reason == "stopped before"
     assert isinstance(second, TrainingError)
 
@@ -221,4 +226,4 @@ def test_names_do_not_matter(words):
 
 def test_large_vocabularies_go_alone():
     pack = hf.data.from_sequences([[f"s{k}" for k in range(1100)]], targets=[1.0])
-    assert stack_kind(Network(FeatureSizes.of(pack), 1, dim=2)) is None
+    assert stack_kind(Predictor(FeatureSizes.of(pack), 1, dim=2)) is None

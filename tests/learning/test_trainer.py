@@ -10,10 +10,10 @@ import pytest
 import torch
 
 import hiddenfield as hf
-from hiddenfield.embedding import EMBEDDINGS, FeatureSizes, Network
+from hiddenfield.embedding import EMBEDDINGS, FeatureSizes, Predictor
 from hiddenfield.learning import Task, TrainSettings, load_checkpoint, predict, train
+from hiddenfield.learning.batches import epoch_order, resampling_weights
 from hiddenfield.learning.checkpoint import Checkpoint, save_checkpoint
-from hiddenfield.learning.sampling import epoch_order, resampling_weights
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,9 @@ def pack():
 def fit(pack, validation=None, *, settings=None, init=0, network=None, **options):
     task = Task.of(pack)
     torch.manual_seed(init)
-    network = network or Network(FeatureSizes.of(pack), task.outputs, dim=6, hidden=5, rounds=2, dropout=0.2)
+    network = network or Predictor(
+        FeatureSizes.of(pack), task.outputs, dim=6, hidden=5, rounds=2, dropout=0.2
+    )
     settings = TrainSettings(**{"epochs": 4, "batch_size": 8, "device": "cpu"} | (settings or {}))
     return network, train(network, task, pack, validation, settings, **options)
 
@@ -40,7 +42,7 @@ def same(one, other):
 
 def test_it_learns_to_count(pack):
     torch.manual_seed(0)
-    network = Network(FeatureSizes.of(pack), 1, dim=8, hidden=8, rounds=1, model="mean_field")
+    network = Predictor(FeatureSizes.of(pack), 1, dim=8, hidden=8, rounds=1, model="mean_field")
     task = Task.of(pack)
     before = task.metrics(predict(network, pack, device="cpu"), pack.targets)["rmse"]
     train(
@@ -54,8 +56,8 @@ def test_a_step_is_the_optimizers_own(pack):
     """One batch of everything without clipping is one step of Adam on the task's loss, by torch alone."""
     task = Task.of(pack)
     torch.manual_seed(1)
-    mine = Network(FeatureSizes.of(pack), 1, dim=4, hidden=4)
-    theirs = Network(FeatureSizes.of(pack), 1, dim=4, hidden=4)
+    mine = Predictor(FeatureSizes.of(pack), 1, dim=4, hidden=4)
+    theirs = Predictor(FeatureSizes.of(pack), 1, dim=4, hidden=4)
     theirs.load_state_dict(mine.state_dict())
     settings = TrainSettings(epochs=1, batch_size=100, clip=None, schedule="constant", device="cpu")
     train(mine, task, pack, settings=settings)
@@ -77,7 +79,7 @@ def test_same_seed_same_weights_whatever_else_draws_numbers(pack):
 
 
 def test_training_leaves_the_global_generator_alone(pack):
-    network = Network(FeatureSizes.of(pack), 1, dim=4, dropout=0.5)
+    network = Predictor(FeatureSizes.of(pack), 1, dim=4, dropout=0.5)
     torch.manual_seed(5)
     expected = torch.rand(2)
     torch.manual_seed(5)
@@ -113,16 +115,12 @@ def test_resuming_ends_with_the_same_bits(pack, tmp_path, monkeypatch, optimizer
 
 def half_precision_on_the_cpu(monkeypatch):
     """Let precision 16 run here, with a scale of the loss that overflows at first and then moves every few steps."""
-    from lightning.fabric import Fabric
-    from lightning.fabric.plugins import MixedPrecision
-
     from hiddenfield.learning import trainer
 
-    def fabric(settings):
-        scaler = torch.amp.GradScaler("cpu", init_scale=2.0**24, growth_interval=3)
-        return Fabric(accelerator="cpu", devices=1, plugins=MixedPrecision("16-mixed", "cpu", scaler))
+    def scaler(settings, device):
+        return torch.amp.GradScaler("cpu", init_scale=2.0**24, growth_interval=3)
 
-    monkeypatch.setattr(trainer, "_fabric", fabric)
+    monkeypatch.setattr(trainer, "make_scaler", scaler)
 
 
 @pytest.mark.parametrize("clip", [0.5, None])
@@ -178,7 +176,7 @@ def test_another_run_is_not_taken_up(pack, tmp_path, change, what):
     with pytest.raises(hf.errors.InputError, match="of a run with other data"):
         fit(pack[torch.arange(39, -1, -1)], checkpoint=path, resume=True)
     with pytest.raises(hf.errors.InputError, match="of a run with other network"):
-        fit(pack, checkpoint=path, resume=True, network=Network(FeatureSizes.of(pack), 1, dim=3))
+        fit(pack, checkpoint=path, resume=True, network=Predictor(FeatureSizes.of(pack), 1, dim=3))
     with pytest.raises(hf.errors.InputError, match="holds an earlier run; resume it, or remove it"):
         fit(pack, checkpoint=path)
 
@@ -188,7 +186,7 @@ def test_attributes_tell_data_apart(tmp_path):
         return hf.data.from_edges([0], [1], node_ptr=[0, 2], node_attributes=[[1.0], [value]], targets=[1.0])
 
     def run(pack):
-        network = Network(FeatureSizes.of(pack), 1, dim=2)
+        network = Predictor(FeatureSizes.of(pack), 1, dim=2)
         settings = TrainSettings(epochs=1, device="cpu")
         train(network, Task.of(pack), pack, settings=settings, checkpoint=tmp_path / "c", resume=True)
 
@@ -266,7 +264,7 @@ def test_extreme_targets_and_rates_end_in_one_clear_error(pack):
 
 def test_targets_must_fit(pack):
     task = Task.of(pack)
-    network = Network(FeatureSizes.of(pack), 1, dim=2)
+    network = Predictor(FeatureSizes.of(pack), 1, dim=2)
     with pytest.raises(hf.errors.InputError, match="no structures to train on"):
         train(network, task, pack[:0])
     with pytest.raises(
@@ -283,7 +281,7 @@ def test_every_model_trains_in_every_precision(model, precision):
     pack = hf.datasets.huckel(6, seed=0)
     pack = pack.replace(targets=pack.targets[:, :1], target_names=("gap",), target_vocabularies=(None,))
     task = Task.of(pack)
-    network = Network(FeatureSizes.of(pack), 1, model=model, dim=4, rounds=2)
+    network = Predictor(FeatureSizes.of(pack), 1, model=model, dim=4, rounds=2)
     before = [parameter.detach().clone().double() for parameter in network.parameters()]
     settings = TrainSettings(epochs=1, precision=precision, device="cpu")
     history = train(network, task, pack, pack, settings)
@@ -297,7 +295,7 @@ def test_half_precision_needs_a_gpu(pack):
 
 
 def test_devices():
-    from hiddenfield.learning.predicting import resolve_device
+    from hiddenfield.learning.device import resolve_device
 
     assert resolve_device("cpu").type == "cpu"
     for name in ("rubbish", "meta", "cuda:99"):
@@ -306,9 +304,9 @@ def test_devices():
 
 
 def test_predict_in_parts_is_predict_at_once(pack, monkeypatch):
-    network = Network(FeatureSizes.of(pack), 2, dim=4)
+    network = Predictor(FeatureSizes.of(pack), 2, dim=4)
     whole = predict(network, pack, device="cpu")
-    monkeypatch.setattr("hiddenfield.learning.predicting.NODES_AT_ONCE", 7)
+    monkeypatch.setattr("hiddenfield.learning.batches.NODES_AT_ONCE", 7)
     torch.testing.assert_close(predict(network, pack, device="cpu"), whole)
     assert predict(network, pack[:0], device="cpu").shape == (0, 2)
     assert predict(network, pack[:0], device="cpu", function=network.embed).shape == (0, 4)

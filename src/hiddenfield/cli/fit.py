@@ -58,6 +58,9 @@ def command(
         int | None, typer.Option(min=1, help="Networks whose predictions are averaged.")
     ] = None,
     device: Annotated[str | None, typer.Option(metavar="auto|cpu|cuda", help="Where to compute.")] = None,
+    devices: Annotated[
+        int | None, typer.Option(min=1, help="Processes that share every batch, one per GPU or CPU core.")
+    ] = None,
     parameter: Annotated[
         list[str] | None,
         typer.Option(
@@ -109,6 +112,7 @@ def command(
         "resample": resample,
         "ensemble": ensemble,
         "device": device,
+        "devices": devices,
     }
     parameters = {name: value for name, value in given.items() if value is not None}
     parameters |= named_values(parameter, "--parameter")

@@ -1,6 +1,6 @@
 """Embedded inference: the algorithms of `inference/` with learned vectors for messages.
 
-Every algorithm is a `torch.nn.Module` from a batch of structures to node embeddings; `Network` puts pooling and a
+Every algorithm is a `torch.nn.Module` from a batch of structures to node embeddings; `Predictor` puts pooling and a
 head on top. `EMBEDDINGS` is the registry that ``model="loopy_bp"`` is looked up in.
 """
 

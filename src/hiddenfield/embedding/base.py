@@ -1,10 +1,9 @@
-"""What every embedded inference algorithm is: a module from a batch of structures to node embeddings."""
+"""Embedding: the base class of embedded inference algorithms, from a batch of structures to node embeddings."""
 
 from __future__ import annotations
 
-import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import torch
@@ -13,20 +12,19 @@ from torch.nn import functional
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.embedding.inputs import FeatureSizes, Inputs, Projection
-from hiddenfield.embedding.members import ALONE, Members
 from hiddenfield.errors import InputError
 from hiddenfield.ops import Topology, cavity_sum, gather_sum
-from hiddenfield.registry import choose
+from hiddenfield.registry import Registry, choose
 from hiddenfield.shapes import Float, Tensor
 
-__all__ = ["ACTIVATIONS", "Embedding", "Prepared", "matrix"]
+__all__ = ["ACTIVATIONS", "EMBEDDINGS", "Embedding", "Prepared"]
 
 Self = TypeVar("Self")
 
 
 @runtime_checkable
 class Prepared(Protocol):
-    """What `Embedding.prepare` gives: something with an entry a structure, cut and moved like the structures."""
+    """What `Embedding.prepare` returns: one entry per structure, cut and moved like the structures."""
 
     def __getitem__(self: Self, index: Any) -> Self:
         """Return the entries of the chosen structures."""
@@ -48,7 +46,9 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 class Embedding(nn.Module, ABC):
     r"""T rounds of an inference algorithm whose messages are learned vectors, with weights shared by the rounds.
 
-    Subclasses define `make_weights` and `forward`; all return the node embeddings :math:`\tilde\mu_i`.
+    Subclasses define `make_weights` and `forward`, and register themselves in `EMBEDDINGS`. All return the node
+    embeddings :math:`\tilde\mu_i` and take these parameters; x are node features, e arc features, :math:`N(i)` the
+    nodes with an arc to i. Matrices start with Glorot's uniform values, messages at zero.
 
     Parameters
     ----------
@@ -63,6 +63,9 @@ class Embedding(nn.Module, ABC):
     bias
         Whether a constant is added before :math:`\sigma`.
     """
+
+    stackable: bool = False
+    """Whether several networks can run side by side: `forward` multiplies rows by matrices with `product` alone."""
 
     def __init__(
         self,
@@ -84,7 +87,47 @@ class Embedding(nn.Module, ABC):
 
     @abstractmethod
     def make_weights(self) -> None:
-        """Make the parameters; called when the module is built."""
+        """Make the matrices of the equations; called when the module is built."""
+
+    def prepare(self, structures: Structures) -> tuple[Prepared, ...]:
+        """Return what else `forward` needs, one entry per structure; computed once, cut like the structures."""
+        return ()
+
+    @abstractmethod
+    def forward(
+        self, structures: Structures, *prepared: Prepared, every_round: bool = False
+    ) -> Float[Tensor, "nodes width"]:
+        """Return (nodes, dim) after the last round or, with `every_round`, (nodes, rounds * dim) of all of them."""
+
+    def result(self, states: Sequence[Tensor], every_round: bool) -> Float[Tensor, "nodes width"]:
+        """Return what `forward` returns, of the embeddings after each round."""
+        return torch.cat(tuple(states), dim=1) if every_round else states[-1]
+
+    # -- features and weights ------------------------------------------------------------------------------
+
+    def node_projection(self, *, bias: bool = False) -> Projection:
+        """Make a map of node features to messages."""
+        return Projection(self.sizes.node_labels, self.sizes.node_attributes, self.dim, bias=bias)
+
+    def arc_projection(self) -> Projection | None:
+        """Make a map of arc features to messages, None where arcs carry none."""
+        if not self.sizes.has_arcs:
+            return None
+        return Projection(self.sizes.arc_labels, self.sizes.arc_attributes, self.dim)
+
+    def matrix(self) -> nn.Parameter:
+        """Make a (dim, dim) matrix."""
+        return nn.Parameter(nn.init.xavier_uniform_(torch.empty(self.dim, self.dim)))
+
+    def node_inputs(self, structures: Structures) -> Inputs:
+        """Take the nodes' features of a batch."""
+        return Inputs.of_nodes(structures, self.sizes, self.dtype)
+
+    def arc_inputs(self, structures: Structures) -> Inputs:
+        """Take the arcs' features of a batch."""
+        return Inputs.of_arcs(structures, self.sizes, self.dtype)
+
+    # -- sums over arcs ------------------------------------------------------------------------------------
 
     def gathered(self, values: Tensor, topology: Topology, constant: Tensor) -> Float[Tensor, "nodes dim"]:
         r"""Return :math:`\sigma(c_i + \sum_{j \to i} x_j)`, in one pass where :math:`\sigma` is relu."""
@@ -108,44 +151,6 @@ class Embedding(nn.Module, ABC):
         result = cavity_sum(messages, topology, constant, rectify=rectify, **kinds)
         return result if rectify else self.activation(result)
 
-    def prepare(self, structures: Structures) -> tuple[Prepared, ...]:
-        """Return what else `forward` needs, one entry a structure; computed once, cut like the structures."""
-        return ()
-
-    @abstractmethod
-    def forward(
-        self, structures: Structures, *prepared: Prepared, every_round: bool = False, members: Members = ALONE
-    ) -> Float[Tensor, "nodes width"]:
-        """Return (nodes, dim) after the last round or, with `every_round`, (nodes, rounds * dim) of all of them.
-
-        Where several networks work side by side, `members` says which rows are whose.
-        """
-
-    def node_projection(self, *, bias: bool = False) -> Projection:
-        """Make a map of node features to messages."""
-        return Projection(self.sizes.node_labels, self.sizes.node_attributes, self.dim, bias=bias)
-
-    def arc_projection(self) -> Projection | None:
-        """Make a map of arc features to messages, None where arcs carry none."""
-        return (
-            Projection(self.sizes.arc_labels, self.sizes.arc_attributes, self.dim)
-            if self.sizes.has_arcs
-            else None
-        )
-
-    def node_inputs(self, structures: Structures, members: Members = ALONE) -> Inputs:
-        """Take the nodes' features of a batch."""
-        return Inputs.of_nodes(structures, self.sizes, self.dtype, members.nodes)
-
-    def arc_inputs(self, structures: Structures, members: Members = ALONE) -> Inputs:
-        """Take the arcs' features of a batch."""
-        return Inputs.of_arcs(structures, self.sizes, self.dtype, members.arcs)
-
-    @property
-    def stackable(self) -> bool:
-        """Whether several such networks can work side by side: `forward` knows of `members`."""
-        return "members" in inspect.signature(self.forward).parameters
-
     @property
     def dtype(self) -> torch.dtype:
         """Number type of the weights."""
@@ -156,6 +161,4 @@ class Embedding(nn.Module, ABC):
         return {"dim": self.dim, "rounds": self.rounds, "activation": self.activation_name, "bias": self.bias}
 
 
-def matrix(rows: int, columns: int) -> nn.Parameter:
-    """Return a weight matrix with Glorot's uniform initial values."""
-    return nn.Parameter(nn.init.xavier_uniform_(torch.empty(rows, columns)))
+EMBEDDINGS: Registry[type[Embedding]] = Registry("embedding", "hiddenfield.embedding")

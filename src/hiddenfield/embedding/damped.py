@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import torch
-
 from hiddenfield.data.structures import Structures
-from hiddenfield.embedding.base import Embedding, Prepared, matrix
-from hiddenfield.embedding.members import ALONE, Members, product
+from hiddenfield.embedding.base import EMBEDDINGS, Embedding, Prepared
+from hiddenfield.embedding.members import members_of, product
 from hiddenfield.ops import arc_sum, send
 from hiddenfield.shapes import Float, Tensor
 
 __all__ = ["Damped"]
 
 
+@EMBEDDINGS.register(
+    "damped",
+    summary="as in damped belief propagation: all that arrived, and the sender's marginal",
+    reference="Dai, Dai and Song (2016), appendix B.2; Minka (2001)",
+)
 class Damped(Embedding):
     r"""Damped belief propagation with learned messages (Dai et al. 2016, section 4.2 and appendix B.2).
 
@@ -25,11 +28,6 @@ class Damped(Embedding):
 
     from zero. Every matrix product is over the nodes, so a round is cheaper than one of `LoopyBP`.
 
-    Parameters
-    ----------
-    sizes, dim, rounds, activation, bias
-        As in `Embedding`.
-
     Examples
     --------
     >>> import hiddenfield as hf
@@ -39,23 +37,26 @@ class Damped(Embedding):
     torch.Size([10, 8])
     """
 
+    stackable = True
+
     def make_weights(self) -> None:
         """Make the matrices of the equations."""
         self.sender = self.node_projection(bias=self.bias)
         self.arcs = self.arc_projection()
-        self.messages = matrix(self.dim, self.dim)
-        self.sender_marginal = matrix(self.dim, self.dim)
+        self.messages = self.matrix()
+        self.sender_marginal = self.matrix()
         self.own = self.node_projection(bias=self.bias)
-        self.received = matrix(self.dim, self.dim)
-        self.own_marginal = matrix(self.dim, self.dim)
+        self.received = self.matrix()
+        self.own_marginal = self.matrix()
 
     def forward(
-        self, structures: Structures, *prepared: Prepared, every_round: bool = False, members: Members = ALONE
+        self, structures: Structures, *prepared: Prepared, every_round: bool = False
     ) -> Float[Tensor, "nodes width"]:
         """Return the node embeddings."""
-        topology, nodes = structures.topology, self.node_inputs(structures, members)
+        topology, nodes = structures.topology, self.node_inputs(structures)
+        members = members_of(structures)
         sender, own = self.sender(nodes), self.own(nodes)
-        arcs = None if self.arcs is None else self.arcs(self.arc_inputs(structures, members))
+        arcs = None if self.arcs is None else self.arcs(self.arc_inputs(structures))
         from_node, carried = sender, own
         states: list[Tensor] = []
         for _ in range(self.rounds):
@@ -65,4 +66,4 @@ class Damped(Embedding):
             from_node = product(total, self.messages, members.nodes, sender)
             from_node = product(states[-1], self.sender_marginal, members.nodes, from_node)
             carried = product(states[-1], self.own_marginal, members.nodes, own)
-        return torch.cat(states, dim=1) if every_round else states[-1]
+        return self.result(states, every_round)

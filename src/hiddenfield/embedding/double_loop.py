@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import torch
-
 from hiddenfield.data.structures import Structures
-from hiddenfield.embedding.base import Embedding, Prepared, matrix
-from hiddenfield.embedding.members import ALONE, Members, product
+from hiddenfield.embedding.base import EMBEDDINGS, Embedding, Prepared
+from hiddenfield.embedding.members import members_of, product
 from hiddenfield.ops import arc_sum, reverse_messages, send
 from hiddenfield.shapes import Float, Tensor
 
 __all__ = ["DoubleLoop"]
 
 
+@EMBEDDINGS.register(
+    "double_loop",
+    summary="as in the convergent double loop: the reverse message and the sender's marginal too",
+    reference="Dai, Dai and Song (2016), appendix B.1; Yuille (2002)",
+)
 class DoubleLoop(Embedding):
     r"""The convergent double loop with learned messages (Dai et al. 2016, section 4.2 and appendix B.1).
 
@@ -27,11 +30,6 @@ class DoubleLoop(Embedding):
     from zero. Since :math:`W_2 (S_i - \nu_{ji}) + W_5 \nu_{ji} = W_2 S_i - (W_2 - W_5) \nu_{ji}` with :math:`S_i`
     the sum of all messages into i, a round costs one matrix product over the arcs and three over the nodes.
 
-    Parameters
-    ----------
-    sizes, dim, rounds, activation, bias
-        As in `Embedding`.
-
     Examples
     --------
     >>> import hiddenfield as hf
@@ -41,24 +39,27 @@ class DoubleLoop(Embedding):
     torch.Size([10, 8])
     """
 
+    stackable = True
+
     def make_weights(self) -> None:
         """Make the matrices of the equations."""
         self.sender = self.node_projection(bias=self.bias)
         self.arcs = self.arc_projection()
-        self.messages = matrix(self.dim, self.dim)
-        self.reverse = matrix(self.dim, self.dim)
-        self.sender_marginal = matrix(self.dim, self.dim)
+        self.messages = self.matrix()
+        self.reverse = self.matrix()
+        self.sender_marginal = self.matrix()
         self.own = self.node_projection(bias=self.bias)
-        self.received = matrix(self.dim, self.dim)
-        self.own_marginal = matrix(self.dim, self.dim)
+        self.received = self.matrix()
+        self.own_marginal = self.matrix()
 
     def forward(
-        self, structures: Structures, *prepared: Prepared, every_round: bool = False, members: Members = ALONE
+        self, structures: Structures, *prepared: Prepared, every_round: bool = False
     ) -> Float[Tensor, "nodes width"]:
         """Return the node embeddings."""
-        topology, nodes = structures.topology, self.node_inputs(structures, members)
+        topology, nodes = structures.topology, self.node_inputs(structures)
+        members = members_of(structures)
         sender, own = self.sender(nodes), self.own(nodes)
-        arcs = None if self.arcs is None else self.arcs(self.arc_inputs(structures, members))
+        arcs = None if self.arcs is None else self.arcs(self.arc_inputs(structures))
         constant = send(sender, topology)
         messages = self.activation(constant if arcs is None else constant + arcs)
         total = arc_sum(messages, topology)
@@ -73,4 +74,4 @@ class DoubleLoop(Embedding):
             total = arc_sum(messages, topology)
             state = product(total, self.received, members.nodes, own)
             states.append(self.activation(product(states[-1], self.own_marginal, members.nodes, state)))
-        return torch.cat(states, dim=1) if every_round else states[-1]
+        return self.result(states, every_round)

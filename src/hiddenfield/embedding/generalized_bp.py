@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from hiddenfield.data.structures import Structures
-from hiddenfield.embedding.base import Embedding, Prepared, matrix
+from hiddenfield.embedding.base import EMBEDDINGS, Embedding, Prepared
 from hiddenfield.embedding.inputs import FeatureSizes
-from hiddenfield.embedding.members import ALONE, Members, product
+from hiddenfield.embedding.members import members_of, product
 from hiddenfield.fields.graphs.cycle_regions import CycleRegions, cycle_regions
 from hiddenfield.ops import RowBlocks, arc_sum, gather_sum, send
 from hiddenfield.shapes import Float, Tensor
@@ -17,6 +15,11 @@ from hiddenfield.shapes import Float, Tensor
 __all__ = ["GeneralizedBP"]
 
 
+@EMBEDDINGS.register(
+    "generalized_bp",
+    summary="as in generalized belief propagation: messages between nodes, edges and short cycles",
+    reference="Dai, Dai and Song (2016), equations 21 and 22; Yedidia, Freeman and Weiss (2005)",
+)
 class GeneralizedBP(Embedding):
     r"""Generalized belief propagation with learned messages (equations 21 and 22 of Dai et al. 2016).
 
@@ -34,10 +37,8 @@ class GeneralizedBP(Embedding):
 
     Parameters
     ----------
-    sizes, dim, rounds, activation, bias
-        As in `Embedding`.
     longest_cycle
-        Cycles of at most so many nodes are regions.
+        Most nodes of a cycle that is a region.
 
     Examples
     --------
@@ -61,30 +62,33 @@ class GeneralizedBP(Embedding):
         super().__init__(sizes, dim=dim, rounds=rounds, activation=activation, bias=bias)
         self.longest_cycle = longest_cycle
 
+    stackable = True
+
     def make_weights(self) -> None:
         """Make the matrices of the equations."""
         self.sender = self.node_projection(bias=self.bias)
         self.arcs = self.arc_projection()
-        self.messages = matrix(self.dim, self.dim)
-        self.overcounted = matrix(self.dim, self.dim)
+        self.messages = self.matrix()
+        self.overcounted = self.matrix()
         self.own = self.node_projection(bias=self.bias)
-        self.received = matrix(self.dim, self.dim)
+        self.received = self.matrix()
 
     def prepare(self, structures: Structures) -> tuple[CycleRegions]:
         """Find the cycles and the messages that each message reads."""
         return (cycle_regions(structures, self.longest_cycle),)
 
     def forward(
-        self, structures: Structures, *prepared: Prepared, every_round: bool = False, members: Members = ALONE
+        self, structures: Structures, *prepared: Prepared, every_round: bool = False
     ) -> Float[Tensor, "nodes width"]:
         """Return the node embeddings."""
         (regions,) = prepared or self.prepare(structures)
         assert isinstance(regions, CycleRegions)
-        topology, nodes = structures.topology, self.node_inputs(structures, members)
+        topology, nodes = structures.topology, self.node_inputs(structures)
+        members = members_of(structures)
         sender, own = self.sender(nodes), self.own(nodes)
         constant = send(sender, topology)
         if self.arcs is not None:
-            constant = self.arcs(self.arc_inputs(structures, members), constant)
+            constant = self.arcs(self.arc_inputs(structures), constant)
         cycle_constant = gather_sum(sender, regions.cycle_nodes.topology)
         memberships = members.rows(regions.cycle_nodes.row_ptr, len(cycle_constant))
         arcs, cycles = self.activation(constant), None
@@ -103,7 +107,7 @@ class GeneralizedBP(Embedding):
                 cycles = self._cycle_messages(
                     cycle_constant, arcs, cycles, regions, members.arcs, memberships
                 )
-        return torch.cat(states, dim=1) if every_round else states[-1]
+        return self.result(states, every_round)
 
     def _cycle_messages(
         self,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
 
 from hiddenfield.data.structures import Structures
-from hiddenfield.embedding.members import product
+from hiddenfield.embedding.members import members_of, product
 from hiddenfield.errors import InputError
 from hiddenfield.ops import RowBlocks, Topology, gather_sum, segment_sum
 from hiddenfield.shapes import Float, Int, Tensor
@@ -50,18 +49,6 @@ class FeatureSizes:
             len(structures.arc_attribute_names),
         )
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain lists and numbers, for saving."""
-        return {
-            name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()
-        }
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> FeatureSizes:
-        """Build from what `as_dict` gave."""
-        plain: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
-        return cls(**plain)
-
     @property
     def has_arcs(self) -> bool:
         """Whether arcs carry anything."""
@@ -90,71 +77,45 @@ class Inputs:
     one_hot: Float[Tensor, "rows symbols"] | None
     attributes: Float[Tensor, "rows attributes"] | None
     rows: int
-    device: torch.device
     blocks: RowBlocks | None = None
 
     @classmethod
-    def of_nodes(
-        cls, structures: Structures, sizes: FeatureSizes, dtype: torch.dtype, blocks: RowBlocks | None = None
-    ) -> Inputs:
+    def of_nodes(cls, structures: Structures, sizes: FeatureSizes, dtype: torch.dtype) -> Inputs:
         """Take the nodes' features."""
-        return cls._of(
-            structures.node_labels,
-            structures.node_attributes,
-            sizes.node_labels,
-            structures.total_nodes,
-            structures,
-            dtype,
-            blocks,
-        )
+        rows, blocks = structures.total_nodes, members_of(structures).nodes
+        bare = cls(None, None, _cast(structures.node_attributes, dtype), rows, blocks)
+        return bare._labelled(structures.node_labels, sizes.node_labels, dtype)
 
     @classmethod
-    def of_arcs(
-        cls, structures: Structures, sizes: FeatureSizes, dtype: torch.dtype, blocks: RowBlocks | None = None
-    ) -> Inputs:
+    def of_arcs(cls, structures: Structures, sizes: FeatureSizes, dtype: torch.dtype) -> Inputs:
         """Take the arcs' features."""
-        return cls._of(
-            structures.arc_labels,
-            structures.arc_attributes,
-            sizes.arc_labels,
-            structures.total_arcs,
-            structures,
-            dtype,
-            blocks,
-        )
+        rows, blocks = structures.total_arcs, members_of(structures).arcs
+        bare = cls(None, None, _cast(structures.arc_attributes, dtype), rows, blocks)
+        return bare._labelled(structures.arc_labels, sizes.arc_labels, dtype)
 
-    @classmethod
-    def _of(
-        cls,
-        labels: Int[Tensor, "rows columns"] | None,
-        attributes: Float[Tensor, "rows attributes"] | None,
-        sizes: tuple[int, ...],
-        rows: int,
-        structures: Structures,
-        dtype: torch.dtype,
-        blocks: RowBlocks | None = None,
+    def _labelled(
+        self, labels: Int[Tensor, "rows columns"] | None, sizes: tuple[int, ...], dtype: torch.dtype
     ) -> Inputs:
-        attributes = None if attributes is None else attributes.to(dtype)
+        """Return these rows with labels."""
         found = 0 if labels is None else labels.shape[1]
         if found != len(sizes):
             raise InputError(
                 f"the model was built for {len(sizes)} label columns, the structures have {found}"
             )
         if labels is None or not sizes:
-            return cls(None, None, attributes, rows, structures.device, blocks)
+            return self
         offsets = [sum(sizes[:column]) for column in range(len(sizes))]
         codes = (
             labels
             if len(sizes) == 1
             else labels + torch.tensor(offsets, dtype=labels.dtype).to(labels.device)
         )
-        if blocks is not None or (not labels.is_cpu and sum(sizes) <= DENSE_SYMBOLS):
-            one_hot = torch.zeros(rows, sum(sizes), dtype=dtype, device=labels.device)
+        if self.blocks is not None or (not labels.is_cpu and sum(sizes) <= DENSE_SYMBOLS):
+            one_hot = torch.zeros(self.rows, sum(sizes), dtype=dtype, device=labels.device)
             one_hot.scatter_(1, codes.long(), 1.0)
-            return cls(None, one_hot, attributes, rows, structures.device, blocks)
+            return replace(self, one_hot=one_hot)
         bounds = torch.arange(0, codes.numel() + 1, len(sizes), dtype=codes.dtype, device=codes.device)
-        symbols = Topology(codes.reshape(-1), bounds, num_sources=sum(sizes))
-        return cls(symbols, None, attributes, rows, structures.device)
+        return replace(self, symbols=Topology(codes.reshape(-1), bounds, num_sources=sum(sizes)))
 
     def summed(self, ptr: Int[Tensor, " segments+1"], blocks: RowBlocks | None = None) -> Inputs:
         """Return sums over segments of rows: a linear map of these, without bias, is the sum of the rows' maps."""
@@ -167,21 +128,20 @@ class Inputs:
             None if one_hot is None else segment_sum(one_hot, ptr),
             None if attributes is None else segment_sum(attributes, ptr),
             len(ptr) - 1,
-            self.device,
             blocks,
         )
 
 
 @dataclass(frozen=True, eq=False)
 class ArcKinds:
-    """The distinct pairs of sender's and arc's labels of a batch: what depends on them alone is computed once a kind.
+    """The distinct pairs of sender's and arc's labels of a batch: what depends on them alone is computed once per kind.
 
     Parameters
     ----------
     kind
         For each arc its kind.
     senders, arcs
-        The features of the sender and of the arc, a row a kind.
+        The features of the sender and of the arc, one row per kind.
     """
 
     kind: Int[Tensor, " arcs"]
@@ -190,8 +150,13 @@ class ArcKinds:
 
     @classmethod
     def of(cls, structures: Structures, sizes: FeatureSizes, dtype: torch.dtype) -> ArcKinds | None:
-        """Find the kinds; None on a GPU, which gains nothing, and where there are attributes or too many kinds."""
-        if not structures.source.is_cpu or sizes.node_attributes or sizes.arc_attributes:
+        """Find the kinds.
+
+        None on a GPU, which gains nothing, for several networks side by side, and where there are attributes or too
+        many kinds.
+        """
+        alone = structures.source.is_cpu and members_of(structures).arcs is None
+        if not alone or sizes.node_attributes or sizes.arc_attributes:
             return None
         source, nodes, arcs = structures.source, structures.node_labels, structures.arc_labels
         code, count = _joined(
@@ -204,10 +169,11 @@ class ArcKinds:
         example = torch.zeros(count, dtype=torch.int64).index_copy_(0, code, torch.arange(len(code)))
         nodes = None if nodes is None else nodes.index_select(0, source.index_select(0, example))
         arcs = None if arcs is None else arcs.index_select(0, example)
+        bare = Inputs(None, None, None, count)
         return cls(
             code,
-            Inputs._of(nodes, None, sizes.node_labels, count, structures, dtype),
-            Inputs._of(arcs, None, sizes.arc_labels, count, structures, dtype),
+            bare._labelled(nodes, sizes.node_labels, dtype),
+            bare._labelled(arcs, sizes.arc_labels, dtype),
         )
 
 
@@ -223,6 +189,10 @@ def _joined(
         number = (torch.bincount(pair, minlength=1) > 0).cumsum(0)
         code, count = number.index_select(0, pair) - 1, int(number[-1])
     return code, count
+
+
+def _cast(values: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    return None if values is None else values.to(dtype)
 
 
 class Projection(nn.Module):

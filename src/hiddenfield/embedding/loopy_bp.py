@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import torch
-
 from hiddenfield.data.structures import Structures
-from hiddenfield.embedding.base import Embedding, Prepared, matrix
+from hiddenfield.embedding.base import EMBEDDINGS, Embedding, Prepared
 from hiddenfield.embedding.inputs import ArcKinds, Inputs
-from hiddenfield.embedding.members import ALONE, Members, product
+from hiddenfield.embedding.members import members_of, product
 from hiddenfield.ops import Topology, arc_sum, gather_sum, send
 from hiddenfield.shapes import Float, Tensor
 
 __all__ = ["LoopyBP"]
 
 
+@EMBEDDINGS.register(
+    "loopy_bp",
+    summary="a message made of all that arrived, except from where it goes",
+    reference="Dai, Dai and Song (2016), algorithm 2",
+)
 class LoopyBP(Embedding):
     r"""Loopy belief propagation with learned messages (Algorithm 2 and equations 16 and 17 of Dai et al. 2016).
 
@@ -25,13 +28,8 @@ class LoopyBP(Embedding):
     The sum in the second line runs over all neighbours, as in equation 17. On pairwise fields expectation
     propagation has the same updates, hence the same embedding. An isolated node is embedded by its own features.
 
-    Cost: one matrix product of (arcs, dim) by (dim, dim) and one pass over the arcs a round. Where there are labels but
-    no attributes the messages of the first round are computed once for each kind of arc, and so is the constant part.
-
-    Parameters
-    ----------
-    sizes, dim, rounds, activation, bias
-        As in `Embedding`.
+    Cost per round: one matrix product of (arcs, dim) by (dim, dim) and one pass over the arcs. Where there are labels,
+    but no attributes, the first messages and the constant part are computed once per kind of arc.
 
     Examples
     --------
@@ -42,21 +40,24 @@ class LoopyBP(Embedding):
     torch.Size([10, 8])
     """
 
+    stackable = True
+
     def make_weights(self) -> None:
         """Make the matrices of the equations."""
         self.sender = self.node_projection(bias=self.bias)
         self.arcs = self.arc_projection()
-        self.messages = matrix(self.dim, self.dim)
+        self.messages = self.matrix()
         self.own = self.node_projection(bias=self.bias)
-        self.received = matrix(self.dim, self.dim)
+        self.received = self.matrix()
 
     def forward(
-        self, structures: Structures, *prepared: Prepared, every_round: bool = False, members: Members = ALONE
+        self, structures: Structures, *prepared: Prepared, every_round: bool = False
     ) -> Float[Tensor, "nodes width"]:
         """Return the node embeddings."""
-        topology, nodes = structures.topology, self.node_inputs(structures, members)
+        topology, nodes = structures.topology, self.node_inputs(structures)
+        members = members_of(structures)
         own = self.own(nodes)
-        constant, kind = self._constant(structures, nodes, members)
+        constant, kind = self._constant(structures, nodes)
 
         def marginals(total: Tensor) -> Tensor:
             return self.activation(product(total, self.received, members.nodes, own))
@@ -72,16 +73,14 @@ class LoopyBP(Embedding):
             messages = self.cavity(sent, topology, constant, message_kind, kind)
             if every_round or step == self.rounds:
                 states.append(marginals(arc_sum(messages, topology)))
-        return torch.cat(states, dim=1) if every_round else states[-1]
+        return self.result(states, every_round)
 
-    def _constant(
-        self, structures: Structures, nodes: Inputs, members: Members
-    ) -> tuple[Tensor, Tensor | None]:
-        """Return what does not change from round to round, a row an arc; or a row a kind, and each arc's kind."""
-        kinds = ArcKinds.of(structures, self.sizes, self.dtype) if members is ALONE else None
+    def _constant(self, structures: Structures, nodes: Inputs) -> tuple[Tensor, Tensor | None]:
+        """Return what stays the same in all rounds: one row per arc, or one per kind and the kind of every arc."""
+        kinds = ArcKinds.of(structures, self.sizes, self.dtype)
         if kinds is None:
             constant = send(self.sender(nodes), structures.topology)
-            arcs = self.arc_inputs(structures, members)
+            arcs = self.arc_inputs(structures)
         else:
             constant, arcs = self.sender(kinds.senders), kinds.arcs
         if self.arcs is not None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import torch
-
 from hiddenfield.data.structures import Structures
-from hiddenfield.embedding.base import Embedding, Prepared, matrix
-from hiddenfield.embedding.members import ALONE, Members, product
+from hiddenfield.embedding.base import EMBEDDINGS, Embedding, Prepared
+from hiddenfield.embedding.members import members_of, product
 from hiddenfield.ops import gather_sum
 from hiddenfield.shapes import Float, Tensor
 
 __all__ = ["MeanField"]
 
 
+@EMBEDDINGS.register(
+    "mean_field",
+    summary="the embedding of the node that sends",
+    reference="Dai, Dai and Song (2016), algorithm 1",
+)
 class MeanField(Embedding):
     r"""Mean field with learned messages (Algorithm 1 of Dai, Dai and Song 2016).
 
@@ -23,13 +26,7 @@ class MeanField(Embedding):
     Everything but the second term stays the same from round to round and is computed once; :math:`W_2` is applied
     before the sum, so that the sum adds straight into the nodes.
 
-    Returns (from `forward`) the embeddings after the given number of rounds. Cost: one matrix product of
-    (nodes, dim) by (dim, dim) and one pass over the arcs a round.
-
-    Parameters
-    ----------
-    sizes, dim, rounds, activation, bias
-        As in `Embedding`.
+    Cost per round: one matrix product of (nodes, dim) by (dim, dim) and one pass over the arcs.
 
     Examples
     --------
@@ -40,25 +37,26 @@ class MeanField(Embedding):
     torch.Size([10, 8])
     """
 
+    stackable = True
+
     def make_weights(self) -> None:
         """Make the matrices of the equations."""
         self.own = self.node_projection(bias=self.bias)
         self.neighbours = self.node_projection()
         self.arcs = self.arc_projection()
-        self.messages = matrix(self.dim, self.dim)
+        self.messages = self.matrix()
 
     def forward(
-        self, structures: Structures, *prepared: Prepared, every_round: bool = False, members: Members = ALONE
+        self, structures: Structures, *prepared: Prepared, every_round: bool = False
     ) -> Float[Tensor, "nodes width"]:
         """Return the node embeddings."""
-        topology, nodes = structures.topology, self.node_inputs(structures, members)
+        topology, nodes = structures.topology, self.node_inputs(structures)
+        members = members_of(structures)
         constant = gather_sum(self.neighbours(nodes), topology, self.own(nodes))
         if self.arcs is not None:
-            constant = self.arcs(
-                self.arc_inputs(structures, members).summed(topology.in_ptr, members.nodes), constant
-            )
+            constant = self.arcs(self.arc_inputs(structures).summed(topology.in_ptr, members.nodes), constant)
         states = [self.activation(constant)]
         for _ in range(self.rounds - 1):
             sent = product(states[-1], self.messages, members.nodes)
             states.append(self.gathered(sent, topology, constant))
-        return torch.cat(states, dim=1) if every_round else states[-1]
+        return self.result(states, every_round)

@@ -1,8 +1,8 @@
-"""Members: which rows of a batch belong to which of several networks that work side by side."""
+"""Batches that several networks share, and the product with the matrix of each network."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch.nn import functional
@@ -11,43 +11,22 @@ from hiddenfield.data.structures import Structures
 from hiddenfield.ops import RowBlocks, block_product
 from hiddenfield.shapes import Float, Int, Tensor
 
-__all__ = ["ALONE", "Members", "product"]
+__all__ = ["Members", "SharedBatch", "members_of", "product"]
 
 
 @dataclass(frozen=True, eq=False)
 class Members:
-    """The rows of each of several networks in a batch that they share, one network's after the other's.
-
-    Every weight of such networks has one more axis, the first, over the networks; see `NetworkStack`.
+    """Which rows of a batch belong to which network; all None where there is only one.
 
     Parameters
     ----------
     structures, nodes, arcs
-        Blocks of structures, nodes and arcs; None where there is but one network.
-
-    Examples
-    --------
-    >>> import hiddenfield as hf
-    >>> words = hf.data.from_sequences(["GATTACA", "CAT", "A"])
-    >>> Members.of(words, torch.tensor([0, 1, 3])).nodes.bounds
-    [0, 7, 11]
+        Blocks of structures, nodes and arcs, one block per network.
     """
 
     structures: RowBlocks | None = None
     nodes: RowBlocks | None = None
     arcs: RowBlocks | None = None
-
-    @classmethod
-    def of(cls, structures: Structures, ptr: Int[Tensor, " networks+1"]) -> Members:
-        """Find the rows of networks whose structures are given as bounds."""
-        ptr = ptr.to(structures.device, non_blocking=True)
-        nodes = structures.node_ptr.index_select(0, ptr)
-        arcs = structures.in_ptr.index_select(0, nodes)
-        return cls(
-            RowBlocks(ptr, len(structures)),
-            RowBlocks(nodes, structures.total_nodes),
-            RowBlocks(arcs, structures.total_arcs),
-        )
 
     def rows(self, ptr: Int[Tensor, " structures+1"], total: int) -> RowBlocks | None:
         """Return the blocks of other rows, whose bounds in every structure are given."""
@@ -57,6 +36,44 @@ class Members:
 
 
 ALONE = Members()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SharedBatch(Structures):
+    """Structures of several networks in one batch, those of the first network first.
+
+    Every weight of such networks has one more axis, the first, over the networks; see `PredictorStack`. An embedding
+    runs on such a batch as on any other, as long as it multiplies by its matrices with `product`.
+
+    Examples
+    --------
+    >>> import hiddenfield as hf
+    >>> words = hf.data.from_sequences(["GATTACA", "CAT", "A"])
+    >>> SharedBatch.of(words, torch.tensor([0, 1, 3])).members.nodes.bounds
+    [0, 7, 11]
+    """
+
+    members: Members = ALONE
+
+    @classmethod
+    def of(cls, structures: Structures, ptr: Int[Tensor, " networks+1"]) -> SharedBatch:
+        """Divide structures among networks: network m owns those from ``ptr[m]`` to ``ptr[m + 1]``."""
+        ptr = ptr.to(structures.device, non_blocking=True)
+        nodes = structures.node_ptr.index_select(0, ptr)
+        arcs = structures.in_ptr.index_select(0, nodes)
+        members = Members(
+            RowBlocks(ptr, len(structures)),
+            RowBlocks(nodes, structures.total_nodes),
+            RowBlocks(arcs, structures.total_arcs),
+        )
+        batch = cls(**{f.name: getattr(structures, f.name) for f in fields(Structures)}, members=members)
+        vars(batch).update(vars(structures))  # with what was derived of the structures before
+        return batch
+
+
+def members_of(structures: Structures) -> Members:
+    """Return which rows of a batch belong to which network."""
+    return structures.members if isinstance(structures, SharedBatch) else ALONE
 
 
 def product(

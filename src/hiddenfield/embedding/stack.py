@@ -1,4 +1,4 @@
-"""NetworkStack: several networks as one, each on its own part of a batch."""
+"""PredictorStack: several networks as one, each on its own part of a batch."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from torch import nn
 from hiddenfield.data.structures import Structures
 from hiddenfield.embedding.base import Prepared
 from hiddenfield.embedding.inputs import DENSE_SYMBOLS
-from hiddenfield.embedding.members import Members
-from hiddenfield.embedding.network import Network
+from hiddenfield.embedding.members import members_of
+from hiddenfield.embedding.predictor import Predictor
 from hiddenfield.shapes import Float, Tensor
 
-__all__ = ["NetworkStack", "stack_kind"]
+__all__ = ["PredictorStack", "stack_kind", "write_members"]
 
 # Where the nonlinearity keeps 0, a narrow network is a wide one whose other weights are 0 and stay so: what they read
 # is 0, and so is the gradient of what they give.
 KEEP_ZERO = ("relu", "tanh", "gelu", "silu")
 
 
-class NetworkStack(nn.Module):
+class PredictorStack(nn.Module):
     """Several networks of one kind, which are computed at once.
 
     Every weight is a copy of the networks' weights with one more axis, the first. A small network keeps a GPU waiting
@@ -38,17 +38,18 @@ class NetworkStack(nn.Module):
     --------
     >>> import hiddenfield as hf
     >>> from hiddenfield.embedding import FeatureSizes
+    >>> from hiddenfield.embedding.members import SharedBatch
     >>> words = hf.data.from_sequences(["GATTACA", "CAT", "A"])
-    >>> networks = [Network(FeatureSizes.of(words), outputs=1, dim=dim) for dim in (8, 4)]
-    >>> stack = NetworkStack(networks)
-    >>> outputs = stack(words, members=Members.of(words, torch.tensor([0, 2, 3])))
+    >>> networks = [Predictor(FeatureSizes.of(words), outputs=1, dim=dim) for dim in (8, 4)]
+    >>> stack = PredictorStack(networks)
+    >>> outputs = stack(SharedBatch.of(words, torch.tensor([0, 2, 3])))
     >>> torch.allclose(outputs[2:], networks[1](words[[2]]), atol=1e-6)
     True
     """
 
     scales: Tensor
 
-    def __init__(self, networks: Sequence[Network]) -> None:
+    def __init__(self, networks: Sequence[Predictor]) -> None:
         super().__init__()
         self.network = deepcopy(networks[0])
         self.network.scale = 1.0
@@ -65,31 +66,31 @@ class NetworkStack(nn.Module):
         self,
         structures: Structures,
         *prepared: Prepared,
-        members: Members,
-        kept: Float[Tensor, "structures hidden"] | None = None,
     ) -> Float[Tensor, "structures outputs"]:
-        """Return (structures, outputs), each structure's by the network that it belongs to."""
-        assert members.structures is not None
-        embeddings = self.network.embed(structures, *prepared, members=members)
-        scales = self.scales.to(embeddings.dtype).index_select(0, members.structures.owner)
-        return self.network.head(embeddings / scales[:, None], members, kept)
-
-    def write_to(self, networks: Sequence[Network], weights: dict[str, Tensor] | None = None) -> None:
-        """Copy the weights, or others of the same names and shapes, back into the networks."""
-        weights = self.network.state_dict() if weights is None else weights
-        host = {name: tensor.cpu() for name, tensor in weights.items()}
-        for number, network in enumerate(networks):
-            for name, tensor in network.state_dict().items():
-                tensor.copy_(host[name][number][tuple(slice(size) for size in tensor.shape)])
+        """Return (structures, outputs) for a `SharedBatch`, each structure's by the network that it belongs to."""
+        blocks = members_of(structures).structures
+        assert blocks is not None
+        embeddings = self.network.embed(structures, *prepared)
+        scales = self.scales.to(embeddings.dtype).index_select(0, blocks.owner)
+        return self.network.head(embeddings / scales[:, None], blocks)
 
 
-def stack_kind(network: Network) -> str | None:
+def write_members(networks: Sequence[Predictor], weights: dict[str, Tensor]) -> None:
+    """Copy weights with a first axis over the networks, as those of a `PredictorStack`, into the networks."""
+    place = next(networks[0].parameters()).device
+    host = {name: tensor.to(place) for name, tensor in weights.items()}
+    for number, network in enumerate(networks):
+        for name, tensor in network.state_dict().items():
+            tensor.copy_(host[name][number][tuple(slice(size) for size in tensor.shape)])
+
+
+def stack_kind(network: Predictor) -> str | None:
     """Return what networks that can be stacked have in common; None for one that cannot.
 
     Examples
     --------
     >>> from hiddenfield.embedding import FeatureSizes
-    >>> kinds = [stack_kind(Network(FeatureSizes(), 1, dim=dim, dropout=dim / 100)) for dim in (8, 16)]
+    >>> kinds = [stack_kind(Predictor(FeatureSizes(), 1, dim=dim, dropout=dim / 100)) for dim in (8, 16)]
     >>> kinds[0] == kinds[1]
     True
     """

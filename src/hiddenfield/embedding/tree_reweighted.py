@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from hiddenfield.data.structures import Structures
-from hiddenfield.embedding.base import Embedding, Prepared, matrix
+from hiddenfield.embedding.base import EMBEDDINGS, Embedding, Prepared
 from hiddenfield.embedding.inputs import FeatureSizes
-from hiddenfield.embedding.members import ALONE, Members, product
+from hiddenfield.embedding.members import members_of, product
 from hiddenfield.errors import InputError
 from hiddenfield.fields.graphs.spanning_trees import edge_appearance
 from hiddenfield.ops import arc_sum, reverse_messages, send
@@ -19,6 +19,11 @@ from hiddenfield.shapes import Float, Tensor
 __all__ = ["TreeReweighted"]
 
 
+@EMBEDDINGS.register(
+    "tree_reweighted",
+    summary="as in tree-reweighted propagation: messages weighted by the edges' appearance probabilities",
+    reference="Dai, Dai and Song (2016), appendix B.3; Wainwright, Jaakkola and Willsky (2003)",
+)
 class TreeReweighted(Embedding):
     r"""Tree-reweighted belief propagation with learned messages (Dai et al. 2016, section 4.2 and appendix B.3).
 
@@ -40,8 +45,6 @@ class TreeReweighted(Embedding):
 
     Parameters
     ----------
-    sizes, dim, rounds, activation, bias
-        As in `Embedding`.
     weights
         ``"uniform"`` or ``"learned"``.
 
@@ -67,8 +70,8 @@ class TreeReweighted(Embedding):
         super().__init__(sizes, dim=dim, rounds=rounds, activation=activation, bias=bias)
         if weights not in ("uniform", "learned"):
             raise InputError(f"weights must be 'uniform' or 'learned', got {weights!r}")
-        self.weights = weights
-        learned = weights == "learned"
+        self.weights, learned = weights, weights == "learned"
+        self.stackable = not learned  # the parameters of edge weights are numbers, not matrices
         self.weight_shift = nn.Parameter(torch.zeros(2)) if learned else None
         self.weight_arcs = nn.Parameter(torch.zeros(dim)) if learned and self.arcs is not None else None
 
@@ -76,12 +79,12 @@ class TreeReweighted(Embedding):
         """Make the matrices of the equations."""
         self.sender = self.node_projection(bias=self.bias)
         self.arcs = self.arc_projection()
-        self.messages = matrix(self.dim, self.dim)
-        self.reverse = matrix(self.dim, self.dim)
+        self.messages = self.matrix()
+        self.reverse = self.matrix()
         self.own = self.node_projection(bias=self.bias)
-        self.received = matrix(self.dim, self.dim)
+        self.received = self.matrix()
         self.edge_ends = self.node_projection(bias=self.bias)
-        self.edge_received = matrix(self.dim, self.dim)
+        self.edge_received = self.matrix()
 
     def prepare(self, structures: Structures) -> tuple[Structures]:
         """Return the pack's topology with one arc attribute, each edge's appearance probability."""
@@ -90,25 +93,26 @@ class TreeReweighted(Embedding):
         return (bare.replace(arc_attributes=appearance[:, None], arc_attribute_names=("appearance",)),)
 
     def forward(
-        self, structures: Structures, *prepared: Prepared, every_round: bool = False, members: Members = ALONE
+        self, structures: Structures, *prepared: Prepared, every_round: bool = False
     ) -> Float[Tensor, "nodes width"]:
         """Return the node embeddings."""
-        states, _ = self._run(structures, prepared, every_round, members)
-        return torch.cat(states, dim=1) if every_round else states[-1]
+        states, _ = self._run(structures, prepared, every_round)
+        return self.result(states, every_round)
 
     def edge_embeddings(self, structures: Structures, *prepared: Prepared) -> Float[Tensor, "arcs dim"]:
         r"""Return :math:`\tilde\eta_{ij}` for every arc; the two directions of an edge have the same."""
-        _, total = self._run(structures, prepared, False, ALONE)
+        _, total = self._run(structures, prepared, False)
         topology = structures.topology
         ends = product(total, self.edge_received, None, self.edge_ends(self.node_inputs(structures)))
         return self.activation(send(ends, topology) + ends.index_select(0, topology.target))
 
     def _run(
-        self, structures: Structures, prepared: tuple[Prepared, ...], every_round: bool, members: Members
+        self, structures: Structures, prepared: tuple[Prepared, ...], every_round: bool
     ) -> tuple[list[Tensor], Tensor]:
-        topology, nodes = structures.topology, self.node_inputs(structures, members)
+        topology, nodes = structures.topology, self.node_inputs(structures)
+        members = members_of(structures)
         sender, own = self.sender(nodes), self.own(nodes)
-        arcs = None if self.arcs is None else self.arcs(self.arc_inputs(structures, members))
+        arcs = None if self.arcs is None else self.arcs(self.arc_inputs(structures))
         weight = self._weights(structures, prepared, arcs)
         sent = send(sender, topology)
         messages = self.activation(sent if arcs is None else sent + arcs)
@@ -142,11 +146,6 @@ class TreeReweighted(Embedding):
             shift = shift + (arcs @ self.weight_arcs)[:, None]
         # sigmoid(logit(u) + s) = u / (u + (1 - u) exp(-s)): a bridge, with u = 1, stays in every tree.
         return uniform / (uniform + (1 - uniform) * torch.exp(-shift))
-
-    @property
-    def stackable(self) -> bool:
-        """Whether several such networks can work side by side; learned weights of edges are numbers, not matrices."""
-        return super().stackable and self.weights == "uniform"
 
     def settings(self) -> dict[str, Any]:
         """Return what is needed to build the module again, beside the sizes."""

@@ -1,6 +1,8 @@
 from .base import StructureEstimator as StructureEstimator
-from .classifier import StructureClassifier as StructureClassifier
-from .encoder import StructureEncoder as StructureEncoder
-from .regressor import StructureRegressor as StructureRegressor
 from .relational import RelationalModel as RelationalModel
 from .saving import load as load
+from .supervised import (
+    StructureClassifier as StructureClassifier,
+    StructureEncoder as StructureEncoder,
+    StructureRegressor as StructureRegressor,
+)

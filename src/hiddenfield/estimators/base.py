@@ -17,20 +17,16 @@ from sklearn.utils._param_validation import InvalidParameterError
 from sklearn.utils.validation import check_is_fitted
 
 from hiddenfield.data.structures import Structures
-from hiddenfield.embedding.network import Network
+from hiddenfield.embedding.predictor import Predictor
 from hiddenfield.errors import InputError
-from hiddenfield.estimators.constraints import COMMON
-from hiddenfield.estimators.defaults import auto_batch_size, auto_epochs
-from hiddenfield.estimators.features import Features
-from hiddenfield.estimators.representation import Reading
-from hiddenfield.estimators.splitting import chosen_aside, keep_aside
-from hiddenfield.estimators.targets import Answers, attach
-from hiddenfield.learning.predicting import predict
+from hiddenfield.estimators.inputs import Features, Reading
+from hiddenfield.estimators.parameters import COMMON, auto_batch_size, auto_epochs
+from hiddenfield.estimators.targets import Answers, attach, chosen_aside, keep_aside
+from hiddenfield.learning.batches import predict
+from hiddenfield.learning.checkpoint import History
 from hiddenfield.learning.settings import TrainSettings
-from hiddenfield.learning.state import History
 from hiddenfield.learning.task import Task
-from hiddenfield.learning.together import Fit
-from hiddenfield.learning.trainer import train
+from hiddenfield.learning.trainer import Fit, train
 from hiddenfield.shapes import Array, Float, Int
 
 __all__ = ["StructureEstimator"]
@@ -88,8 +84,8 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         sequences know their direction, and networkx graphs bring all their attributes.
     epochs, batch_size
         Passes over the data, and structures in a batch; ``"auto"`` chooses by the number of structures, see
-        `hiddenfield.estimators.defaults`.
-    learning_rate, optimizer, weight_decay, schedule, clip, patience, monitor, resample, precision, device
+        `hiddenfield.estimators.parameters`.
+    learning_rate, optimizer, weight_decay, schedule, clip, patience, monitor, resample, precision, device, devices
         As in `hiddenfield.learning.TrainSettings`.
     validation_fraction
         Share of the structures that is kept aside, drawn with `random_state` and stratified by class where possible,
@@ -145,6 +141,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
     resample: float | None = None
     precision: str = "32"
     device: str = "auto"
+    devices: int = 1
     ensemble: int = 1
     random_state: Any = None
     checkpoint: str | os.PathLike[str] | None = None
@@ -279,11 +276,11 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         ]
         return fits, aside
 
-    def _network(self, features: Features, outputs: int, seed: int) -> Network:
+    def _network(self, features: Features, outputs: int, seed: int) -> Predictor:
         """Make a network whose initial weights depend on the seed alone."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            return Network(features.sizes, outputs, **self._network_options(features))
+            return Predictor(features.sizes, outputs, **self._network_options(features))
 
     def _network_options(self, features: Features) -> dict[str, Any]:
         own = {
@@ -325,13 +322,14 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
             resample=None if self.resample is None else float(self.resample),
             precision=self.precision,
             device=self.device,
+            devices=int(self.devices),
             seed=seed,
         )
 
     # -- fitted --------------------------------------------------------------------------------------------
 
     @property
-    def network_(self) -> Network:
+    def network_(self) -> Predictor:
         """The first network of the ensemble."""
         return self._fitted("networks_")[0]
 

@@ -8,8 +8,7 @@ import torch
 from torch import nn
 
 from hiddenfield.data.structures import Structures
-from hiddenfield.embedding.network import Network
-from hiddenfield.embedding.pooling import POOLINGS
+from hiddenfield.embedding.predictor import POOLINGS, Predictor
 from hiddenfield.learning.task import Task
 from hiddenfield.ops import segment_argmax
 from hiddenfield.shapes import Float, Tensor
@@ -17,7 +16,7 @@ from hiddenfield.shapes import Float, Tensor
 __all__ = ["contributions"]
 
 
-def contributions(network: Network, task: Task, structures: Structures) -> Float[Tensor, "nodes outputs"]:
+def contributions(network: Predictor, task: Task, structures: Structures) -> Float[Tensor, "nodes outputs"]:
     r"""Divide each prediction among the nodes: gradient times embedding, with gradients that add up.
 
     With node embeddings :math:`h_i`, pooled to e, and the head :math:`f(e) = U_2 \sigma(U_1 \sigma(e) + u_1) + u_2`,
@@ -67,7 +66,7 @@ def contributions(network: Network, task: Task, structures: Structures) -> Float
     >>> from hiddenfield.embedding import FeatureSizes
     >>> words = hf.data.from_sequences(["GATTACA", "CAT", ""], targets=[7.0, 3.0, 0.0])
     >>> task = Task.of(words)
-    >>> network = Network(FeatureSizes.of(words), task.outputs, dim=8)
+    >>> network = Predictor(FeatureSizes.of(words), task.outputs, dim=8)
     >>> shares = contributions(network, task, words)
     >>> shares.shape
     torch.Size([10, 1])
@@ -88,7 +87,7 @@ def contributions(network: Network, task: Task, structures: Structures) -> Float
 
 
 def _slopes(
-    network: Network, pooled: Float[Tensor, "structures dim"]
+    network: Predictor, pooled: Float[Tensor, "structures dim"]
 ) -> Float[Tensor, "structures outputs dim"]:
     """Return m for every structure and output."""
     sigma = network.embedding.activation
@@ -111,7 +110,7 @@ def _slope(sigma: Callable[[Tensor], Tensor], start: Tensor, end: Tensor) -> Ten
     return torch.where(tiny, gradient, (sigma(end) - sigma(start)) / torch.where(tiny, 1.0, step))
 
 
-def _parts(network: Network, nodes: Tensor, structures: Structures) -> Float[Tensor, "nodes dim"]:
+def _parts(network: Predictor, nodes: Tensor, structures: Structures) -> Float[Tensor, "nodes dim"]:
     """Return what each node brings into the pooled embedding: rows that add up to it."""
     if network.pool is POOLINGS["sum"]:
         return nodes

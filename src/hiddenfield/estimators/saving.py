@@ -17,11 +17,10 @@ import torch
 from torch import Tensor
 
 from hiddenfield import estimators
-from hiddenfield.embedding.network import Network
+from hiddenfield.embedding.predictor import Predictor
 from hiddenfield.errors import HiddenfieldError, InputError, ReadError
-from hiddenfield.estimators.features import Features
-from hiddenfield.estimators.representation import REPRESENTATIONS, Reading
-from hiddenfield.learning.state import History
+from hiddenfield.estimators.inputs import REPRESENTATIONS, Features, Reading
+from hiddenfield.learning.checkpoint import History
 from hiddenfield.learning.task import Task
 
 if TYPE_CHECKING:
@@ -283,12 +282,12 @@ def _check_consistent(estimator: StructureEstimator, content: Mapping[str, Any])
 
 def _networks(
     estimator: StructureEstimator, content: Mapping[str, Any], tensors: dict[str, Tensor]
-) -> list[Network]:
+) -> list[Predictor]:
     """Make the networks without memory of their own, compare their shapes with the weights, and put these in."""
     with torch.device("meta"):
         options, outputs = estimator._network_options(estimator.features_), estimator.task_.outputs
         networks = [
-            Network(estimator.features_.sizes, outputs, **options)
+            Predictor(estimator.features_.sizes, outputs, **options)
             for _ in range(min(content["members"], len(tensors)))
         ]
     if json.loads(json.dumps(networks[0].settings())) != content["network"]:

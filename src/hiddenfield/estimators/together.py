@@ -7,7 +7,7 @@ from typing import Any
 
 from hiddenfield.errors import InputError, TrainingError
 from hiddenfield.estimators.base import Begun, StructureEstimator
-from hiddenfield.learning.state import History
+from hiddenfield.learning.checkpoint import History
 from hiddenfield.learning.together import train_in_parts
 
 __all__ = ["fit_in_parts", "fit_together"]

@@ -11,7 +11,7 @@ import torch
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError
-from hiddenfield.estimators.splitting import keep_aside
+from hiddenfield.estimators.targets import keep_aside
 from hiddenfield.evaluation.linear import fit_linear
 from hiddenfield.evaluation.score import Score, measure
 from hiddenfield.kernels.refinement import _checked, weisfeiler_lehman

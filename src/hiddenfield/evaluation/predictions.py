@@ -6,7 +6,7 @@ import numpy as np
 
 from hiddenfield.errors import InputError
 from hiddenfield.estimators import StructureClassifier, StructureEncoder, StructureEstimator
-from hiddenfield.estimators.classifier import class_array
+from hiddenfield.estimators.supervised import class_array
 from hiddenfield.evaluation.new_data import NewData
 from hiddenfield.shapes import Array
 

@@ -18,8 +18,7 @@ from hiddenfield.data.reading import read
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import HiddenfieldError, InputError
 from hiddenfield.estimators import StructureClassifier, StructureEstimator, StructureRegressor
-from hiddenfield.estimators.splitting import keep_aside
-from hiddenfield.estimators.targets import as_classes, as_numbers, attach, looks_like_classes
+from hiddenfield.estimators.targets import as_classes, as_numbers, attach, keep_aside, looks_like_classes
 from hiddenfield.learning.metrics import accuracy, balanced_accuracy, mae, r2, rmse, roc_auc
 from hiddenfield.shapes import Array, Int
 

@@ -1,22 +1,179 @@
-"""Checkpoints: everything that a run needs to go on, in one file that is there whole or not at all."""
+"""The state of a training run, and checkpoints: all that a run needs to go on, in one file, written atomically."""
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import zlib
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from hiddenfield.errors import ReadError
+from hiddenfield.data.structures import Structures
+from hiddenfield.embedding.predictor import Predictor
+from hiddenfield.errors import InputError, ReadError
+from hiddenfield.learning.settings import TrainSettings
+from hiddenfield.shapes import Tensor
 
-__all__ = ["Checkpoint", "load_checkpoint", "save_checkpoint"]
+__all__ = [
+    "Checkpoint",
+    "History",
+    "State",
+    "fingerprint",
+    "load_checkpoint",
+    "resume_run",
+    "save_checkpoint",
+    "save_run",
+]
 
 VERSION = 1
+
+
+@dataclass
+class History:
+    """What happened in training: one row per epoch, which epoch was best, why it ended."""
+
+    rows: list[dict[str, float]] = field(default_factory=list)
+    best_epoch: int = 0
+    best: float | None = None
+    reason: str = ""
+
+    def is_over(self, settings: TrainSettings, epoch: int) -> bool:
+        """Say whether training ends before this epoch, counted from 0, and note why."""
+        patience = settings.patience
+        if epoch >= settings.epochs:
+            self.reason = self.reason or f"all {settings.epochs} epochs done"
+        elif patience is not None and epoch - self.best_epoch >= patience:
+            self.reason = f"no better {settings.monitor} for {patience} epochs"
+        return bool(self.reason)
+
+    def improves(self, higher: bool, value: float) -> bool:
+        """Say whether a value of the monitor is better than the best so far; NaN never is."""
+        if math.isnan(value) or self.best is None:
+            return not math.isnan(value)
+        return value > self.best if higher else value < self.best
+
+
+@dataclass
+class State:
+    """How far networks have come, beside their weights and the optimizer.
+
+    Parameters
+    ----------
+    histories
+        One per network.
+    next_epoch
+        Counted from 0.
+    best_weights
+        Those of each network's best epoch, with a first axis over the networks; empty before there is one.
+    """
+
+    histories: list[History]
+    next_epoch: int = 0
+    best_weights: dict[str, Tensor] = field(default_factory=dict)
+
+
+def save_run(
+    path: Path,
+    state: State,
+    identity: dict[str, Any],
+    network: Predictor,
+    optimizer: torch.optim.Optimizer,
+    scaler: torch.amp.GradScaler,
+) -> None:
+    """Write everything that a run needs to go on."""
+    tensors = {f"weight.{name}": value for name, value in network.state_dict().items()}
+    (history,) = state.histories
+    best = {} if history.best is None else state.best_weights
+    tensors |= {f"best.{name}": value[0] for name, value in best.items()}
+    for number, moments in optimizer.state_dict()["state"].items():
+        kept = {name: value for name, value in moments.items() if isinstance(value, Tensor)}
+        tensors |= {f"optimizer.{number}.{name}": value for name, value in kept.items()}
+    values = {
+        "identity": identity,
+        "next_epoch": state.next_epoch,
+        "history": asdict(history),
+        "precision": scaler.state_dict(),  # the scale of the loss in half precision; empty otherwise
+    }
+    save_checkpoint(Checkpoint(tensors, values), path)
+
+
+def resume_run(
+    path: Path,
+    identity: dict[str, Any],
+    network: Predictor,
+    optimizer: torch.optim.Optimizer,
+    scaler: torch.amp.GradScaler,
+    *,
+    resume: bool,
+) -> State | None:
+    """Take up the checkpoint if there is one and it is of this very run; return None if there is none."""
+    if not path.exists():
+        return None
+    if not resume:
+        raise InputError(f"{path} holds an earlier run; resume it, or remove it to start again")
+    saved = load_checkpoint(path)
+    theirs = saved.values.get("identity")
+    for name, value in identity.items():
+        if not isinstance(theirs, dict) or theirs.get(name) != value:
+            raise InputError(
+                f"{path} is of a run with other {name}; use the same, or remove it to start again"
+            )
+    try:
+        return _load(saved, network, optimizer, scaler)
+    except (KeyError, TypeError, ValueError, RuntimeError):
+        raise ReadError(
+            "does not hold the whole state of a run; remove it to start again", file=path
+        ) from None
+
+
+def _load(
+    saved: Checkpoint, network: Predictor, optimizer: torch.optim.Optimizer, scaler: torch.amp.GradScaler
+) -> State:
+    def part(prefix: str) -> dict[str, Tensor]:
+        return {
+            key.removeprefix(prefix): value for key, value in saved.tensors.items() if key.startswith(prefix)
+        }
+
+    history = History(**saved.values["history"])
+    moments: dict[int, dict[str, Tensor]] = {}
+    for key, value in part("optimizer.").items():
+        number, name = key.split(".", 1)
+        moments.setdefault(int(number), {})[name] = value
+    network.load_state_dict(part("weight."))
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": moments})
+    scaling = saved.values.get("precision", {})
+    if not all(isinstance(value, (int, float)) for value in scaling.values()):
+        raise TypeError("the state of the precision is made of numbers")
+    scaler.load_state_dict(scaling)
+    device = next(network.parameters()).device
+    best = {name: value[None].to(device) for name, value in part("best.").items()}
+    return State([history], int(saved.values["next_epoch"]), best)
+
+
+def fingerprint(structures: Structures) -> list[int]:
+    """Return counts and a checksum that differ for another data set."""
+    checksum = 0
+    for name in (
+        "node_ptr",
+        "in_ptr",
+        "source",
+        "node_labels",
+        "arc_labels",
+        "node_attributes",
+        "arc_attributes",
+        "targets",
+    ):
+        tensor: Tensor | None = getattr(structures, name)
+        if tensor is not None:
+            checksum = zlib.crc32(tensor.cpu().contiguous().numpy().tobytes(), checksum)
+    return [len(structures), structures.total_nodes, structures.total_arcs, checksum]
+
+
+# -- files -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,8 @@ class TrainSettings:
         ``"32"``, ``"bf16"`` or ``"16"`` (mixed), ``"64"``.
     device
         ``"auto"`` (a GPU where there is one), ``"cpu"``, ``"cuda"``.
+    devices
+        Processes that share every batch, on as many GPUs or on the cores of the CPU.
     seed
         Of the order of the batches and of dropout.
 
@@ -87,10 +89,11 @@ class TrainSettings:
     resample: float | None = None
     precision: str = "32"
     device: str = "auto"
+    devices: int = 1
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "patience"):
+        for name in ("epochs", "batch_size", "patience", "devices"):
             value = getattr(self, name)
             if value is None and name == "patience":
                 continue

@@ -108,6 +108,22 @@ class Task:
         """Whether every target is a number."""
         return all(column.vocabulary is None for column in self.columns)
 
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """The names of what `metrics` returns."""
+        numbers = any(column.vocabulary is None for column in self.columns)
+        classes = any(column.vocabulary is not None for column in self.columns)
+        return ("mae", "rmse") * numbers + ("accuracy", "roc_auc") * classes
+
+    def check(self, structures: Structures, what: str) -> None:
+        """Check that the structures have targets for this task; `what` names them in an error."""
+        found = 0 if structures.targets is None else structures.targets.shape[1]
+        if found != len(self.columns):
+            raise InputError(f"the task has {len(self.columns)} targets, but the {what} have {found}")
+        assert structures.targets is not None
+        if bool(structures.targets.isnan().all()):
+            raise InputError(f"the targets of all {len(structures)} {what} are missing")
+
     def slices(self) -> list[slice]:
         """Return which of the outputs belong to each column."""
         bounds = np.cumsum([0] + [column.outputs for column in self.columns])

@@ -1,40 +1,97 @@
-"""The supervised trainer: a short loop around Lightning Fabric, with the data where the network is."""
+"""The supervised trainer: one loop for one network or several side by side, with the data where the networks are."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
+from torch.nn import functional
 
 from hiddenfield.data.structures import Structures
-from hiddenfield.embedding.base import Prepared
-from hiddenfield.embedding.network import Network
+from hiddenfield.embedding.members import members_of
+from hiddenfield.embedding.predictor import Predictor
+from hiddenfield.embedding.stack import PredictorStack, write_members
 from hiddenfield.errors import InputError, TrainingError
-from hiddenfield.learning.predicting import predict, resolve_device, without_host_columns
-from hiddenfield.learning.sampling import epoch_order, resampling_weights
+from hiddenfield.learning.batches import Pack, epoch_order, resampling_weights
+from hiddenfield.learning.checkpoint import History, State, fingerprint, resume_run, save_run
+from hiddenfield.learning.device import autocast, device_of, few_threads, make_optimizer, make_scaler
+from hiddenfield.learning.processes import Team, team_of
 from hiddenfield.learning.settings import TrainSettings
-from hiddenfield.learning.state import History, State, fingerprint, resume_run, save_run
 from hiddenfield.learning.task import Task
+from hiddenfield.ops import segment_sum
 from hiddenfield.progress import progress
-from hiddenfield.shapes import Array, Tensor
+from hiddenfield.shapes import Array, Float, Tensor
 
-if TYPE_CHECKING:
-    from lightning.fabric import Fabric
+__all__ = ["Fit", "Training", "train"]
 
-__all__ = ["History", "predict", "train"]
-
-PRECISIONS = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed", "64": "64-true"}
 HIGHER_IS_BETTER = ("accuracy", "roc_auc")
+
+# Nodes and arcs that are validated at once.
+MOST_VALIDATED = {"cpu": 500_000, "cuda": 8_000_000}
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A network to be trained, and all that `train` is told about it."""
+
+    network: Predictor
+    task: Task
+    structures: Structures
+    validation: Structures | None
+    settings: TrainSettings
+    name_of: Callable[[int], str] | None = None
+
+    @property
+    def steps(self) -> int:
+        """Batches in an epoch."""
+        return math.ceil(len(self.structures) / self.settings.batch_size)
+
+    @property
+    def batch_entries(self) -> float:
+        """Entries of a vector on every node and arc of a batch."""
+        pack = self.structures
+        size = min(self.settings.batch_size, len(pack)) / max(len(pack), 1)
+        return self.network.embedding.dim * (pack.total_nodes + pack.total_arcs) * size
+
+    def check(self) -> None:
+        """Check that there is something to learn from, and to validate on if that is wanted."""
+        if not len(self.structures):
+            raise InputError("there are no structures to train on")
+        if self.settings.patience is not None and self.validation is None:
+            raise InputError("patience needs validation structures; give some, or set patience=None")
+        self.task.check(self.structures, "structures to train on")
+        if self.validation is not None:
+            self.task.check(self.validation, "validation structures")
+            if self.settings.monitor not in (known := ("loss", *self.task.metric_names)):
+                raise InputError(
+                    f"unknown monitor {self.settings.monitor!r} for these targets; choose from: {', '.join(known)}"
+                )
+        if self.settings.devices > 1 and self.network.standardise is not None:
+            raise InputError(
+                "standardise needs every batch in one process; use devices=1, or standardise=False"
+            )
+
+    def not_finite(self, batch: Array) -> TrainingError:
+        """Return the error for a batch whose loss is not finite."""
+        name_of = self.name_of or self.structures.name_of
+        names = ", ".join(name_of(int(position)) for position in batch[:5])
+        more = ", …" if len(batch) > 5 else ""
+        return TrainingError(
+            f"the loss is no longer finite, first in a batch of {len(batch)} structures: {names}{more}; "
+            "lower the learning rate, set clip, or look for extreme attributes or targets among them"
+        )
 
 
 def train(
-    network: Network,
+    network: Predictor,
     task: Task,
     structures: Structures,
     validation: Structures | None = None,
@@ -51,6 +108,9 @@ def train(
     best `monitor` are restored at the end. Everything random depends on ``settings.seed`` and the epoch's number, so
     that a run is repeatable and a resumed one ends, on the CPU, with exactly the weights of an uninterrupted one.
 
+    With ``settings.devices`` above 1 that many processes are started. Each takes its part of every batch, and their
+    gradients are added up: the result is that of one process, up to rounding.
+
     Parameters
     ----------
     network, task
@@ -62,9 +122,9 @@ def train(
     checkpoint
         A file that is rewritten, atomically, after every epoch.
     resume
-        Go on from `checkpoint` where it is there.
+        Go on from `checkpoint` if it exists.
     show_progress
-        Whether a bar shows how far it is; only on a terminal.
+        Whether to show a progress bar; only on a terminal.
     name_of
         How a message names the structure at a position, for a caller that has cut `structures` from others.
 
@@ -76,278 +136,318 @@ def train(
     Examples
     --------
     >>> import hiddenfield as hf
-    >>> from hiddenfield.embedding import FeatureSizes, Network
+    >>> from hiddenfield.embedding import FeatureSizes, Predictor
     >>> words = hf.data.from_sequences(["GA", "GATTACA", "TTT", "A"], targets=[2.0, 7.0, 3.0, 1.0])
     >>> task = Task.of(words)
-    >>> network = Network(FeatureSizes.of(words), task.outputs, dim=8)
+    >>> network = Predictor(FeatureSizes.of(words), task.outputs, dim=8)
     >>> history = train(network, task, words, settings=TrainSettings(epochs=2, device="cpu"))
     >>> len(history.rows)
     2
     """
-    settings = settings or TrainSettings()
-    check_training(task, structures, validation, settings)
+    fit = Fit(network, task, structures, validation, settings or TrainSettings(), name_of)
+    fit.check()
     path = None if checkpoint is None else Path(checkpoint)
-    run = _Run(network, task, structures, validation, settings, path)
-    run.name_of = name_of or structures.name_of
-    if path is not None:
-        run.state = resume_run(
-            path, run.state, run.identity(), network, run.optimizer, run.precision, resume=resume
-        )
-    run.loop(show_progress)
-    return run.state.history
+    with team_of(fit.settings.devices, _train_part, replace(fit, name_of=None), path, resume) as team:
+        (result,) = _train_part(team, fit, path, resume, show_progress)
+    if isinstance(result, TrainingError):
+        raise result
+    return result
 
 
-def check_training(
-    task: Task, structures: Structures, validation: Structures | None, settings: TrainSettings
-) -> None:
-    """Check that there is something to learn from, and to validate on if that is wanted."""
-    if not len(structures):
-        raise InputError("there are no structures to train on")
-    if settings.patience is not None and validation is None:
-        raise InputError("patience needs validation structures; give some, or set patience=None")
-    _check_targets(structures, task, "structures to train on")
-    if validation is not None:
-        _check_targets(validation, task, "validation structures")
-        _check_monitor(settings.monitor, task)
+def _train_part(
+    team: Team, fit: Fit, checkpoint: Path | None, resume: bool, show_progress: bool = False
+) -> list[History | TrainingError]:
+    training = Training([fit], team, checkpoint)
+    if checkpoint is not None:
+        training.resume(resume)
+    return training.run(show_progress)
 
 
-def _check_targets(structures: Structures, task: Task, what: str) -> None:
-    found = 0 if structures.targets is None else structures.targets.shape[1]
-    if found != len(task.columns):
-        raise InputError(f"the task has {len(task.columns)} targets, but the {what} have {found}")
-    assert structures.targets is not None
-    if bool(structures.targets.isnan().all()):
-        raise InputError(f"the targets of all {len(structures)} {what} are missing")
+class Training:
+    """Networks that are trained side by side, on one device, and how far they have come.
 
+    One network is trained as it is; several of one kind as a `PredictorStack`, whose batches hold the batches of all of
+    them. Each has its own structures, order, dropout, best epoch and end; where its loss is no longer finite it gets an
+    error of its own, and the others go on.
 
-def _check_monitor(monitor: str, task: Task) -> None:
-    kinds = {column.vocabulary is None for column in task.columns}
-    known = [
-        "loss",
-        *(["mae", "rmse"] if True in kinds else []),
-        *(["accuracy", "roc_auc"] if False in kinds else []),
-    ]
-    if monitor not in known:
-        raise InputError(f"unknown monitor {monitor!r} for these targets; choose from: {', '.join(known)}")
-
-
-class _Batch:
-    """Structures with what was prepared of them: an object that Fabric passes on as it is.
-
-    Of a dataclass it would convert every tensor to the precision of the network, indices included.
+    Parameters
+    ----------
+    fits
+        What to train; of one kind and with the same settings but the seed, see `train_together`.
+    team
+        The processes that share the work; several only for a single network.
+    checkpoint
+        A file for the state after every epoch; only for a single network.
     """
 
-    def __init__(self, structures: Structures, prepared: list[Prepared]) -> None:
-        self.structures, self.prepared = structures, prepared
+    def __init__(self, fits: Sequence[Fit], team: Team | None = None, checkpoint: Path | None = None) -> None:
+        self.fits, self.settings, self.task = list(fits), fits[0].settings, fits[0].task
+        self.team, self.checkpoint = team or Team(), checkpoint
+        self.device = device_of(self.settings, self.team)
+        self.scaler = make_scaler(self.settings, self.device)
+        networks = [fit.network for fit in fits]
+        self.model: nn.Module = networks[0] if len(fits) == 1 else PredictorStack(networks)
+        self.model.to(self.device, torch.float64 if self.settings.precision == "64" else None)
+        self.optimizer = make_optimizer(self.model, self.settings)
+        tasks, network = [fit.task for fit in fits], self._stacked
+        self.data = Pack(tasks, [fit.structures for fit in fits], network, self.device)
+        validated = [fit.validation for fit in fits if fit.validation is not None]
+        self.validation = Pack(tasks, validated, network, self.device) if validated else None
+        width = self.settings.resample
+        self.weights = [None if width is None else resampling_weights(fit.structures, width) for fit in fits]
+        self.state = State([History() for _ in fits])
+        self.failed: dict[int, TrainingError] = {}
 
-
-class _OfBatch(nn.Module):
-    """The network as Fabric calls it."""
-
-    def __init__(self, network: Network) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, batch: _Batch) -> Tensor:
-        return self.network(batch.structures, *batch.prepared)
-
-
-class _Run:
-    """One training run: what is trained and on what, and the state that moves."""
-
-    def __init__(
-        self,
-        network: Network,
-        task: Task,
-        structures: Structures,
-        validation: Structures | None,
-        settings: TrainSettings,
-        checkpoint: Path | None,
-    ) -> None:
-        self.network, self.task, self.settings, self.checkpoint = network, task, settings, checkpoint
-        self.structures, self.validation = structures, validation
-        self.name_of: Callable[[int], str] = structures.name_of
-        self.fabric = _fabric(settings)
-        self.precision = self.fabric.strategy.precision
-        self.state = State()
-        self.optimizer = make_optimizer(network.to(self.fabric.device), settings)
-        self.module, self.wrapped_optimizer = self.fabric.setup(_OfBatch(network), self.optimizer)
-        self.data, self.prepared = self._place(structures)
-        weighted = settings.resample is not None
-        self.weights = resampling_weights(structures, settings.resample or 0.0) if weighted else None
-
-    def _place(self, structures: Structures) -> tuple[Structures, list[Prepared]]:
-        """Put the structures, with standardised targets, and what is prepared of them on the device."""
-        bare = bare_structures(structures, self.task, next(self.network.parameters()).dtype)
-        prepared = self.network.prepare(bare)
-        return bare.to(self.fabric.device), [entry.to(self.fabric.device) for entry in prepared]
-
-    def identity(self) -> dict[str, Any]:
-        """Return what must be the same for a run to go on: settings, network, task, data."""
-        return {
-            "settings": {name: value for name, value in self.settings.as_dict().items() if name != "device"},
-            "network": self.network.settings(),
-            "task": self.task.as_dict(),
-            "data": [fingerprint(pack) for pack in (self.structures, self.validation) if pack is not None],
-        }
+    @property
+    def _stacked(self) -> Predictor:
+        """The network that computes: the only one, or the one whose weights have an axis over all of them."""
+        network = self.model.network if isinstance(self.model, PredictorStack) else self.model
+        assert isinstance(network, Predictor)
+        return network
 
     # -- the loop ------------------------------------------------------------------------------------------
 
-    def loop(self, show_progress: bool) -> None:
-        """Run the epochs that are left, then restore the best weights."""
-        state, total = self.state, self.settings.epochs * len(self.structures)
-        with progress(total, "training", shown=show_progress) as advance:
-            advance(state.next_epoch * len(self.structures))
-            while not state.history.is_over(self.settings, state.next_epoch):
-                self._epoch(state.next_epoch, advance)
+    def run(self, show_progress: bool = False) -> list[History | TrainingError]:
+        """Run the epochs that are left, then give every network its best weights."""
+        state, total = self.state, sum(self.data.sizes)
+        shown = show_progress and self.team.rank == 0
+        with (
+            few_threads(sum(fit.batch_entries for fit in self.fits), self.team.size),
+            progress(self.settings.epochs * total, "training", shown=shown) as advance,
+        ):
+            advance(state.next_epoch * total)
+            while active := [number for number in range(len(self.fits)) if self._goes_on(number)]:
+                self._epoch(state.next_epoch, active, advance)
                 state.next_epoch += 1
-                if self.checkpoint is not None:
-                    self._save()
-        if state.best_weights:
-            self.network.load_state_dict(state.best_weights)
-        self.network.eval()
+                if self.checkpoint is not None and not self.failed and self.team.rank == 0:
+                    save_run(self.checkpoint, state, self._identity(), *self._moving())
+        # A network that never had a best epoch, since its monitor is always NaN, keeps its last weights.
+        self._keep([number for number, history in enumerate(state.histories) if history.best is None])
+        networks = [fit.network for fit in self.fits]
+        write_members(networks, state.best_weights)
+        for network in networks:
+            network.eval()
+        return [self.failed.get(number, history) for number, history in enumerate(state.histories)]
 
-    def _save(self) -> None:
-        assert self.checkpoint is not None
-        save_run(self.checkpoint, self.state, self.identity(), self.network, self.optimizer, self.precision)
+    def _goes_on(self, number: int) -> bool:
+        history = self.state.histories[number]
+        return number not in self.failed and not history.is_over(self.settings, self.state.next_epoch)
 
-    def _epoch(self, epoch: int, advance: Callable[..., None]) -> None:
+    def _epoch(self, epoch: int, active: list[int], advance: Callable[..., None]) -> None:
         started = time.perf_counter()
-        loss = self._train_epoch(epoch, advance)
-        seconds = time.perf_counter() - started
-        row = epoch_row(self.settings, epoch, len(self.structures), loss)
-        if self.validation is not None:
-            outputs = predict(self.network, self.validation, device=str(self.fabric.device))
-            row |= measured_row(self.task, outputs, self.validation)
-            self._keep_best(epoch + 1, row)
-        else:
-            self.state.history.best_epoch = epoch + 1
-        row |= {"seconds": seconds, "structures_per_second": len(self.structures) / seconds}
-        self.state.history.rows.append(row)
+        losses = self._train_epoch(epoch, active, advance)
+        seconds = (time.perf_counter() - started) / len(active)
+        rows: dict[int, dict[str, float]] = {
+            number: {
+                "epoch": epoch + 1,
+                "steps": (epoch + 1) * self.fits[number].steps,
+                "learning_rate": self.settings.rate(float(epoch)),
+                "train_loss": float(losses[number]),
+            }
+            for number in active
+            if number not in self.failed
+        }
+        if self.validation is not None and rows:
+            self._validate(epoch, rows)
+        for number, row in rows.items():
+            if self.validation is None:
+                self.state.histories[number].best_epoch = epoch + 1
+            count = self.data.sizes[number]
+            row |= {"seconds": seconds, "structures_per_second": count / seconds}
+            self.state.histories[number].rows.append(row)
 
-    def _train_epoch(self, epoch: int, advance: Callable[..., None]) -> float:
-        self.module.train()
-        order = epoch_order(len(self.structures), self.settings.seed, epoch, self.weights)
-        size, losses, weight = self.settings.batch_size, [], []
-        steps = math.ceil(len(order) / size)
-        devices = [self.fabric.device.index or 0] if self.fabric.device.type == "cuda" else []
-        started = time.perf_counter()
-        with torch.random.fork_rng(devices=devices):
-            torch.manual_seed(
-                np.random.SeedSequence([self.settings.seed, epoch, 1]).generate_state(1)[0].item()
-            )
-            for step, start in enumerate(range(0, len(order), size)):
-                index = torch.from_numpy(order[start : start + size])
-                losses.append(self._step(index, epoch + step / steps))
-                weight.append(len(index))
-                if self.fabric.device.type == "cpu":
-                    self._check_finite([losses[-1]], order, start)
-                    rate = (start + len(index)) / (time.perf_counter() - started)
-                    advance(
-                        len(index),
-                        f"epoch {epoch + 1}, loss {float(losses[-1]):.4g}, {rate:,.0f} structures/s",
-                    )
-                else:
-                    advance(len(index), f"epoch {epoch + 1}")
-        self._check_finite(losses, order, 0)
-        return float(np.average(torch.stack(losses).double().cpu().numpy(), weights=weight))
+    def _train_epoch(
+        self, epoch: int, active: list[int], advance: Callable[..., None]
+    ) -> Float[Array, " networks"]:
+        self.model.train()
+        size, steps = self.settings.batch_size, self.fits[0].steps
+        orders = [
+            epoch_order(len(fit.structures), fit.settings.seed, epoch, weights)
+            for fit, weights in zip(self.fits, self.weights, strict=True)
+        ]
+        losses, counts, started = [], [], time.perf_counter()
+        with self._seeded(epoch) as dropout:
+            for step in range(steps):
+                part = slice(step * size, (step + 1) * size)
+                counts.append([len(order[part]) for order in orders])
+                self._stacked.dropout.factors = dropout(part)
+                losses.append(self._step([order[part] for order in orders], epoch + step / steps))
+                note = f"epoch {epoch + 1}"
+                if self.device.type == "cpu":  # elsewhere looking at the loss would mean waiting for it
+                    if not losses[-1].isfinite().any():
+                        break
+                    rate = np.sum(counts) / (time.perf_counter() - started)
+                    note += f", loss {float(losses[-1].mean()):.4g}, {rate:,.0f} structures/s"
+                advance(sum(counts[-1]), note)
+        self._stacked.dropout.factors = None
+        found = torch.stack(losses).double().cpu().numpy()
+        for number in active:
+            self._note_failure(number, found[:, number], orders[number])
+        return np.average(found, axis=0, weights=np.array(counts))
 
-    def _step(self, index: Tensor, done: float) -> Tensor:
-        batch = self.data[index]
+    def _step(self, chosen: list[Array], done: float) -> Float[Tensor, " networks"]:
         for group in self.optimizer.param_groups:
             group["lr"] = self.settings.rate(done)
-        self.wrapped_optimizer.zero_grad(set_to_none=True)
-        outputs = self.module(_Batch(batch, [entry[index] for entry in self.prepared]))
-        assert batch.targets is not None
-        loss = self.task.score(outputs.to(batch.targets.dtype), batch.targets)
-        self.fabric.backward(loss)
+        self.optimizer.zero_grad(set_to_none=True)
+        structures, prepared = self.data.batch([self.team.part(own) for own in chosen])
+        with autocast(self.settings, self.device):
+            outputs = self.model(structures, *prepared)
+        assert structures.targets is not None
+        losses, told = self._losses(outputs.to(structures.targets.dtype), structures)
+        self.scaler.scale(losses.sum()).backward()
+        if self.team.size > 1:
+            self._add_gradients()
         if self.settings.clip is not None:
-            self.fabric.clip_gradients(
-                self.module, self.wrapped_optimizer, max_norm=self.settings.clip, error_if_nonfinite=False
-            )
-        self.wrapped_optimizer.step()
-        return loss.detach()
+            self.scaler.unscale_(self.optimizer)
+            self._clip(self.settings.clip)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        return told
 
-    def _check_finite(self, losses: list[Tensor], order: Array, start: int) -> None:
-        bad = torch.nonzero(~torch.stack(losses).isfinite())
+    def _losses(self, outputs: Tensor, structures: Structures) -> tuple[Tensor, Tensor]:
+        """Return the loss of every network, to be differentiated, and its value over the processes' whole batch."""
+        assert structures.targets is not None
+        values, weights = self.task.entries(outputs, structures.targets)
+        blocks = members_of(structures).structures
+        if blocks is not None:
+            value, weight = segment_sum(values, blocks.ptr), segment_sum(weights, blocks.ptr)
+        else:
+            value, weight = values.sum()[None], weights.sum()[None]
+        total = value.detach().clone()
+        self.team.add([total, weight])
+        weight = weight.clamp(min=1e-12)
+        return value / weight, total / weight
+
+    def _add_gradients(self) -> None:
+        parameters = list(self.model.parameters())
+        for parameter in parameters:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        self.team.add([parameter.grad for parameter in parameters if parameter.grad is not None])
+
+    def _clip(self, largest: float) -> None:
+        """Shorten every network's gradient to a largest norm."""
+        parameters = [p for p in self.model.parameters() if p.grad is not None]
+        if len(self.fits) == 1:
+            nn.utils.clip_grad_norm_(parameters, largest)
+            return
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        squares = torch.stack([gradient.flatten(1).square().sum(dim=1) for gradient in gradients])
+        factor = (largest / (squares.sum(dim=0).sqrt() + 1e-6)).clamp(max=1.0)
+        for gradient in gradients:
+            gradient.mul_(factor.view(-1, *[1] * (gradient.ndim - 1)))
+
+    def _note_failure(self, number: int, losses: Float[Array, " steps"], order: Array) -> None:
+        """Note that a network's loss is no longer finite, with the batch where this was seen first."""
+        bad = np.flatnonzero(~np.isfinite(losses))
         if len(bad):
-            first = start + int(bad[0]) * self.settings.batch_size
-            raise not_finite(order[first : first + self.settings.batch_size], self.name_of)
+            start = int(bad[0]) * self.settings.batch_size
+            batch = order[start : start + self.settings.batch_size]
+            self.failed[number] = self.fits[number].not_finite(batch)
 
-    def _keep_best(self, epoch: int, row: dict[str, float]) -> None:
-        if is_best(self.state.history, self.settings.monitor, epoch, row):
-            weights = self.network.state_dict()
-            self.state.best_weights = {key: tensor.detach().cpu().clone() for key, tensor in weights.items()}
+    # -- dropout -------------------------------------------------------------------------------------------
 
+    @contextmanager
+    def _seeded(self, epoch: int) -> Iterator[Callable[[slice], Tensor | None]]:
+        """Seed what an epoch draws; yield a function from a step's slice to given factors of dropout, if any.
 
-# -- what networks that are trained side by side need too ----------------------------------------------------
+        One network in one process draws for itself. Networks side by side draw for the whole epoch, each from a seed
+        of its own. Of several processes each draws for the whole batch, and takes its part.
+        """
+        rates = [fit.network.dropout.p for fit in self.fits]
+        seeds = [
+            np.random.SeedSequence([fit.settings.seed, epoch, 1]).generate_state(1)[0].item()
+            for fit in self.fits
+        ]
+        if len(self.fits) > 1:
+            factors = self._epoch_factors(rates, seeds) if any(rates) else None
+            yield lambda part: None if factors is None else factors[self.data.positions_in_order(part)]
+            return
+        devices = [self.device.index or 0] if self.device.type == "cuda" else []
+        with torch.random.fork_rng(devices=devices):
+            torch.manual_seed(seeds[0])
+            own = self.team.size == 1 or not rates[0]
+            yield lambda part: None if own else self._part_factors(rates[0], part)
 
+    def _epoch_factors(self, rates: list[float], seeds: list[int]) -> Float[Tensor, "structures hidden"]:
+        widths = [fit.network.hidden_layer.out_features for fit in self.fits]
+        parts = []
+        for rate, seed, own, count in zip(rates, seeds, widths, self.data.sizes, strict=True):
+            generator = torch.Generator(self.device).manual_seed(seed)
+            drawn = torch.rand(count, own, generator=generator, device=self.device)
+            factors = (drawn >= rate).float() / (1.0 - rate)
+            parts.append(functional.pad(factors, (0, max(widths) - own)))
+        return torch.cat(parts)
 
-def bare_structures(structures: Structures, task: Task, dtype: torch.dtype) -> Structures:
-    """Return the structures with standardised targets, and without what training does not read."""
-    assert structures.targets is not None
-    return without_host_columns(structures).replace(
-        targets=task.standardize(structures.targets).to(dtype),
-        node_targets=None,
-        node_target_names=(),
-        node_target_vocabularies=(),
-    )
+    def _part_factors(self, rate: float, part: slice) -> Float[Tensor, "structures hidden"]:
+        count = len(range(self.data.sizes[0])[part])
+        ones = torch.ones(count, self.fits[0].network.hidden_layer.out_features, device=self.device)
+        return functional.dropout(ones, rate)[torch.from_numpy(self.team.part(np.arange(count)))]
 
+    # -- validation, best weights, checkpoints -------------------------------------------------------------
 
-def epoch_row(settings: TrainSettings, epoch: int, structures: int, loss: float) -> dict[str, float]:
-    """Return what is known of an epoch before anything is validated."""
-    steps = (epoch + 1) * math.ceil(structures / settings.batch_size)
-    rate = settings.rate(float(epoch))
-    return {"epoch": epoch + 1, "steps": steps, "learning_rate": rate, "train_loss": loss}
+    def _validate(self, epoch: int, rows: dict[int, dict[str, float]]) -> None:
+        assert self.validation is not None
+        outputs, better = self._outputs(self.validation), []
+        for number, row in rows.items():
+            fit, history = self.fits[number], self.state.histories[number]
+            assert fit.validation is not None
+            assert fit.validation.targets is not None
+            targets = fit.validation.targets.cpu()
+            standardized = fit.task.standardize(targets).to(outputs[number].dtype)
+            found = {"loss": float(fit.task.score(outputs[number], standardized))}
+            found |= fit.task.metrics(outputs[number], targets)
+            row |= {f"valid_{name}": value for name, value in found.items()}
+            if history.improves(self.settings.monitor in HIGHER_IS_BETTER, found[self.settings.monitor]):
+                history.best, history.best_epoch = found[self.settings.monitor], epoch + 1
+                better.append(number)
+        self._keep(better)
 
+    def _outputs(self, pack: Pack) -> list[Float[Tensor, "structures outputs"]]:
+        """Return the outputs for every network's structures, in host memory."""
+        self.model.eval()
+        parts = max(1, math.ceil(pack.entries / MOST_VALIDATED[self.device.type] / self.team.size))
+        pieces: list[list[Tensor]] = [[] for _ in self.fits]
+        mine = [self.team.part(np.arange(size)) for size in pack.sizes]
+        with torch.inference_mode():
+            for shares in zip(*(np.array_split(own, parts) for own in mine), strict=True):
+                structures, prepared = pack.batch(list(shares))
+                outputs = self.model(structures, *prepared).cpu()
+                for own, piece in zip(pieces, outputs.split([len(s) for s in shares]), strict=True):
+                    own.append(piece)
+        return [self.team.join(torch.cat(own)) for own in pieces]
 
-def measured_row(task: Task, outputs: Tensor, validation: Structures) -> dict[str, float]:
-    """Return the loss and the metrics on validation structures, by their names in a history."""
-    assert validation.targets is not None
-    targets = validation.targets.cpu()
-    standardized = task.standardize(targets).to(outputs.dtype)
-    found = {"loss": float(task.score(outputs, standardized)), **task.metrics(outputs, targets)}
-    return {f"valid_{name}": value for name, value in found.items()}
+    def _weights(self) -> dict[str, Tensor]:
+        """Return the weights as they are, each with a first axis over the networks."""
+        weights = self._stacked.state_dict()
+        return weights if len(self.fits) > 1 else {name: value[None] for name, value in weights.items()}
 
+    def _keep(self, numbers: list[int]) -> None:
+        """Take the present weights of some networks for their best."""
+        index = torch.tensor(numbers, dtype=torch.int64, device=self.device)
+        best = self.state.best_weights
+        for name, value in self._weights().items():
+            if name not in best:
+                best[name] = value.detach().clone()
+            else:
+                best[name].index_copy_(0, index, value.index_select(0, index))
 
-def is_best(history: History, monitor: str, epoch: int, row: dict[str, float]) -> bool:
-    """Say whether an epoch is the best so far, and note it in the history if it is."""
-    value, sign = row[f"valid_{monitor}"], -1.0 if monitor in HIGHER_IS_BETTER else 1.0
-    if math.isnan(value) or (history.best is not None and sign * value >= sign * history.best):
-        return False
-    history.best, history.best_epoch = value, epoch
-    return True
+    def _identity(self) -> dict[str, Any]:
+        """Return what must be the same for a run to go on: settings, network, task, data."""
+        (fit,) = self.fits
+        free = ("device", "devices")
+        return {
+            "settings": {name: v for name, v in fit.settings.as_dict().items() if name not in free},
+            "network": fit.network.settings(),
+            "task": fit.task.as_dict(),
+            "data": [fingerprint(pack) for pack in (fit.structures, fit.validation) if pack is not None],
+        }
 
+    def _moving(self) -> tuple[Predictor, torch.optim.Optimizer, torch.amp.GradScaler]:
+        return self._stacked, self.optimizer, self.scaler
 
-def not_finite(batch: Array, name_of: Callable[[int], str]) -> TrainingError:
-    """Return the error for a batch whose loss is not finite."""
-    names = ", ".join(name_of(int(position)) for position in batch[:5])
-    more = ", …" if len(batch) > 5 else ""
-    return TrainingError(
-        f"the loss is no longer finite, first in a batch of {len(batch)} structures: {names}{more}; "
-        "lower the learning rate, set clip, or look for extreme attributes or targets among them"
-    )
-
-
-def _fabric(settings: TrainSettings) -> Fabric:
-    from lightning.fabric import Fabric
-
-    place = resolve_device(settings.device)
-    if settings.precision == "16" and place.type == "cpu":
-        raise InputError("precision '16' needs a GPU; on the CPU choose from: 32, bf16, 64")
-    devices: Any = [place.index] if place.index is not None else 1
-    return Fabric(accelerator=place.type, devices=devices, precision=PRECISIONS[settings.precision])  # type: ignore[arg-type]
-
-
-def make_optimizer(network: nn.Module, settings: TrainSettings) -> torch.optim.Optimizer:
-    """Return the optimizer of all weights."""
-    common: dict[str, Any] = {
-        "lr": settings.learning_rate,
-        "weight_decay": settings.weight_decay,
-        # A fused step would divide by the scale of the loss itself, too late for clipping.
-        "fused": settings.precision != "16",
-    }
-    parameters = list(network.parameters())
-    if settings.optimizer == "sgd":
-        return torch.optim.SGD(parameters, momentum=settings.momentum, **common)
-    return (torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam)(parameters, **common)
+    def resume(self, resume: bool) -> None:
+        """Take up the checkpoint if there is one; where `resume` is False, refuse to."""
+        assert self.checkpoint is not None
+        found = resume_run(self.checkpoint, self._identity(), *self._moving(), resume=resume)
+        self.state = found or self.state

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from hiddenfield.embedding.network import EMBEDDINGS
+from hiddenfield.embedding.base import EMBEDDINGS
 from hiddenfield.errors import InputError
 from hiddenfield.estimators import StructureClassifier, StructureRegressor
 from hiddenfield.evaluation.assessment.cells import Cell, Context

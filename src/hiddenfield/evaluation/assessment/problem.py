@@ -11,7 +11,7 @@ from scipy.sparse import issparse
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError
-from hiddenfield.estimators.representation import Reading
+from hiddenfield.estimators.inputs import Reading
 from hiddenfield.estimators.targets import (
     Answers,
     _given,
@@ -21,7 +21,7 @@ from hiddenfield.estimators.targets import (
     looks_like_classes,
 )
 from hiddenfield.evaluation.run import TASKS, with_row_ids
-from hiddenfield.learning.state import fingerprint
+from hiddenfield.learning.checkpoint import fingerprint
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Float, Int, Shaped
 

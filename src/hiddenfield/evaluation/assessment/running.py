@@ -20,7 +20,7 @@ from hiddenfield.errors import InputError
 from hiddenfield.estimators.base import StructureEstimator
 from hiddenfield.evaluation.assessment.cells import Cell, Context, work, work_together
 from hiddenfield.evaluation.assessment.store import CellStore
-from hiddenfield.learning.predicting import resolve_device
+from hiddenfield.learning.device import resolve_device
 
 __all__ = ["Pool", "automatic_jobs"]
 

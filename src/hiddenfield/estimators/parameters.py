@@ -1,4 +1,4 @@
-"""What the parameters of the estimators may be, in scikit-learn's declarative form."""
+"""Accepted values of the estimators' parameters, in scikit-learn's declarative form, and what ``"auto"`` stands for."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from typing import Any
 
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from hiddenfield.embedding.base import ACTIVATIONS
-from hiddenfield.embedding.network import EMBEDDINGS
-from hiddenfield.embedding.pooling import POOLINGS
-from hiddenfield.estimators.representation import REPRESENTATIONS
+from hiddenfield.embedding.base import ACTIVATIONS, EMBEDDINGS
+from hiddenfield.embedding.predictor import POOLINGS
+from hiddenfield.estimators.inputs import REPRESENTATIONS
 from hiddenfield.learning.settings import OPTIMIZERS, PRECISIONS, SCHEDULES
 from hiddenfield.learning.task import LOSSES
 
-__all__ = ["COMMON", "OF_CLASSES", "OF_NUMBERS"]
+__all__ = ["COMMON", "OF_CLASSES", "OF_NUMBERS", "auto_batch_size", "auto_epochs"]
+
+# A network of this kind needs some thousand steps whatever the data, and gains little from many more passes.
+STEPS = 4000
+FEWEST_EPOCHS, MOST_EPOCHS = 20, 200
 
 COUNT = Interval(Integral, 1, None, closed="left")
 POSITIVE = Interval(Real, 0, None, closed="neither")
@@ -49,6 +52,7 @@ COMMON: dict[str, list[Any]] = {
     "resample": [POSITIVE, None],
     "precision": [StrOptions(set(PRECISIONS))],
     "device": [str],
+    "devices": [COUNT],
     "ensemble": [COUNT],
     "random_state": ["random_state"],
     "checkpoint": [str, os.PathLike, None],
@@ -57,3 +61,29 @@ COMMON: dict[str, list[Any]] = {
 }
 OF_NUMBERS: dict[str, list[Any]] = {"loss": [StrOptions(set(LOSSES))]}
 OF_CLASSES: dict[str, list[Any]] = {"class_weight": [dict, StrOptions({"balanced"}), None]}
+
+
+def auto_batch_size(structures: int) -> int:
+    """Return a power of two from 8 to 128, such that an epoch has some 30 steps.
+
+    Examples
+    --------
+    >>> [auto_batch_size(count) for count in (20, 170, 1000, 100_000)]
+    [8, 8, 32, 128]
+    """
+    size = 8
+    while size < 128 and structures / size > 45:
+        size *= 2
+    return size
+
+
+def auto_epochs(structures: int, batch_size: int) -> int:
+    """Return how many epochs make about `STEPS` steps, from 20 to 200.
+
+    Examples
+    --------
+    >>> [auto_epochs(count, auto_batch_size(count)) for count in (170, 1000, 100_000)]
+    [182, 125, 20]
+    """
+    steps_an_epoch = -(-structures // batch_size)
+    return min(MOST_EPOCHS, max(FEWEST_EPOCHS, round(STEPS / steps_an_epoch)))

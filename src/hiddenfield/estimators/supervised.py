@@ -1,0 +1,233 @@
+"""The estimators on structures: StructureClassifier, StructureRegressor, StructureEncoder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, RegressorMixin, TransformerMixin
+from sklearn.utils._param_validation import StrOptions
+
+from hiddenfield.data.structures import Structures
+from hiddenfield.errors import InputError
+from hiddenfield.estimators.base import StructureEstimator
+from hiddenfield.estimators.parameters import COMMON, OF_CLASSES, OF_NUMBERS
+from hiddenfield.estimators.targets import Answers, as_classes, as_numbers, attach, looks_like_classes
+from hiddenfield.shapes import Array, Shaped
+
+__all__ = ["StructureClassifier", "StructureEncoder", "StructureRegressor", "class_array"]
+
+TYPES: dict[str, Any] = {"bool": bool, "int": np.int64, "float": np.float64, "str": str, "mixed": object}
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class StructureClassifier(ClassifierMixin, StructureEstimator):  # type: ignore[misc]
+    """Predict classes from structures: embedded inference, trained end to end.
+
+    The parameters, X and y are described in `StructureEstimator`. Classes are text, integers or truth values, and are
+    given back as such.
+
+    Parameters
+    ----------
+    class_weight
+        Weight of each class in the loss: None for equal ones, ``"balanced"`` for the inverse of the frequencies, or a
+        mapping from classes to weights.
+
+    Attributes
+    ----------
+    classes_
+        The classes that occurred, sorted; with several targets a list of them.
+
+    Examples
+    --------
+    >>> from hiddenfield.estimators import StructureClassifier
+    >>> words = ["GA", "GATTACA", "TTT", "A", "GATT", "CCAT"]
+    >>> model = StructureClassifier(dim=8, epochs=5, validation_fraction=0, random_state=0)
+    >>> model.fit(words, ["short", "long", "short", "short", "long", "long"]).classes_
+    array(['long', 'short'], dtype='<U5')
+    >>> model.predict_proba(["CAT"]).shape
+    (1, 2)
+    """
+
+    class_weight: str | Mapping[Any, float] | None = None
+
+    _parameter_constraints = COMMON | OF_CLASSES
+
+    def _with_targets(self, structures: Structures, columns: list[Answers]) -> Structures:
+        return as_classes(structures, columns)
+
+    @property
+    def classes_(self) -> Any:
+        """The classes, in the order of the columns of `predict_proba`."""
+        columns = self._fitted("task_").columns
+        listed = [
+            class_array(column.vocabulary.symbols, kind)
+            for column, kind in zip(columns, self.target_kinds_, strict=True)
+        ]
+        return listed[0] if self.single_target_ else listed
+
+    def predict_proba(self, X: Any) -> Any:
+        """Return the probabilities of the classes, (structures, classes); with several targets a list of such arrays.
+
+        Those of an ensemble are averaged. They sum to one, but are calibrated only as far as the loss makes them so.
+        """
+        averages = [members.mean(axis=0) for members in self._predictions(X)]
+        return averages[0] if self.single_target_ else averages
+
+    def predict(self, X: Any) -> Shaped[Array, "*shape"]:
+        """Return the most probable class of every structure, (structures,) or (structures, targets), as y was."""
+        probabilities = self.predict_proba(X)
+        if self.single_target_:
+            return self.classes_[probabilities.argmax(axis=1)]
+        columns = [classes[p.argmax(axis=1)] for classes, p in zip(self.classes_, probabilities, strict=True)]
+        if len({column.dtype.kind for column in columns}) > 1:
+            columns = [column.astype(object) for column in columns]
+        return np.stack(columns, axis=1)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return the accuracy over all entries of y that are not missing.
+
+        With ``y=None`` the structures' own targets are the truth.
+        """
+        predicted = self.predict(X)
+        structures = self.reading_.convert(X)
+        columns, _ = attach(structures, y)
+        predicted = predicted[:, None] if self.single_target_ else predicted
+        if len(columns) != predicted.shape[1]:
+            raise InputError(
+                f"the model predicts {predicted.shape[1]} targets, but y has {len(columns)} columns"
+            )
+        weights = (
+            np.ones(len(structures)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        )
+        right = total = 0.0
+        for column, own in zip(columns, predicted.T, strict=True):
+            same = np.asarray(column.values[column.present] == own[column.present], dtype=bool)
+            right += float(weights[column.present][same].sum())
+            total += float(weights[column.present].sum())
+        if not total:
+            raise InputError("y is missing for every structure; there is nothing to compare with")
+        return right / total
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class StructureRegressor(RegressorMixin, StructureEstimator):  # type: ignore[misc]
+    """Predict numbers from structures: embedded inference, trained end to end.
+
+    The parameters, X and y are described in `StructureEstimator`; targets and predictions are in the user's units.
+
+    Parameters
+    ----------
+    loss
+        ``"square"``, ``"absolute"`` or ``"huber"``, of targets with mean 0 and scale 1.
+
+    Examples
+    --------
+    >>> from hiddenfield.estimators import StructureRegressor
+    >>> words = ["GA", "GATTACA", "TTT", "A", "GATT", "CCAT"]
+    >>> model = StructureRegressor(dim=8, epochs=5, validation_fraction=0, random_state=0)
+    >>> model.fit(words, [2.0, 7.0, 3.0, 1.0, 4.0, 4.0]).predict(["CAT", "GATA"]).shape
+    (2,)
+    """
+
+    loss: str = "square"
+
+    _parameter_constraints = COMMON | OF_NUMBERS
+
+    def _with_targets(self, structures: Structures, columns: list[Answers]) -> Structures:
+        return as_numbers(structures, columns)
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Return the predicted numbers, (structures,) or (structures, targets), as y was.
+
+        Parameters
+        ----------
+        X
+            Structures.
+        return_std
+            Whether the standard deviation over the members of the ensemble comes too. It tells how much the networks
+            disagree, which is not the error to expect: that is measured on structures that were kept aside.
+        """
+        members = np.stack(self._predictions(X), axis=-1)
+        if return_std and len(members) < 2:
+            raise InputError("the spread of one network cannot be told; fit with ensemble=2 or more")
+        members = members[..., 0] if self.single_target_ else members
+        return (members.mean(axis=0), members.std(axis=0, ddof=1)) if return_std else members.mean(axis=0)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return the coefficient of determination, the mean over the targets; missing entries do not count.
+
+        With ``y=None`` the structures' own targets are the truth.
+        """
+        from sklearn.metrics import r2_score
+
+        predicted = np.atleast_2d(np.transpose(self.predict(X)))
+        structures = self.reading_.convert(X)
+        truth = as_numbers(structures, attach(structures, y)[0]).targets
+        assert truth is not None
+        if truth.shape[1] != len(predicted):
+            raise InputError(
+                f"the model predicts {len(predicted)} targets, but y has {truth.shape[1]} columns"
+            )
+        weights = (
+            np.ones(len(structures)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        )
+        scores = []
+        for column, own in zip(truth.cpu().numpy().T, predicted, strict=True):
+            present = ~np.isnan(column)
+            scores.append(r2_score(column[present], own[present], sample_weight=weights[present]))
+        return float(np.mean(scores))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class StructureEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StructureEstimator):  # type: ignore[misc]
+    """Turn structures into vectors that were learned for a target; a transformer for pipelines.
+
+    It is fitted as `StructureRegressor` or `StructureClassifier` is, and gives what their networks see before the
+    head: the pooled node embeddings. The parameters, X and y are described in `StructureEstimator`.
+
+    Parameters
+    ----------
+    task
+        ``"regression"`` or ``"classification"``; ``"auto"`` takes targets for classes if every one of them holds text,
+        truth values, or at most ten different whole numbers.
+    loss, class_weight
+        As in `StructureRegressor` and `StructureClassifier`.
+
+    Examples
+    --------
+    >>> from hiddenfield.estimators import StructureEncoder
+    >>> encoder = StructureEncoder(dim=8, epochs=5, validation_fraction=0, random_state=0)
+    >>> encoder.fit_transform(["GA", "GATTACA", "TTT", ""], [2.5, 7.5, 3.5, 0.5]).shape
+    (4, 8)
+    """
+
+    task: str = "auto"
+    loss: str = "square"
+    class_weight: str | Mapping[Any, float] | None = None
+
+    _parameter_constraints = (
+        COMMON | OF_NUMBERS | OF_CLASSES | {"task": [StrOptions({"auto", "regression", "classification"})]}
+    )
+
+    def _with_targets(self, structures: Structures, columns: list[Answers]) -> Structures:
+        auto = all(looks_like_classes(column) for column in columns)
+        classes = auto if self.task == "auto" else self.task == "classification"
+        return (as_classes if classes else as_numbers)(structures, columns)
+
+    def transform(self, X: Any) -> Any:
+        """Return one vector a structure, as `embed` does."""
+        return self.embed(X)
+
+    @property
+    def _n_features_out(self) -> int:
+        return sum(network.width for network in self._fitted("networks_"))
+
+
+def class_array(symbols: tuple[Any, ...], kind: str) -> Shaped[Array, " classes"]:
+    """Return the classes as an array of the type in which they were given."""
+    result = np.empty(len(symbols), dtype=object)
+    result[:] = symbols
+    return result.astype(TYPES[kind])

@@ -1,0 +1,89 @@
+"""Where and how to compute: device, precision, optimizer, threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import nn
+
+from hiddenfield.errors import InputError
+from hiddenfield.learning.processes import Team
+from hiddenfield.learning.settings import TrainSettings
+
+__all__ = ["autocast", "device_of", "few_threads", "make_optimizer", "make_scaler", "resolve_device"]
+
+# Entries of a vector on every node and arc of a batch from which another thread pays; see `few_threads`.
+ENTRIES_PER_THREAD = 4_000_000
+
+
+def resolve_device(device: str) -> torch.device:
+    """Return the device of that name; ``"auto"`` is a GPU where there is one."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        place = torch.device(device)
+    except (RuntimeError, TypeError):
+        place = torch.device("meta")
+    if place.type not in ("cpu", "cuda"):
+        raise InputError(f"device must be 'auto', 'cpu' or 'cuda', got {device!r}")
+    found = torch.cuda.device_count()
+    if place.type == "cuda" and (place.index or 0) >= found:
+        raise InputError(f"device {device!r} was asked for, and CUDA finds {found} here; use 'auto' or 'cpu'")
+    return place
+
+
+def device_of(settings: TrainSettings, team: Team) -> torch.device:
+    """Return the device of this process: the one that was asked for, or the GPU of its rank."""
+    place = resolve_device(settings.device)
+    if place.type == "cpu" or team.size == 1:
+        return place
+    if (found := torch.cuda.device_count()) < team.size:
+        raise InputError(f"devices={team.size} needs as many GPUs, and CUDA finds {found}; use device='cpu'")
+    return torch.device("cuda", team.rank)
+
+
+def autocast(settings: TrainSettings, device: torch.device) -> AbstractContextManager[Any]:
+    """Return the context in which a network runs in mixed precision, where that was asked for."""
+    kinds = {"bf16": torch.bfloat16, "16": torch.float16}
+    if settings.precision not in kinds:
+        return nullcontext()
+    return torch.autocast(device.type, dtype=kinds[settings.precision])
+
+
+def make_scaler(settings: TrainSettings, device: torch.device) -> torch.amp.GradScaler:
+    """Return the scale of the loss, which half precision needs and others leave alone."""
+    if settings.precision == "16" and device.type == "cpu":
+        raise InputError("precision '16' needs a GPU; on the CPU choose from: 32, bf16, 64")
+    return torch.amp.GradScaler(device.type, enabled=settings.precision == "16")
+
+
+def make_optimizer(network: nn.Module, settings: TrainSettings) -> torch.optim.Optimizer:
+    """Return the optimizer of all weights."""
+    common: dict[str, Any] = {
+        "lr": settings.learning_rate,
+        "weight_decay": settings.weight_decay,
+        # A fused step would divide by the scale of the loss itself, too late for clipping.
+        "fused": settings.precision != "16",
+    }
+    parameters = list(network.parameters())
+    if settings.optimizer == "sgd":
+        return torch.optim.SGD(parameters, momentum=settings.momentum, **common)
+    return (torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam)(parameters, **common)
+
+
+@contextmanager
+def few_threads(entries: float, processes: int = 1) -> Iterator[None]:
+    """Use no more threads of torch than a batch has work for, and as many as before afterwards.
+
+    Threads that wait for each other cost more than they bring on small batches: on a busy machine with two cores two
+    threads were 2 to 30 times slower than one (`benchmarks/training.py`).
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(max(1, min(before // processes, int(entries / ENTRIES_PER_THREAD))))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
