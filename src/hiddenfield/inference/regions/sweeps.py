@@ -9,11 +9,10 @@ import numpy as np
 import torch
 
 from hiddenfield.errors import InputError
-from hiddenfield.inference.messages.propagation import BACKENDS
 from hiddenfield.inference.regions.loops import Past, RegionArrays, Tables, relax_regions
 from hiddenfield.inference.regions.mixing import mix
 from hiddenfield.inference.regions.passing import RegionPassing
-from hiddenfield.registry import choose
+from hiddenfield.ops.dispatch import use_compiled
 from hiddenfield.shapes import Array, Bool, Float, Tensor
 
 __all__ = ["KernelSweeps", "TorchSweeps", "check_options", "make_sweeps", "split_counting"]
@@ -66,15 +65,10 @@ def make_sweeps(
     backend: str,
 ) -> KernelSweeps | TorchSweeps:
     """Choose a back end; "auto" takes the kernels on the CPU and torch elsewhere."""
-    choose("backend", BACKENDS, backend)
-    on_host = passing.field.device.type == "cpu"
-    if backend == "numba" and not on_host:
-        raise InputError(
-            f"the numba back end runs in host memory, the field is on {passing.field.device}; use 'torch'"
-        )
     size = max(int(passing.wiring.message_ptr[-1]), 1)
     memory = min(memory, MOST_HISTORY // size)
-    kind = KernelSweeps if on_host and backend != "torch" else TorchSweeps
+    compiled = use_compiled(passing.field.log_unary.detach(), backend=backend, converts=True)
+    kind = KernelSweeps if compiled else TorchSweeps
     return kind(passing, SweepOptions(counting, damping, tolerance, memory if memory > 1 else 0, begin))
 
 
