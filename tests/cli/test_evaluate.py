@@ -135,7 +135,7 @@ def test_published_splits(capsys, data_path):
         (["--target", "kind", "--learning-curve", "much"], "expects shares"),
         (["--target", "kind", "--group", "tribe"], "tribe"),
         (["--target", "kind", "-p", "dims=3"], "no parameter 'dims'"),
-        (["--target", "kind", "--against", "nowhere"], "is not a finished assessment"),
+        (["--target", "kind", "--against", "nowhere"], "no such file or folder"),
     ],
 )
 def test_mistakes_are_one_line(capsys, molecules, more, message):
@@ -198,7 +198,7 @@ def test_what_has_no_effect_is_refused_before_anything_is_read(capsys, more, mes
 def test_where_nothing_can_be_written_is_told_before_any_work(
     capsys, monkeypatch, molecules, option, name, message
 ):
-    monkeypatch.setattr("hiddenfield.evaluation.assessment.assess", unwanted)
+    monkeypatch.setattr("hiddenfield.evaluation.assessment.assessing.assess", unwanted)
     code, out, err = call(capsys, "evaluate", molecules, "--target", "kind", option, molecules.parent / name)
     assert (code, out) == (1, "")
     assert message in err
@@ -225,7 +225,7 @@ def test_what_cannot_be_compared_is_told_before_any_work(
 ):
     words = ["evaluate", molecules, "--model", "mean_field", "--folds", "2", "--no-baselines", *QUICK]
     done(capsys, *words, "--target", "size", "--out", tmp_path / "first")
-    monkeypatch.setattr("hiddenfield.evaluation.assessment.assess", unwanted)
+    monkeypatch.setattr("hiddenfield.evaluation.assessment.assessing.assess", unwanted)
     code, out, err = call(capsys, *words, *more, "--against", tmp_path / "first")
     assert (code, out) == (1, "")
     assert "first cannot be compared with: " in err
@@ -236,13 +236,13 @@ def test_one_split_or_a_damaged_assessment_is_not_compared_with(capsys, monkeypa
     words = ["evaluate", molecules, "--target", "size", "--model", "mean_field", "--no-baselines", *QUICK]
     words += ["--split", "hold_out"]
     found = done(capsys, *words)
-    monkeypatch.setattr("hiddenfield.evaluation.assessment.assess", unwanted)
+    monkeypatch.setattr("hiddenfield.evaluation.assessment.assessing.assess", unwanted)
     file = tmp_path / "other.json"
     for change, message in (
-        ({}, "compares split by split, two or more of them; here are 1"),
-        ({"protocol": {"data": ""}}, "other.json: is not a finished assessment; name what"),
-        ({"folds": [{"value": "x"}]}, "other.json: is not a finished assessment; name what"),
-        ({"mean": None}, "other.json: is not a finished assessment; name what"),
+        ({}, "compared split by split, on two or more of them; here are 1"),
+        ({"protocol": {"data": ""}}, "other.json: is not a finished assessment ("),
+        ({"folds": [{"value": "x"}]}, "other.json: is not a finished assessment ("),
+        ({"mean": None}, "other.json: is not a finished assessment ("),
     ):
         file.write_text(json.dumps(found | change))
         code, out, err = call(capsys, *words, "--against", file)

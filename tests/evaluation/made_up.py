@@ -52,16 +52,27 @@ def row(data, model, column, mean, *, seed=0, metric="accuracy", spread=0.02, co
     content = {
         "data": data, "model": model, "variant": "", "column": column, "metric": metric, "mean": mean, "std": spread,
         "interval": [mean - width, mean + width], "metrics": {"mae": round(0.7 * mean, 4)} if metric == "rmse" else {},
-        "folds": [{"name": f"fold {k}", "value": value} for k, value in enumerate(values)],
+        "task": "regression" if kind == "ridge" else "classification", "target": "made up", "seconds": 1.0,
+        "folds": [
+            {
+                "name": f"fold {k}", "value": value, "seeds": [value], "metrics": {metric: value}, "train": 3699,
+                "test": 411, "selected": {},
+            }
+            for k, value in enumerate(values)
+        ],
         "structures": {"used": 4110, "without target": 0}, "figures": [], "num_parameters": 10_433,
         "parameters": {"epochs": 60, "learning_rate": 0.001},
         "protocol": {
             "text": f"{count} splits (files); 4 candidates, selected by {metric} on inner hold-out of 10%",
-            "test_share": 1 / 9, "splits": f"{data}-splits", "seed": 0, "interval": "corrected resampled t",
+            "split": "files", "folds": count, "nested": True, "inner": "inner hold-out of 10%", "seeds": 3,
+            "test_share": 1 / 9, "data": data, "splits": f"{data}-splits", "seed": 0,
+            "interval": "corrected resampled t",
             "candidates": [{"dim": dim, "rounds": rounds} for dim in (32, 64) for rounds in (2, 4)],
         },
         "baselines": baselines,
-        "leakage": {"count": 12, "share": 0.0639, "contradicting": 1, "mean_without": mean - 0.01},
+        "leakage": {
+            "count": 12, "share": 0.0639, "contradicting": 1, "folds": [12], "ids": [], "mean_without": mean - 0.01,
+        },
         "run": RUN,
     }  # fmt: skip
     return content | more

@@ -17,9 +17,8 @@ from hiddenfield.errors import HiddenfieldError, InputError, ReadError, Training
 from hiddenfield.evaluation import Assessment, AssessmentSettings, Between, Split, assess, compare
 from hiddenfield.evaluation.assessment import cells, running
 from hiddenfield.evaluation.assessment.cells import work_together
-from hiddenfield.evaluation.assessment.dividing import inner_splits, outer_splits
-from hiddenfield.evaluation.assessment.measuring import choose_metric
-from hiddenfield.evaluation.assessment.problem import Problem
+from hiddenfield.evaluation.assessment.problem import Problem, inner_splits, outer_splits
+from hiddenfield.evaluation.measuring import choose_metric
 
 QUICK = {"dim": 4, "epochs": 2, "hidden": 4, "rounds": 1}
 
@@ -342,7 +341,7 @@ def test_structures_that_no_split_contains_are_counted():
 
 
 def test_features_that_are_not_finite_numbers():
-    """Estimators that take them are assessed, without a linear model beside them, and the protocol says so."""
+    """Estimators that take them are assessed, without a linear baseline, and the protocol says so."""
     pandas = pytest.importorskip("pandas")
     from scipy.sparse import coo_matrix
     from sklearn.compose import make_column_transformer
@@ -362,7 +361,7 @@ def test_features_that_are_not_finite_numbers():
     ):
         found = assess(model, given, y, settings)
         assert set(found.content["baselines"]) == {"class frequencies"}
-        assert "no linear model beside it" in found.content["protocol"]["text"]
+        assert "no linear baseline" in found.content["protocol"]["text"]
         assert "not all features are finite numbers" in found.content["protocol"]["note"]
     results = [assess(LogisticRegression(), given, y, settings) for given in (X, coo_matrix(X))]
     assert results[0].values == pytest.approx(results[1].values)
@@ -491,10 +490,9 @@ def test_networks_side_by_side_are_assessed_as_one_by_one(tmp_path, monkeypatch)
     monkeypatch.setattr(running, "_side_by_side", lambda context: True)
     monkeypatch.setattr(running, "work_together", together)
     found = assess("loopy_bp", words(), settings=settings, parameters=options, folder=tmp_path / "together")
-    # 2 numbers of rounds; their selection (3 folds, 2 widths), the reported folds (the same), the final fits by what
-    # was selected, the same without arcs, and half the structures.
-    assert groups[:4] == [6, 6, 6, 6]
-    assert sum(groups[4:]) == 6 + 6 + 3
+    # The selection (3 folds, 2 widths, 2 numbers of rounds), the reported folds (the same), the final fits, the same
+    # without arcs, and half the structures.
+    assert groups == [12, 12, 6, 6, 3]
     assert [fold["selected"] for fold in found.content["folds"]] == [
         fold["selected"] for fold in alone.content["folds"]
     ]
@@ -513,7 +511,7 @@ def test_one_failure_side_by_side_loses_nothing_else(tmp_path, monkeypatch):
             raise TrainingError("the loss is no longer finite")
         return plain(context, cell, model)
 
-    monkeypatch.setitem(cells.KINDS, "final", cells.Kind(cells._fit_final, failing))
+    monkeypatch.setitem(cells.KINDS, "final", cells.Kind(cells._fit_final, failing, cells.FinalResult))
     given = {
         "settings": AssessmentSettings(folds=3, baselines=False),
         "parameters": QUICK,

@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from hiddenfield.evaluation.assessment.ranges import error_ranges
-from hiddenfield.evaluation.assessment.roc import GRID, mean_roc
-from hiddenfield.evaluation.assessment.store import write_json
-from hiddenfield.evaluation.assessment.training import training_curve
+from hiddenfield.evaluation.assessment.details import GRID, error_ranges, mean_roc, training_curve
+from hiddenfield.evaluation.records import write_json
 
 
 def by_counting(truth, scores, rate):
@@ -37,17 +35,17 @@ def test_mean_curve_is_that_of_all_thresholds(seed):
     scores = [generator.integers(0, 8, size=len(truth)) / 8 for truth in truths]
     found = mean_roc(truths, scores)
     table = [[by_counting(y, s, rate) for rate in GRID] for y, s in zip(truths, scores, strict=True)]
-    np.testing.assert_allclose(found["true_positive"], np.mean(table, axis=0), atol=1e-4)
-    np.testing.assert_allclose(found["std"], np.std(table, axis=0, ddof=1), atol=1e-4)
-    assert np.diff(found["true_positive"]).min() >= -1e-9
-    assert found["true_positive"][-1] == 1.0
+    np.testing.assert_allclose(found.true_positive, np.mean(table, axis=0), atol=1e-4)
+    np.testing.assert_allclose(found.std, np.std(table, axis=0, ddof=1), atol=1e-4)
+    assert np.diff(found.true_positive).min() >= -1e-9
+    assert found.true_positive[-1] == 1.0
 
 
 def test_folds_of_one_class_have_no_curve():
     good, alone = np.array([0.0, 1.0]), np.array([1.0, 1.0])
     found = mean_roc([good, alone], [good, alone])
-    assert found["std"] is None
-    assert found["true_positive"][0] == 1.0
+    assert found.std is None
+    assert found.true_positive[0] == 1.0
     assert mean_roc([alone], [alone]) is None
 
 
@@ -58,10 +56,10 @@ def test_long_curves_are_thinned_evenly_and_keep_their_end(epochs):
         "train_loss": [1.0 / (k + 1) for k in range(epochs)],
     }
     found = training_curve([record, record], "accuracy")
-    assert found["metric"] == "train_loss"
-    assert len(found["steps"]) == min(epochs, 200)
-    assert (found["epochs"][0], found["epochs"][-1], found["steps"][-1]) == (1, epochs, 3 * epochs)
-    assert np.ptp(np.diff(found["epochs"])) <= 1 if epochs > 1 else True
+    assert found.metric == "train_loss"
+    assert len(found.steps) == min(epochs, 200)
+    assert (found.epochs[0], found.epochs[-1], found.steps[-1]) == (1, epochs, 3 * epochs)
+    assert np.ptp(np.diff(found.epochs)) <= 1 if epochs > 1 else True
 
 
 def test_what_was_not_recorded_counts_for_nothing():
@@ -70,16 +68,16 @@ def test_what_was_not_recorded_counts_for_nothing():
         {"steps": [4, 8], "train_loss": [3.0, None], "valid_accuracy": [None, 0.7]},
     ]
     found = training_curve(records, "accuracy")
-    assert found["steps"] == [3, 6]
-    assert found["train_loss"] == [2.0, None]
-    assert found["valid_accuracy"] == [None, pytest.approx(0.6)]
+    assert found.steps == [3, 6]
+    assert found.train_loss == [2.0, None]
+    assert found.valid_accuracy == [None, pytest.approx(0.6)]
 
 
 def test_all_ranges_are_there():
     rows = error_ranges(np.array([0.0, 10.0]), np.array([1.0, 7.0]))
-    assert [row["count"] for row in rows] == [1, *[0] * 8, 1]
-    assert (rows[0]["mae"], rows[4]["mae"], rows[9]["bias"]) == (1.0, None, -3.0)
-    assert [row["count"] for row in error_ranges(np.ones(3), np.ones(3))] == [*[0] * 9, 3]
+    assert [row.count for row in rows] == [1, *[0] * 8, 1]
+    assert (rows[0].mae, rows[4].mae, rows[9].bias) == (1.0, None, -3.0)
+    assert [row.count for row in error_ranges(np.ones(3), np.ones(3))] == [*[0] * 9, 3]
 
 
 @given(

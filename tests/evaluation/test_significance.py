@@ -11,8 +11,8 @@ from scipy import stats
 import hiddenfield as hf
 from hiddenfield.errors import InputError
 from hiddenfield.evaluation import Between, Split, confidence_interval, corrected_t_test, find_leakage
-from hiddenfield.evaluation.assessment.outcome import comparison_as_dict
 from hiddenfield.evaluation.search import grid, sample
+from hiddenfield.evaluation.significance import comparison_record
 
 
 def test_without_overlap_it_is_the_usual_test():
@@ -57,9 +57,9 @@ def test_special_cases():
         found = corrected_t_test(first, second, 0.1)
         assert found.difference == pytest.approx(first[0] - second[0])
         assert math.isnan(found.p_value), first
-        told = comparison_as_dict(found, "accuracy")
+        told = comparison_record(found, "accuracy").as_dict()
         assert (told["p_value"], told["interval"], told["verdict"]) == (None, None, "not told apart")
-    same = comparison_as_dict(corrected_t_test([0.5, 0.6], [0.5, 0.6], 0.1), "accuracy")
+    same = comparison_record(corrected_t_test([0.5, 0.6], [0.5, 0.6], 0.1), "accuracy").as_dict()
     assert (same["difference"], same["p_value"], same["verdict"]) == (0.0, 1.0, "not told apart")
     assert math.isnan(confidence_interval([0.5], 0.1)[0])
     assert math.isnan(corrected_t_test([0.5, math.nan], [0.1, 0.2], 0.1).p_value)

@@ -90,7 +90,7 @@ def test_groups_stay_together():
 
 
 def test_no_scaffold_is_on_both_sides():
-    from hiddenfield.evaluation.splits.scaffolds import scaffolds_of
+    from hiddenfield.evaluation.splits.drawn import scaffolds_of
 
     found = np.array(scaffolds_of(SMILES), dtype=object)
     for name in ("scaffold", "scaffold_hold_out"):

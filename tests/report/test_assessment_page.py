@@ -7,6 +7,7 @@ import copy
 import pytest
 
 from hiddenfield.evaluation import Assessment
+from hiddenfield.evaluation.records import convert
 from hiddenfield.report.assessment_page import assessment_as_text, write_assessment
 
 FOLD = {
@@ -18,6 +19,7 @@ CONTENT = {
     "mean": 0.8,
     "std": 0.01,
     "interval": [0.7, 0.9],
+    "metrics": {"accuracy": 0.8},
     "task": "classification",
     "target": "[red]<script>",
     "model": "loopy_bp",
@@ -47,8 +49,12 @@ CONTENT = {
 }  # fmt: skip
 
 
+def record(content):
+    return convert(content, Assessment, "an assessment")
+
+
 def test_page(tmp_path):
-    text = write_assessment(tmp_path / "a" / "page.html", Assessment(CONTENT), title="A <b>").read_text()
+    text = write_assessment(tmp_path / "a" / "page.html", record(CONTENT), title="A <b>").read_text()
     for part in (
         "loopy_bp: accuracy 0.8000 (95 % interval 0.7000 to 0.9000)", "better, p &lt; 0.001", "dim 16", "3 4",
         "0.7000 0.9000", "25 test structures (50.0%)", "without them the mean is 0.6000", "and 5 more",
@@ -71,7 +77,7 @@ def test_training_roc_ranges_and_size(tmp_path):
         "std": [0.1, 0.1, 0.0],
         "baselines": {"WL-3 + logistic": {"true_positive": [0.1, 0.6, 1.0], "std": None, "auc": 0.6}},
     }  # fmt: skip
-    text = write_assessment(tmp_path / "page.html", Assessment(content)).read_text()
+    text = write_assessment(tmp_path / "page.html", record(content)).read_text()
     for part in (
         "12,345", "Training and errors", "training steps", "Networks that stopped early", "loopy_bp (0.7500)",
         "WL-3 + logistic (0.6000)",
@@ -80,7 +86,7 @@ def test_training_roc_ranges_and_size(tmp_path):
     assert "<b>yes" not in text
     content["ranges"] = [{"low": 0.0, "high": 1.0, "count": 3, "mae": 0.1, "bias": 0.0}] * 10
     content["training_curve"] |= {"metric": "valid_loss", "valid_loss": [0.9, 0.8]}
-    text = write_assessment(tmp_path / "page.html", Assessment(content)).read_text()
+    text = write_assessment(tmp_path / "page.html", record(content)).read_text()
     assert "mean absolute error" in text
     assert "Losses, against the steps" in text
 
@@ -94,10 +100,10 @@ def test_a_single_split_is_told_as_one(tmp_path):
         "valid_roc_auc": [0.7, 0.8],
     }  # fmt: skip
     content["structures"] = {"used": 1188, "without target": 0, "tested": 1180, "in no split": 8}
-    text = write_assessment(tmp_path / "page.html", Assessment(content)).read_text()
+    text = write_assessment(tmp_path / "page.html", record(content)).read_text()
     for part in (
         "bootstrap",
-        "ROC AUC on the structures kept aside",
+        "ROC AUC on the held-out structures",
         "none: 1 candidate",
         "1,180",
         "in no split",
@@ -112,16 +118,16 @@ def test_what_was_not_asked_for_is_not_there(tmp_path, missing):
     content = copy.deepcopy(CONTENT)
     del content[missing]
     content |= {"baselines": {}, "leakage": None, "interval": None, "std": None, "folds": [FOLD]}
-    text = write_assessment(tmp_path / "page.html", Assessment(content)).read_text()
+    text = write_assessment(tmp_path / "page.html", record(content)).read_text()
     assert "Leakage" not in text
     assert "Every split" in text
-    table = assessment_as_text(Assessment(content))
+    table = assessment_as_text(record(content))
     assert "protocol: 2 splits" in table
     assert "leakage" not in table
 
 
 def test_table():
-    text = assessment_as_text(Assessment(CONTENT))
+    text = assessment_as_text(record(CONTENT))
     for part in (
         "accuracy of [red]<script>",
         "WL-3 + logistic",
@@ -136,7 +142,7 @@ def test_table():
 
 def test_structures_that_take_no_part_are_told():
     counts = {"used": 1188, "without target": 0, "tested": 180, "in no split": 8}
-    text = assessment_as_text(Assessment(CONTENT | {"structures": counts}))
+    text = assessment_as_text(record(CONTENT | {"structures": counts}))
     assert "\n1,188 structures; 8 in no split\n" in text
-    text = assessment_as_text(Assessment(CONTENT | {"structures": counts | {"in no split": 0}}))
+    text = assessment_as_text(record(CONTENT | {"structures": counts | {"in no split": 0}}))
     assert "structures;" not in text

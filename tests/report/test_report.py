@@ -12,7 +12,7 @@ import torch
 import hiddenfield as hf
 from hiddenfield.errors import InputError
 from hiddenfield.estimators import StructureClassifier, StructureRegressor
-from hiddenfield.evaluation.score import Score, measure
+from hiddenfield.evaluation.measuring import Score, measure
 from hiddenfield.report import Results, build, collect, write_report
 
 ATTACK = '<script>alert("x")</script>'

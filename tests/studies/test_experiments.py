@@ -11,7 +11,8 @@ import pytest
 import hiddenfield as hf
 from hiddenfield.cli import main
 from hiddenfield.errors import InputError
-from hiddenfield.evaluation.assessment import Assessment, AssessmentSettings
+from hiddenfield.evaluation import Assessment, AssessmentSettings
+from hiddenfield.evaluation.records import convert
 from hiddenfield.evaluation.splits import Split
 from hiddenfield.report.results_pages import results_page
 from hiddenfield.studies import (
@@ -144,8 +145,8 @@ def ablation_in(order, monkeypatch):
 
     def assessed(model, structures, *, parameters, **_):
         found = made_up.row("A", model, "honest", parameters["mean"], seed=parameters["seed"], baselines={})
-        own = ("data", "model", "variant", "column", "figures", "parameters")
-        return Assessment({key: value for key, value in found.items() if key not in own})
+        own = ("data", "variant", "column", "figures", "parameters")
+        return convert({key: value for key, value in found.items() if key not in own}, Assessment, "a row")
 
     monkeypatch.setattr("hiddenfield.studies.running.assess", assessed)
     variants = {"plain": 0.5, "wide": 0.6, "deep": 0.55}

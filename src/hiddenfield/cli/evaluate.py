@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hiddenfield.cli.evaluate_checks import check_inner_options, check_other, check_split_options, read_other
 from hiddenfield.cli.options import (
     Format,
     Json,
@@ -25,7 +24,7 @@ from hiddenfield.cli.options import (
 from hiddenfield.errors import InputError
 
 if TYPE_CHECKING:
-    from hiddenfield.evaluation.assessment import Assessment
+    from hiddenfield.evaluation import Assessment
 
 # Shares of the training structures whose learning curve a report shows, before the whole.
 CURVE = (0.25, 0.5)
@@ -133,7 +132,9 @@ def command(
 
     Beside it stand simple models, the same network without arcs, and how many test structures have copies in training.
     """
-    from hiddenfield.evaluation.assessment import AssessmentSettings, assess
+    from hiddenfield.evaluation import Assessment, AssessmentSettings
+    from hiddenfield.evaluation.assessment import assessing
+    from hiddenfield.evaluation.assessment.settings import check_inner_options, check_split_options
 
     of_split = given_options(
         folds=folds, repeats=repeats, test_fraction=test_fraction, split_file=split_file, group=group
@@ -145,7 +146,7 @@ def command(
         raise InputError("--resume goes on with what a folder holds; name it with --out")
     check_writable(out, "--out", folder=True)
     check_writable(report, "--report")
-    other = None if against is None else read_other(against)
+    other = None if against is None else Assessment.read(against)
     curve = _shares(learning_curve) if learning_curve is not None else CURVE if report is not None else ()
     settings = AssessmentSettings(
         split="leave_one_group_out" if split == "auto" and group is not None else split,
@@ -168,8 +169,8 @@ def command(
         path, reader_options(format, structure, [target] if target else None, on_error, setting), group
     )
     if other is not None:
-        check_other(other, against, structures, settings)
-    found = assess(
+        assessing.check_comparable(other, f"--against {against}", structures, settings)
+    found = assessing.assess(
         model,
         structures,
         settings=settings,
@@ -178,32 +179,26 @@ def command(
         resume=resume,
         show_progress=not json,
     )
-    _show(found, other, report, out, f"{path.stem}: {found.content['target']}", json)
+    _show(found, other, report, out, f"{path.stem}: {found.target}", json)
 
 
 def _show(
     found: Assessment, other: Assessment | None, report: Path | None, out: Path | None, title: str, json: bool
 ) -> None:
-    from hiddenfield.evaluation.assessment.outcome import compare, comparison_as_dict
-    from hiddenfield.report.assessment_page import assessment_as_text, write_assessment
+    from hiddenfield.evaluation.significance import compare, comparison_record
+    from hiddenfield.report import assessment_page
 
     content = found.as_dict()
-    told = [assessment_as_text(found)]
+    told = [assessment_page.assessment_as_text(found)]
     try:
         if out is not None:
-            told.append(f"kept in {out}")
+            told.append(f"saved to {out}")
         if other is not None:
-            content["against"] = {"model": other.content["model"], "mean": other.mean} | comparison_as_dict(
-                compare(found, other), found.metric
-            )
-            entry = content["against"]
-            told.append(
-                f"against {entry['model']} ({entry['mean']:.4g}): {entry['verdict']}, difference "
-                f"{entry['difference']:+.4g}"
-                + ("" if entry["p_value"] is None else f", p = {entry['p_value']:.3g}")
-            )
+            entry = comparison_record(compare(found, other), found.metric)
+            content["against"] = {"model": other.model, "mean": other.mean, **entry.as_dict()}
+            told.append(assessment_page.against_as_text(other, entry))
         if report is not None:
-            told.append(f"report: {write_assessment(report, found, title=title)}")
+            told.append(f"report: {assessment_page.write_assessment(report, found, title=title)}")
             content["report"] = str(report)
     finally:
         # Whatever fails here, the result may have taken hours.

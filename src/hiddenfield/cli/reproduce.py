@@ -70,7 +70,7 @@ def command(
 
     The full ones take hours on a GPU; --quick runs a part of each.
     """
-    from hiddenfield.evaluation.assessment.store import write_json
+    from hiddenfield.evaluation.records import write_json
     from hiddenfield.registry import choose
     from hiddenfield.report.results_pages import results_page
     from hiddenfield.studies import EXPERIMENTS, join_results, run_experiment

@@ -1,16 +1,29 @@
 from .assessment.assessing import assess as assess
-from .assessment.outcome import Assessment as Assessment, compare as compare
 from .assessment.settings import AssessmentSettings as AssessmentSettings
-from .baselines import fit_baselines as fit_baselines
+from .baselines import BASELINES as BASELINES, fit_baselines as fit_baselines
 from .leakage import Leakage as Leakage, find_leakage as find_leakage
+from .measuring import (
+    Score as Score,
+    accuracy as accuracy,
+    balanced_accuracy as balanced_accuracy,
+    mae as mae,
+    r2 as r2,
+    rmse as rmse,
+    roc_auc as roc_auc,
+)
 from .method_comparison import MethodResult as MethodResult, compare_methods as compare_methods
 from .query import Answer as Answer, ask as ask
-from .score import Score as Score
+from .records import Assessment as Assessment
 from .search import Between as Between
 from .significance import (
     Comparison as Comparison,
+    compare as compare,
     confidence_interval as confidence_interval,
     corrected_t_test as corrected_t_test,
 )
-from .splits.base import Request as Request, Split as Split
-from .splits.making import SPLITTERS as SPLITTERS, make_splits as make_splits
+from .splits.base import (
+    SPLITTERS as SPLITTERS,
+    Request as Request,
+    Split as Split,
+    make_splits as make_splits,
+)

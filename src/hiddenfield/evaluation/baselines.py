@@ -1,10 +1,12 @@
-"""Simple models that a learned embedding must beat: the mean, labels counted, colours counted."""
+"""Baselines that a learned embedding must beat: the mean, counted labels, counted colours, features."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -13,16 +15,69 @@ from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError
 from hiddenfield.estimators.splitting import keep_aside
 from hiddenfield.evaluation.linear import fit_linear
-from hiddenfield.evaluation.score import Score, measure
+from hiddenfield.evaluation.measuring import Score, measure
+from hiddenfield.evaluation.splits.drawn import hold_out_positions
 from hiddenfield.kernels.refinement import _checked, weisfeiler_lehman
-from hiddenfield.shapes import Array, Float
+from hiddenfield.registry import Registry
+from hiddenfield.shapes import Array, Float, Int
 
-__all__ = ["fit_baselines"]
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+    from hiddenfield.evaluation.assessment.problem import Problem
+
+__all__ = ["BASELINES", "BaselineTask", "finite_table", "fit_baselines", "problem_baselines"]
 
 # Share of the training structures on which the strength of the penalty is chosen.
-ASIDE = 0.1
+HELD_OUT = 0.1
 # Structures from which on more than one thread is worth its start.
 WORTH_THREADS = 50_000
+
+
+@dataclass(frozen=True, eq=False)
+class BaselineTask:
+    """What a baseline is given.
+
+    Parameters
+    ----------
+    train, test
+        Structures, or tables of features; None for a table that is not of finite numbers.
+    y, truth
+        Targets of the training and of the test structures: numbers, or class codes.
+    classes
+        How many classes there are; None where the target is a number.
+    kept, aside
+        Positions among the training structures on which settings are tried, and on which they are judged.
+    rounds
+        Numbers of rounds of the Weisfeiler-Lehman colours.
+    """
+
+    train: Structures | csr_matrix | None
+    test: Structures | csr_matrix | None
+    y: Float[Array, " train"]
+    truth: Float[Array, " test"]
+    classes: int | None
+    kept: Int[Array, " kept"]
+    aside: Int[Array, " aside"]
+    rounds: Sequence[int] = (3,)
+
+    def linear(self, name: str, train: csr_matrix, test: csr_matrix, started: float) -> Score:
+        """Fit a linear model to features of the structures; the time counts from `started`."""
+        model = fit_linear(train, self.y, self.kept, self.aside, self.classes)
+        seconds = time.perf_counter() - started
+        predictions = model.predict(test)
+        return Score(
+            f"{name} + {'ridge' if self.classes is None else 'logistic'}",
+            measure(self.truth, predictions),
+            model.parameters,
+            seconds,
+            f"strength {model.strength:g}",
+            predictions,
+        )
+
+
+BASELINES: Registry[Callable[[BaselineTask], list[Score]]] = Registry("baseline")
+"""Each fits baselines of one kind, in the order of a table; none where the kind does not apply."""
 
 
 def fit_baselines(
@@ -38,7 +93,7 @@ def fit_baselines(
     Numbers are predicted by ridge regression, :math:`\min_w \sum_n (y_n - w^\top \phi(\chi_n) - b)^2 + \lambda |w|^2`,
     classes by logistic regression with the same penalty, on counts that are divided by the largest of their column or
     on rows of unit length (see `fit_linear`). The strength :math:`\lambda` is the best of seven, 0.01 to 10,000, on
-    a tenth of `train` that is kept aside for it (of more than 200,000 structures, by so many of them, drawn at random);
+    a tenth of `train` that is held out for it (of more than 200,000 structures, by so many of them, drawn at random);
     the model is then fitted to all of `train`. `test` has no part in any choice. Colours that occur in `test` alone are
     counted nowhere.
 
@@ -82,33 +137,90 @@ def fit_baselines(
         raise InputError(
             f"all training structures are of one class of {train.target_names[0]!r}; at least two are needed"
         )
-    kept, aside = keep_aside(train, ASIDE, seed)
-    scores = [_constant(y, truth, classes)]
-    kind = "ridge" if words is None else "logistic"
+    kept, aside = keep_aside(train, HELD_OUT, seed)
+    task = BaselineTask(train, test, y, truth, classes, kept, aside, rounds)
+    return [score for fit in BASELINES.values() for score in fit(task)]
+
+
+def problem_baselines(
+    problem: Problem, train: Int[Array, " train"], test: Int[Array, " test"], rounds: Sequence[int] = (3,)
+) -> list[Score]:
+    """Fit the baselines to the training positions of a problem; return their scores on the test positions.
+
+    Those of structures are the ones of `fit_baselines`. Those of a table of features are the mean, or the class
+    frequencies, and a linear model on the features where these are finite numbers.
+    """
+    if isinstance(problem.X, Structures):
+        return fit_baselines(problem.X[train], problem.X[test], rounds=rounds)
+    codes = problem.codes
+    kept, aside = hold_out_positions(
+        len(train), None if codes is None else codes[train], HELD_OUT, np.random.default_rng(0)
+    )
+    table = finite_table(problem.X)
+    task = BaselineTask(
+        None if table is None else table[train],
+        None if table is None else table[test],
+        problem.truth[train],
+        problem.truth[test],
+        None if problem.classes is None else len(problem.classes),
+        kept,
+        aside,
+    )
+    return [score for fit in BASELINES.values() for score in fit(task)]
+
+
+@BASELINES.register(summary="mean of the training targets, or the class frequencies")
+def constant(task: BaselineTask) -> list[Score]:
+    """Predict the mean of the training targets or, for classes, their frequencies; one row of predictions for all."""
+    y, count = task.y, len(task.truth)
+    if task.classes is None:
+        row = np.array([y.mean()])
+        metrics = measure(task.truth, np.repeat(row, count))
+        return [Score("mean predictor", metrics, 1, 0.0, f"always {row[0]:.4g}", row)]
+    row = np.bincount(y.astype(np.int64), minlength=task.classes)[None] / len(y)
+    metrics = measure(task.truth, np.repeat(row, count, axis=0))
+    return [Score("class frequencies", metrics, task.classes - 1, 0.0, "always the most frequent class", row)]
+
+
+@BASELINES.register(
+    summary="linear models on counted labels and Weisfeiler-Lehman colours",
+    reference="Shervashidze et al. 2011",
+)
+def counts(task: BaselineTask) -> list[Score]:
+    """Fit linear models to counted labels, and to the colours of each number of rounds."""
+    train, test = task.train, task.test
+    if not isinstance(train, Structures) or not isinstance(test, Structures):
+        return []
     with _threads(len(train)):
         started = time.perf_counter()
         # The colours of few rounds are the first columns of those of many, and the labels are those of none.
-        deepest = max(map(_checked, rounds), default=0)
+        deepest = max(map(_checked, task.rounds), default=0)
         features, vocabulary = weisfeiler_lehman(train, deepest)
         counting = time.perf_counter() - started
         others = weisfeiler_lehman(test, vocabulary=vocabulary)[0]
-        for name, count in [("labels", 0), *((f"WL-{r}", r) for r in rounds)]:
-            started = time.perf_counter()
-            columns = slice(0, vocabulary.offsets[count + 1])
-            model = fit_linear(features[:, columns], y, kept, aside, classes)
-            seconds = counting * (count + 1) / (deepest + 1) + time.perf_counter() - started
-            predictions = model.predict(others[:, columns])
-            metrics, note = measure(truth, predictions), f"strength {model.strength:g}"
-            scores.append(Score(f"{name} + {kind}", metrics, model.parameters, seconds, note, predictions))
+        scores = []
+        for name, rounds in [("labels", 0), *((f"WL-{r}", r) for r in task.rounds)]:
+            columns = slice(0, vocabulary.offsets[rounds + 1])
+            share = counting * (rounds + 1) / (deepest + 1)
+            started = time.perf_counter() - share
+            scores.append(task.linear(name, features[:, columns], others[:, columns], started))
     return scores
+
+
+@BASELINES.register(summary="linear model on a table of features")
+def features(task: BaselineTask) -> list[Score]:
+    """Fit a linear model to a table of features, if they are finite numbers."""
+    if task.train is None or isinstance(task.train, Structures):
+        return []
+    return [task.linear("features", task.train, task.test, time.perf_counter())]
 
 
 @contextmanager
 def _threads(count: int) -> Iterator[None]:
-    """Let many structures be counted and fitted on all cores; the results are the same.
+    """Count and fit many structures on all cores; the results are the same.
 
-    A cell of an assessment has one thread, because there are other cells. Of many structures there is one cell at a
-    time; and where there are several nevertheless, their processes have a limit of their own, to which Numba keeps.
+    A cell of an assessment has one thread, because other cells run beside it. With many structures one cell runs at a
+    time; worker processes have a limit of their own, which Numba respects.
     """
     before = torch.get_num_threads()
     if count >= WORTH_THREADS:
@@ -147,12 +259,23 @@ def _answered(structures: Structures, target: str | None) -> tuple[Structures, F
     return alone[present] if len(present) < len(values) else alone, values[present]
 
 
-def _constant(y: Array, truth: Array, classes: int | None) -> Score:
-    """Score the mean of the training targets or, for classes, their frequencies."""
-    if classes is None:
-        return Score(
-            "mean predictor", measure(truth, np.full(len(truth), y.mean())), 1, 0.0, f"always {y.mean():.4g}"
-        )
-    shares = np.bincount(y.astype(np.int64), minlength=classes) / len(y)
-    metrics = measure(truth, np.tile(shares, (len(truth), 1)))
-    return Score("class frequencies", metrics, classes - 1, 0.0, "always the most frequent class")
+def finite_table(X: Any) -> csr_matrix | None:
+    """Return a table of features as a sparse matrix; None where some entry is missing, infinite or not a number.
+
+    Examples
+    --------
+    >>> (
+    ...     finite_table(np.array([[1.0, 0.0]])).nnz,
+    ...     finite_table(np.array([[1.0, np.nan]])),
+    ...     finite_table([["a", 1]]),
+    ... )
+    (1, None, None)
+    """
+    from scipy.sparse import csr_matrix, issparse
+
+    try:
+        table = csr_matrix(X if issparse(X) else np.asarray(X, dtype=np.float64), dtype=np.float64, copy=True)
+    except (TypeError, ValueError):
+        return None
+    table.eliminate_zeros()
+    return table if np.isfinite(table.data).all() else None

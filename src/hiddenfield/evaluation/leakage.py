@@ -1,4 +1,4 @@
-"""Leakage: structures to test on that were, as copies, among those to learn from."""
+"""Leakage: test structures that have copies among the training structures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_LISTED = 100
 
 @dataclass(frozen=True, eq=False)
 class Leakage:
-    """What of the test parts was also in the training parts.
+    """Test structures with copies in the training parts.
 
     Parameters
     ----------

@@ -20,12 +20,12 @@ from hiddenfield.errors import HiddenfieldError, InputError
 from hiddenfield.estimators import StructureClassifier, StructureEstimator, StructureRegressor
 from hiddenfield.estimators.splitting import keep_aside
 from hiddenfield.estimators.targets import as_classes, as_numbers, attach, looks_like_classes
+from hiddenfield.evaluation.assessment.problem import with_row_ids
+from hiddenfield.evaluation.assessment.settings import TASKS
 from hiddenfield.learning.metrics import accuracy, balanced_accuracy, mae, r2, rmse, roc_auc
 from hiddenfield.shapes import Array, Int
 
 __all__ = ["Plan", "fit_run", "read_for_learning", "read_settings"]
-
-TASKS = ("auto", "regression", "classification")
 
 
 @dataclass(frozen=True)
@@ -158,21 +158,6 @@ def fit_run(
     estimator.save(folder / "model", overwrite=(folder / "model").exists())
     _write(folder / "metrics.json", result)
     return result
-
-
-def with_row_ids(structures: Structures) -> Structures:
-    """Return structures that keep saying where they stood, however they are cut: without ids, by their rows.
-
-    Examples
-    --------
-    >>> import hiddenfield as hf
-    >>> with_row_ids(hf.data.from_sequences(["A", "B", "C"]))[1:].ids.tolist()
-    ['row 1', 'row 2']
-    """
-    if structures.ids is not None:
-        return structures
-    names = [f"row {row}" for row in range(len(structures))]
-    return structures.replace(ids=np.array(names, dtype=np.dtypes.StringDType()))
 
 
 def _make(kind: type[StructureEstimator], parameters: Mapping[str, Any]) -> StructureEstimator:

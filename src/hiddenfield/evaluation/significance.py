@@ -1,4 +1,4 @@
-"""What a handful of folds can tell: confidence intervals, and whether one model is better than another."""
+"""Confidence intervals, and tests whether one model is better than another, from few folds or a single split."""
 
 from __future__ import annotations
 
@@ -9,23 +9,35 @@ from dataclasses import dataclass
 import numpy as np
 
 from hiddenfield.errors import InputError
+from hiddenfield.evaluation.measuring import METRICS, Metric, finite
+from hiddenfield.evaluation.records import Assessment, ComparisonRecord, Summary
+from hiddenfield.shapes import Array, Float
 
-__all__ = ["Comparison", "confidence_interval", "corrected_t_test"]
+__all__ = [
+    "Comparison",
+    "bootstrap_comparison",
+    "bootstrap_interval",
+    "compare",
+    "comparison_record",
+    "confidence_interval",
+    "corrected_t_test",
+    "summarise",
+]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Whether A is better than B.
+    """Test whether A is better than B.
 
     Parameters
     ----------
     difference
         Mean of A's values less B's.
     low, high
-        95 % confidence interval of it.
+        95 % confidence interval of the difference.
     statistic, p_value
         Student's t, corrected, and the two-sided probability of one as large if there were no difference; NaN where
-        that cannot be told.
+        they are not defined.
     """
 
     difference: float
@@ -121,3 +133,100 @@ def corrected_t_test(first: Sequence[float], second: Sequence[float], test_share
 
 def _error(values: np.ndarray, test_share: float) -> float:
     return float(np.sqrt((1 / len(values) + test_share) * values.var(ddof=1)))
+
+
+def summarise(values: list[float], test_share: float, metric: Metric) -> Summary:
+    """Return mean, standard deviation over the folds (n - 1) and the corrected 95 % interval of the mean.
+
+    The interval is cut at the limits of the metric.
+
+    Examples
+    --------
+    >>> summarise([0.8, 0.9], 1.0, METRICS["accuracy"]).interval
+    [0.0, 1.0]
+    """
+    bounds = np.clip(confidence_interval(values, test_share), metric.lowest, metric.highest).tolist()
+    return Summary(
+        float(np.mean(values)),
+        float(np.std(values, ddof=1)) if len(values) > 1 else None,
+        bounds if np.isfinite(bounds[0]) else None,
+    )
+
+
+def compare(first: Assessment, second: Assessment) -> Comparison:
+    """Test whether the first model is better than the second, by the corrected resampled t-test.
+
+    Both must be of the same metric on the same splits of the same data.
+
+    Returns
+    -------
+    Comparison
+        With the difference of the first less the second.
+    """
+    for name, one, two in (
+        ("metric", first.metric, second.metric),
+        ("data", first.protocol.data, second.protocol.data),
+        ("splits", first.protocol.splits, second.protocol.splits),
+    ):
+        if one != two:
+            raise InputError(
+                f"the assessments cannot be compared: {name} is {one} in one and {two} in the other; assess both on "
+                f"the same data, splits and metric"
+            )
+    return corrected_t_test(first.values, second.values, first.protocol.test_share)
+
+
+def comparison_record(found: Comparison, metric: str, method: str | None = None) -> ComparisonRecord:
+    """Return a comparison as it is written, with its verdict: a difference is significant where p < 0.05."""
+    better = found.difference > 0 if METRICS[metric].higher_is_better else found.difference < 0
+    verdict = "not told apart" if not found.p_value < 0.05 else "better" if better else "worse"
+    low, high = finite(found.low), finite(found.high)
+    interval = None if low is None or high is None else [low, high]
+    return ComparisonRecord(finite(found.difference), interval, finite(found.p_value), verdict, method)
+
+
+def bootstrap_interval(values: Float[Array, " draws"]) -> list[float] | None:
+    """Return the 95 % percentile interval of bootstrap draws; None where more than half of the draws are undefined.
+
+    Examples
+    --------
+    >>> bootstrap_interval(np.arange(1001.0))
+    [25.0, 975.0]
+    """
+    known = values[np.isfinite(values)]
+    return None if len(known) < len(values) / 2 else np.quantile(known, [0.025, 0.975]).tolist()
+
+
+def bootstrap_comparison(
+    mean: float, own: Float[Array, " draws"], other: Float[Array, " draws"]
+) -> Comparison | None:
+    r"""Compare two models by their differences d on the same B bootstrap draws; None where too many are undefined.
+
+    .. math:: p = 2 \min\bigl(1 + \#\{d \le 0\},\, 1 + \#\{d \ge 0\}\bigr) / (B + 1)
+
+    and at most 1. It accounts for the choice of the test structures, not for that of the training structures, of which
+    there is one set.
+
+    Parameters
+    ----------
+    mean
+        The difference on the test structures themselves.
+    own, other
+        The metric of both on the draws.
+
+    References
+    ----------
+    B. Efron and R. J. Tibshirani, An Introduction to the Bootstrap, 1993, chapters 13 and 15.
+
+    Examples
+    --------
+    >>> bootstrap_comparison(0.1, np.full(999, 0.9), np.full(999, 0.8)).p_value
+    0.002
+    """
+    differences = own - other
+    bounds = bootstrap_interval(differences)
+    if bounds is None:
+        return None
+    known = differences[np.isfinite(differences)]
+    fewer = 1 + min(int((known <= 0).sum()), int((known >= 0).sum()))
+    return Comparison(mean, bounds[0], bounds[1], math.nan, min(1.0, 2 * fewer / (len(known) + 1)))

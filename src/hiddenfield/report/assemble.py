@@ -13,7 +13,7 @@ from hiddenfield.data.structures import Structures
 from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.errors import InputError
 from hiddenfield.evaluation.baselines import fit_baselines
-from hiddenfield.evaluation.score import Score, measure
+from hiddenfield.evaluation.measuring import Score, measure
 from hiddenfield.report.results import Results, Shares
 from hiddenfield.report.summary import summary
 from hiddenfield.report.write import write_report

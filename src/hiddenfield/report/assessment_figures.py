@@ -1,26 +1,29 @@
-"""The figures of an assessment: box plots over the folds, and the learning curve."""
+"""The figures of an assessment: folds, learning curve, training, ROC curve, errors by range."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hiddenfield.report.drawing import BLUE, GREY, draw
+from hiddenfield.evaluation.measuring import NAMES, capital
+from hiddenfield.evaluation.records import Assessment, TrainingCurve
+from hiddenfield.report.drawing import BLUE, GREY, RED, draw
+from hiddenfield.report.experiment_figures import draw_picture
 from hiddenfield.report.page import figure_box
+from hiddenfield.report.results_pages.pictures import Picture
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["box_plots", "curve_plot"]
+__all__ = ["box_plots", "curve_plot", "detail_plots"]
 
 COLOURS = ("#8a949e", "#c08a3e", "#4f8f6b", "#9467a8")
 
 
-def box_plots(content: Any, label: str) -> str:
+def box_plots(found: Assessment) -> str:
     """Draw a box for each model over the folds, with every fold as a point."""
-    columns = {name: entry["folds"] for name, entry in content["baselines"].items()}
-    columns[content["model"]] = [fold["value"] for fold in content["folds"]]
+    columns = {name: entry.folds for name, entry in found.baselines.items()} | {found.model: found.values}
     names, last = list(columns), len(columns) - 1
 
     def paint(figure: Figure) -> None:
@@ -45,7 +48,7 @@ def box_plots(content: Any, label: str) -> str:
             axes.plot(values, place + spread, "o", color=colour, markersize=3.2, alpha=0.8)
         axes.set_yticks(range(len(names)), names)
         axes.set_ylim(last + 0.6, -0.6)
-        axes.set_xlabel(label)
+        axes.set_xlabel(NAMES[found.metric])
         axes.grid(False, axis="y")
 
     height = 1.0 + 0.5 * len(names)
@@ -53,22 +56,22 @@ def box_plots(content: Any, label: str) -> str:
     return figure_box(draw("boxes", paint, height=max(height, 2.4), title="values by fold"), caption)
 
 
-def curve_plot(content: Any, label: str) -> str:
+def curve_plot(found: Assessment) -> str:
     """Draw the metric against the number of training structures: mean over the folds, and their deviation."""
-    rows = content["learning_curve"]
-    sizes = [row["train"] for row in rows]
+    rows = found.learning_curve or []
+    sizes = [row.train for row in rows]
 
     def paint(figure: Figure) -> None:
         axes = figure.add_subplot()
-        for colour, name in zip(COLOURS, rows[0]["baselines"], strict=False):
-            values = [np.mean(row["baselines"][name]) for row in rows]
+        for colour, name in zip(COLOURS, rows[0].baselines, strict=False):
+            values = [np.mean(np.array(row.baselines[name], dtype=np.float64)) for row in rows]
             axes.plot(sizes, values, color=colour, marker="o", markersize=3, linewidth=1.2, label=name)
-        means = np.array([np.mean(row["values"]) for row in rows])
-        spread = np.array([np.std(row["values"], ddof=1) if len(row["values"]) > 1 else 0.0 for row in rows])
+        means = np.array([np.mean(row.values) for row in rows])
+        spread = np.array([np.std(row.values, ddof=1) if len(row.values) > 1 else 0.0 for row in rows])
         axes.fill_between(sizes, means - spread, means + spread, color=BLUE, alpha=0.15, linewidth=0)
-        axes.plot(sizes, means, color=BLUE, marker="o", markersize=4, linewidth=1.8, label=content["model"])
+        axes.plot(sizes, means, color=BLUE, marker="o", markersize=4, linewidth=1.8, label=found.model)
         axes.set_xlabel("training structures")
-        axes.set_ylabel(label)
+        axes.set_ylabel(NAMES[found.metric])
         axes.set_xticks(sizes, [f"{size:,.0f}" for size in sizes])
         axes.legend()
 
@@ -77,3 +80,46 @@ def curve_plot(content: Any, label: str) -> str:
         "A curve that still rises (or, for errors, falls) at its end asks for more data."
     )
     return figure_box(draw("curve", paint, title="learning curve"), caption)
+
+
+def detail_plots(found: Assessment) -> list[str]:
+    """Draw those of training curve, ROC curve and errors by range that an assessment has."""
+    drawn = [] if found.training_curve is None else [_training(found.training_curve)]
+    own = {**found.as_dict(), "column": "", "variant": ""}
+    if found.roc is not None:
+        picture = Picture("roc", "roc", "ROC curve", "", ((f"members: {found.roc.positive}", (own,)),))
+        caption = (
+            "ROC curve: mean over the folds at each false positive rate, with one standard deviation; in brackets the "
+            "area under the curve of all folds together."
+        )
+        drawn.append(figure_box(draw_picture(picture), caption))
+    if found.ranges is not None:
+        picture = Picture("ranges", "ranges", "errors by range of the target", "", (("", (own,)),))
+        caption = "Mean absolute error on the test parts by range of the target, and how many structures each holds."
+        drawn.append(figure_box(draw_picture(picture), caption))
+    return drawn
+
+
+def _training(curve: TrainingCurve) -> str:
+    """Draw the losses or, where it was recorded, the metric against the steps of the optimizer."""
+    name = curve.metric.removeprefix("valid_")
+    shown = ("train_loss", "valid_loss") if name not in NAMES else (curve.metric,)
+
+    def paint(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        for column, colour, label in zip(shown, (BLUE, RED), ("training", "held out"), strict=False):
+            values = getattr(curve, column) or ()
+            points = [pair for pair in zip(curve.steps, values, strict=False) if pair[1] is not None]
+            mark = "o" if len(points) < 40 else None
+            axes.plot(*zip(*points, strict=True), color=colour, label=label, marker=mark, markersize=3)
+        axes.set_xlabel("training steps")
+        axes.set_ylabel(NAMES.get(name, "loss"))
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+        if len(shown) > 1:
+            axes.legend()
+
+    what = f"{capital(NAMES[name])} on the held-out structures" if name in NAMES else "Losses"
+    caption = f"{what}, against the steps of the optimizer: mean over folds and seeds."
+    if len(set(curve.runs)) > 1:
+        caption += " Networks that stopped early count as long as they trained."
+    return figure_box(draw("steps", paint, title="training curve"), caption)

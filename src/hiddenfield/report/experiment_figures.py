@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hiddenfield.evaluation.assessment.measuring import METRICS, NAMES
+from hiddenfield.evaluation.measuring import METRICS, NAMES
 from hiddenfield.report.drawing import GREY, draw
 from hiddenfield.report.page import escape
 from hiddenfield.report.results_pages.pictures import Picture

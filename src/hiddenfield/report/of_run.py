@@ -11,7 +11,7 @@ import numpy as np
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import ReadError
-from hiddenfield.evaluation.run import with_row_ids
+from hiddenfield.evaluation.assessment.problem import with_row_ids
 from hiddenfield.report.assemble import collect
 
 if TYPE_CHECKING:

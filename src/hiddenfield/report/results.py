@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hiddenfield.data.structures import Structures
-from hiddenfield.evaluation.score import Score
+from hiddenfield.evaluation.measuring import Score
 from hiddenfield.learning import History
 from hiddenfield.shapes import Array, Float, Int
 

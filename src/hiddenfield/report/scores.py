@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from hiddenfield.evaluation.score import Score
+from hiddenfield.evaluation.measuring import Score
 from hiddenfield.report.page import escape
 
 __all__ = ["scores_as_text", "scores_table"]

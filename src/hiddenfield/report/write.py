@@ -45,7 +45,7 @@ def write_report(path: str | Path, results: Results) -> Path:
     Examples
     --------
     >>> import tempfile, hiddenfield as hf
-    >>> from hiddenfield.evaluation.score import Score, measure
+    >>> from hiddenfield.evaluation.measuring import Score, measure
     >>> words = hf.data.from_sequences(["GATTACA", "CAT", "TAG"], ids=["a", "b", "c"])
     >>> truth, predicted = np.array([7.0, 3.0, 3.0]), np.array([6.0, 3.5, 3.0])
     >>> own = Score("a guess", measure(truth, predicted))

@@ -9,7 +9,7 @@ from typing import Any
 
 from hiddenfield.data.files import read_text
 from hiddenfield.errors import ReadError
-from hiddenfield.evaluation.assessment.measuring import METRICS
+from hiddenfield.evaluation.measuring import METRICS
 
 __all__ = ["read_result"]
 

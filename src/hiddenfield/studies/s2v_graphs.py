@@ -11,8 +11,7 @@ from hiddenfield.data.files import existing
 from hiddenfield.data.reading import read
 from hiddenfield.data.structures import Structures
 from hiddenfield.evaluation.assessment.settings import AssessmentSettings
-from hiddenfield.evaluation.splits.base import Request, Split
-from hiddenfield.evaluation.splits.making import make_splits
+from hiddenfield.evaluation.splits.base import Request, Split, make_splits
 from hiddenfield.studies.base import Experiment, Figure, Scale, Trial
 
 __all__ = ["EXPERIMENT", "PLAIN", "RECIPE", "load_graphs"]

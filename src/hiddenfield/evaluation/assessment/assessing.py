@@ -1,4 +1,4 @@
-"""assess: outer folds, inner selection, final fits, simple models beside them."""
+"""assess: outer folds, inner selection, final fits, and baselines."""
 
 from __future__ import annotations
 
@@ -19,24 +19,21 @@ import numpy as np
 from hiddenfield.embedding.network import EMBEDDINGS
 from hiddenfield.errors import InputError
 from hiddenfield.estimators import StructureClassifier, StructureRegressor
-from hiddenfield.evaluation.assessment.cells import Cell, Context
-from hiddenfield.evaluation.assessment.dividing import inner_splits, outer_splits
-from hiddenfield.evaluation.assessment.finished import Finished
-from hiddenfield.evaluation.assessment.measuring import better, choose_metric
-from hiddenfield.evaluation.assessment.outcome import Assessment
-from hiddenfield.evaluation.assessment.problem import Problem
-from hiddenfield.evaluation.assessment.running import Pool, automatic_jobs
+from hiddenfield.evaluation.assessment.cells import Cell, Context, has_blind_twin
+from hiddenfield.evaluation.assessment.details import Finished
+from hiddenfield.evaluation.assessment.problem import Problem, inner_splits, outer_splits
+from hiddenfield.evaluation.assessment.running import CellStore, Pool, automatic_jobs
 from hiddenfield.evaluation.assessment.settings import DEFAULT_SPACE, AssessmentSettings
-from hiddenfield.evaluation.assessment.simple import has_blind_twin
-from hiddenfield.evaluation.assessment.store import CellStore, write_json
 from hiddenfield.evaluation.assessment.tables import collect
+from hiddenfield.evaluation.measuring import better, choose_metric
+from hiddenfield.evaluation.records import Assessment, convert, write_json
 from hiddenfield.evaluation.run import _make
 from hiddenfield.evaluation.search import grid, sample
 from hiddenfield.evaluation.splits.base import digest
 from hiddenfield.progress import progress
 from hiddenfield.registry import choose
 
-__all__ = ["assess", "estimator_of"]
+__all__ = ["assess", "check_comparable", "estimator_of"]
 
 # Where an object lies in memory, as its text tells.
 ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+")
@@ -61,8 +58,8 @@ def assess(
     The structures are split into outer folds. With ``nested`` the settings of every fold are selected within its
     training part, on inner validation parts; the model is fitted again with what was selected, several times with
     different seeds, and measured once on the test part, which had no part in any choice. The epoch whose weights are
-    kept is chosen on an inner validation part too. Beside it stand the majority or mean, the same network without arcs,
-    and linear models on counted labels and Weisfeiler-Lehman colours.
+    kept is chosen on an inner validation part too. Baselines are the class frequencies or the mean, the same network
+    without arcs, and linear models on counted labels and Weisfeiler-Lehman colours.
 
     Parameters
     ----------
@@ -102,7 +99,7 @@ def assess(
     >>> words = hf.data.from_sequences(["AB" * k for k in range(1, 13)], targets=["short", "long"] * 6)
     >>> quick = {"dim": 4, "epochs": 2, "hidden": 4}
     >>> found = assess("mean_field", words, settings=AssessmentSettings(folds=3), parameters=quick)
-    >>> found.metric, len(found.values), sorted(found.content["baselines"])
+    >>> found.metric, len(found.values), sorted(found.baselines)
     ('accuracy', 3, ['WL-3 + logistic', 'class frequencies', 'labels + logistic', 'no arcs, same head'])
     """
     started = time.perf_counter()
@@ -132,11 +129,44 @@ def assess(
             Pool(context, store, jobs, advance) as pool,
         ):
             finished = _run(pool, settings, candidates, seeds)
-        content = collect(context, settings, finished)
-        content["seconds"] = round(time.perf_counter() - started, 3)
+        found = collect(context, settings, finished, started)
         if folder is not None:
-            write_json(Path(home) / "assessment.json", content)
-    return Assessment(json.loads(json.dumps(content, allow_nan=False)))
+            write_json(Path(home) / "assessment.json", found.as_dict())
+    # As a file would give it: tuples are lists, and what JSON has no number for is refused.
+    return convert(json.loads(json.dumps(found.as_dict(), allow_nan=False)), Assessment, "an assessment")
+
+
+def check_comparable(other: Assessment, source: str, X: Any, settings: AssessmentSettings) -> None:
+    """Check, before any work, that an assessment of X will be of the same metric, data and splits as another.
+
+    Parameters
+    ----------
+    other
+        The assessment to compare with.
+    source
+        Where it comes from, for the error.
+    X
+        As `assess` takes it.
+    settings
+        Of the coming assessment.
+    """
+    problem = Problem.of(X, task=settings.task)
+    splits = outer_splits(problem, settings)
+    for name, there, here in (
+        ("metric", other.metric, choose_metric(settings.metric, problem.task).name),
+        ("data", other.protocol.data, problem.fingerprint()),
+        ("splits", other.protocol.splits, digest(splits)),
+    ):
+        if there != here:
+            raise InputError(
+                f"{source} cannot be compared with: {name} is {there} there and {here} here; assess both on the same "
+                f"data, splits and metric"
+            )
+    if len(splits) < 2 or len(splits) != len(other.values):
+        raise InputError(
+            f"models are compared split by split, on two or more of them; here are {len(splits)} and in {source} "
+            f"{len(other.values)}"
+        )
 
 
 def estimator_of(estimator: Any, task: str, parameters: Mapping[str, Any]) -> Any:
@@ -190,7 +220,7 @@ def _has_seed(estimator: Any) -> bool:
 
 
 def _plan(context: Context, settings: AssessmentSettings, candidates: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return everything that results depend on."""
+    """Return everything that the results depend on."""
     options = {
         name: _described(value)
         for name, value in sorted(context.estimator.get_params().items())
@@ -283,13 +313,13 @@ def _selected(
     best, chosen = np.nan, None
     for part, candidate in enumerate(candidates):
         cells = [Cell("select", fold, part=part, inner=k) for k in range(len(context.inner[fold]))]
-        values = [results[cell.key]["value"] for cell in cells]
+        values = [results[cell.key].value for cell in cells]
         mean = np.nan if None in values else float(np.mean(values))
         if better(context.metric, mean, float(best)):
             best, chosen = mean, candidate
     if chosen is None:
         cell = Cell("select", fold)
         raise InputError(
-            f"no candidate could be fitted in {context.splits[fold].name}: {results[cell.key]['error']}"
+            f"no candidate could be fitted in {context.splits[fold].name}: {results[cell.key].error}"
         )
     return chosen

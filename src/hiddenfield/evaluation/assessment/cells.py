@@ -1,4 +1,4 @@
-"""Cells: the pieces of an assessment that can be done apart, each a function of the context and nothing else."""
+"""Cells: the independent pieces of an assessment, each a function of the context and nothing else."""
 
 from __future__ import annotations
 
@@ -8,24 +8,96 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+import msgspec
 import numpy as np
 import torch
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import HiddenfieldError, InputError, TrainingError
-from hiddenfield.evaluation.assessment.measuring import Metric, finite, measured, predicted
+from hiddenfield.estimators.base import StructureEstimator
 from hiddenfield.evaluation.assessment.problem import Problem
-from hiddenfield.evaluation.assessment.simple import BLIND, constant_row, simple_models
-from hiddenfield.evaluation.assessment.training import training_records
+from hiddenfield.evaluation.baselines import problem_baselines
+from hiddenfield.evaluation.measuring import Metric, Predictions, finite, measured, predicted, rounded
+from hiddenfield.evaluation.records import Metrics, Record
 from hiddenfield.evaluation.splits.base import Split
 from hiddenfield.evaluation.splits.drawn import hold_out_positions
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Int
 
-__all__ = ["Cell", "Context", "accepts_aside", "without_arcs", "work", "work_together"]
+__all__ = [
+    "BLIND_NAME",
+    "BaselineResult",
+    "Cell",
+    "Context",
+    "CurveResult",
+    "FinalResult",
+    "PublishedResult",
+    "SelectResult",
+    "accepts_aside",
+    "has_blind_twin",
+    "without_arcs",
+    "work",
+    "work_together",
+]
 
-# Of simple models, predictions of so many test structures are kept.
+# Predictions of baselines are kept for at most so many test structures.
 MOST_KEPT = 300_000
+
+# The assessed network with nothing to pass along: what remains is the sum of the node labels and the same head.
+BLIND: dict[str, Any] = {"model": "mean_field", "rounds": 1, "model_options": None}
+BLIND_NAME = "no arcs, same head"
+
+
+# -- what a cell leaves behind -----------------------------------------------------------------------------
+
+
+class SelectResult(Record, frozen=True):
+    """The metric of a candidate on an inner validation part; None, and the error, if training failed."""
+
+    value: float | None
+    error: str | None = None
+
+
+class FinalResult(Record, frozen=True):
+    """Metrics and predictions on a test part; of networks also epochs kept, number of weights, training curves."""
+
+    metrics: Metrics
+    predictions: list[Any]
+    labels: list[int] | None = None
+    epochs: list[int] | None = None
+    num_parameters: int | None = None
+    training: list[dict[str, list[float | None]]] | None = None
+
+    def kept(self) -> Predictions:
+        """Return the predictions in the form in which metrics take them."""
+        return Predictions(
+            np.asarray(self.predictions), None if self.labels is None else np.asarray(self.labels)
+        )
+
+
+class BaselineResult(Record, frozen=True):
+    """Metrics and sizes of the baselines; scores for a ROC curve, and the predictions of a single split."""
+
+    scores: dict[str, Metrics]
+    num_parameters: dict[str, int] = msgspec.field(default_factory=dict)
+    predictions: dict[str, list[float]] = msgspec.field(default_factory=dict)
+    tables: dict[str, list[Any]] = msgspec.field(default_factory=dict)
+
+
+class CurveResult(Record, frozen=True):
+    """Metrics on a test part after fitting to `size` training structures."""
+
+    size: int
+    metrics: Metrics
+
+
+class PublishedResult(Record, frozen=True):
+    """The metric on the *test* part after every epoch."""
+
+    curve: list[float | None]
+
+
+# -- cells -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +115,7 @@ class Context:
     seed, device
         Of everything random; where estimators compute that can choose.
     wl_rounds
-        Of the colours that simple models count.
+        Of the Weisfeiler-Lehman colours that baselines count.
     """
 
     problem: Problem
@@ -98,14 +170,14 @@ class Cell:
         return f"{self.kind}-{numbers}" + ("" if self.fraction == 1.0 else f"-{self.fraction:g}")
 
 
-def work(context: Context, cell: Cell) -> dict[str, Any]:
-    """Do a cell; return plain values."""
+def work(context: Context, cell: Cell) -> Record:
+    """Do a cell; return its result."""
     kind = choose("kind of cell", KINDS, cell.kind)
     fitting = kind.fitting(context, cell)
     return kind.result(context, cell, None if fitting is None else fitting.fit())
 
 
-def work_together(context: Context, cells: Sequence[Cell]) -> Iterator[tuple[Cell, dict[str, Any]]]:
+def work_together(context: Context, cells: Sequence[Cell]) -> Iterator[tuple[Cell, Record]]:
     """Do cells whose estimators are networks, as many as possible side by side; yield each as soon as it is done.
 
     Where some fail, the first error is raised after all the others.
@@ -150,10 +222,11 @@ class Fitting:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of cell: what is fitted, and what is then measured."""
+    """A kind of cell: what is fitted, what is then measured, and the record that it leaves."""
 
     fitting: Callable[[Context, Cell], Fitting | None]
-    result: Callable[[Context, Cell, Any], dict[str, Any]]
+    result: Callable[[Context, Cell, Any], Record]
+    record: type[Record]
 
 
 # -- the kinds ---------------------------------------------------------------------------------------------
@@ -165,13 +238,13 @@ def _fit_select(context: Context, cell: Cell) -> Fitting:
     return _fitting(context, cell, inner.train, inner.test)
 
 
-def _select(context: Context, cell: Cell, model: Any) -> dict[str, Any]:
+def _select(context: Context, cell: Cell, model: Any) -> SelectResult:
     """Measure a candidate on the inner validation part."""
     if isinstance(model, TrainingError):
-        return {"value": None, "error": str(model)}
+        return SelectResult(None, str(model))
     inner, problem = context.inner[cell.fold][cell.inner], context.problem
     values = predicted(model, problem.take(inner.test), problem)
-    return {"value": measured(context.metric, problem.truth[inner.test], values)[context.metric.name]}
+    return SelectResult(measured(context.metric, problem.truth[inner.test], values)[context.metric.name])
 
 
 def _fit_final(context: Context, cell: Cell) -> Fitting:
@@ -183,26 +256,35 @@ def _fit_final(context: Context, cell: Cell) -> Fitting:
     return _fitting(context, cell, train, aside)
 
 
-def _final(context: Context, cell: Cell, model: Any) -> dict[str, Any]:
+def _final(context: Context, cell: Cell, model: Any) -> FinalResult:
     """Measure on the test part."""
     split, problem = context.splits[cell.fold], context.problem
-    values = predicted(_sound(model), problem.take(split.test), problem)
-    return {
-        "metrics": measured(context.metric, problem.truth[split.test], values),
-        **values.as_dict(),
-        **_of_networks(model),
-    }
+    found = predicted(_sound(model), problem.take(split.test), problem)
+    histories, networks = getattr(model, "histories_", None), getattr(model, "networks_", None)
+    return FinalResult(
+        measured(context.metric, problem.truth[split.test], found),
+        found.values.tolist(),
+        None if found.labels is None else found.labels.tolist(),
+        None if histories is None else [history.best_epoch for history in histories],
+        None if networks is None else sum(network.num_parameters for network in networks),
+        training_records(histories or ()),
+    )
 
 
-def _of_networks(model: Any) -> dict[str, Any]:
-    """Return what an estimator of networks tells about their training: epochs kept, weights, curves."""
-    result: dict[str, Any] = {}
-    if hasattr(model, "histories_"):
-        result["epochs"] = [history.best_epoch for history in model.histories_]
-    if hasattr(model, "networks_"):
-        result["num_parameters"] = sum(network.num_parameters for network in model.networks_)
-    records = training_records(model)
-    return result if records is None else result | {"training": records}
+def training_records(histories: Sequence[Any]) -> list[dict[str, list[float | None]]] | None:
+    """Return, for every network, the steps done and the losses and metrics after each epoch.
+
+    None where there is no history, or steps were not counted. Times are left out: they differ from run to run.
+    """
+    if not histories or not all(history.rows and "steps" in history.rows[0] for history in histories):
+        return None
+    return [
+        {
+            name: [rounded(row.get(name), 6) for row in history.rows]
+            for name in ("steps", "train_loss", *sorted(n for n in history.rows[0] if n.startswith("valid_")))
+        }
+        for history in histories
+    ]
 
 
 def _fit_blind(context: Context, cell: Cell) -> Fitting:
@@ -210,7 +292,7 @@ def _fit_blind(context: Context, cell: Cell) -> Fitting:
     return _fit_final(context.without_arcs, _blind_cell(cell))
 
 
-def _blind(context: Context, cell: Cell, model: Any) -> dict[str, Any]:
+def _blind(context: Context, cell: Cell, model: Any) -> FinalResult:
     """Measure on the test part, on structures without arcs."""
     return _final(context.without_arcs, _blind_cell(cell), model)
 
@@ -220,32 +302,37 @@ def _blind_cell(cell: Cell) -> Cell:
     return Cell("final", cell.fold, parameters, cell.seed)
 
 
+def has_blind_twin(estimator: Any, problem: Problem) -> bool:
+    """Return whether the estimator can be fitted to structures without arcs, all else equal."""
+    return isinstance(estimator, StructureEstimator) and isinstance(problem.X, Structures)
+
+
 def _fit_nothing(context: Context, cell: Cell) -> None:
-    """Leave the fitting to the measuring: simple models are quick."""
+    """Leave the fitting to the measuring: baselines are quick."""
 
 
-def _simple(context: Context, cell: Cell, model: None) -> dict[str, Any]:
-    """Fit the simple models to the training part; measure them on the test part."""
+def _baselines(context: Context, cell: Cell, model: None) -> BaselineResult:
+    """Fit the baselines to the training part; measure them on the test part."""
     split = context.splits[cell.fold]
     train = _part_of(context, cell, split.train)
-    scores = simple_models(context.problem, train, split.test, context.wl_rounds)
-    result: dict[str, Any] = {
-        "scores": {score.name: score.as_dict()["metrics"] for score in scores},
-        "num_parameters": {score.name: score.parameters for score in scores},
-    }
-    last = scores[-1]
-    if cell.fraction == 1.0 and last.predictions is not None and len(context.problem.classes or ()) == 2:
-        # Of the one that sees most, for its ROC curve.
-        result["predictions"] = {last.name: last.predictions[:, 1].round(6).tolist()}
-    if cell.fraction == 1.0 and len(context.splits) == 1 and len(split.test) <= MOST_KEPT:
-        # A single split has no other folds: what these models are worth is told from its test structures.
-        result["tables"] = {
-            score.name: (
-                constant_row(context.problem, train) if score.predictions is None else score.predictions
-            ).tolist()
-            for score in scores
-        }
-    return result
+    scores = problem_baselines(context.problem, train, split.test, context.wl_rounds)
+    predictions: dict[str, list[float]] = {}
+    tables: dict[str, list[Any]] = {}
+    if cell.fraction == 1.0:
+        found = {score.name: score.predictions for score in scores if score.predictions is not None}
+        name, last = next(reversed(found.items()))
+        if len(context.problem.classes or ()) == 2 and len(last) == len(split.test):
+            # Of the one that sees most, for its ROC curve.
+            predictions[name] = last[:, 1].round(6).tolist()
+        if len(context.splits) == 1 and len(split.test) <= MOST_KEPT:
+            # A single split has no other folds: intervals come from its test structures.
+            tables = {name: values.tolist() for name, values in found.items()}
+    return BaselineResult(
+        {score.name: {name: finite(value) for name, value in score.metrics.items()} for score in scores},
+        {score.name: score.parameters for score in scores},
+        predictions,
+        tables,
+    )
 
 
 def _fit_curve(context: Context, cell: Cell) -> Fitting:
@@ -253,12 +340,12 @@ def _fit_curve(context: Context, cell: Cell) -> Fitting:
     return _fitting(context, cell, _part_of(context, cell, context.splits[cell.fold].train), None)
 
 
-def _curve(context: Context, cell: Cell, model: Any) -> dict[str, Any]:
+def _curve(context: Context, cell: Cell, model: Any) -> CurveResult:
     """Measure on the test part what was fitted to a share of the training part."""
     split, problem = context.splits[cell.fold], context.problem
     values = predicted(_sound(model), problem.take(split.test), problem)
     size = len(_part_of(context, cell, split.train))
-    return {"size": size, "metrics": measured(context.metric, problem.truth[split.test], values)}
+    return CurveResult(size, measured(context.metric, problem.truth[split.test], values))
 
 
 def _fit_published(context: Context, cell: Cell) -> Fitting:
@@ -267,7 +354,7 @@ def _fit_published(context: Context, cell: Cell) -> Fitting:
     return _fitting(context, cell, split.train, split.test)
 
 
-def _published(context: Context, cell: Cell, model: Any) -> dict[str, Any]:
+def _published(context: Context, cell: Cell, model: Any) -> PublishedResult:
     """Record the metric on the *test* part after every epoch: what selection on the reported folds looks at."""
     name = f"valid_{context.metric.name}"
     rows = [history.rows for history in getattr(_sound(model), "histories_", [])]
@@ -276,16 +363,17 @@ def _published(context: Context, cell: Cell, model: Any) -> dict[str, Any]:
             f"selection on the reported folds needs {context.metric.name} after every epoch, which this estimator does "
             f"not record; metrics that are: accuracy, roc_auc, mae, rmse"
         )
-    return {"curve": [finite(row[name]) for row in rows[0]]}
+    return PublishedResult([finite(row[name]) for row in rows[0]])
 
 
+# The names are those of the files in a resumable folder.
 KINDS: dict[str, Kind] = {
-    "select": Kind(_fit_select, _select),
-    "final": Kind(_fit_final, _final),
-    "blind": Kind(_fit_blind, _blind),
-    "simple": Kind(_fit_nothing, _simple),
-    "curve": Kind(_fit_curve, _curve),
-    "published": Kind(_fit_published, _published),
+    "select": Kind(_fit_select, _select, SelectResult),
+    "final": Kind(_fit_final, _final, FinalResult),
+    "blind": Kind(_fit_blind, _blind, FinalResult),
+    "simple": Kind(_fit_nothing, _baselines, BaselineResult),
+    "curve": Kind(_fit_curve, _curve, CurveResult),
+    "published": Kind(_fit_published, _published, PublishedResult),
 }
 
 
@@ -293,7 +381,7 @@ KINDS: dict[str, Kind] = {
 
 
 def accepts_aside(estimator: Any) -> bool:
-    """Say whether an estimator can be told which structures to choose the epoch on."""
+    """Return whether an estimator takes the structures on which to choose the epoch."""
     return "aside" in inspect.signature(estimator.fit).parameters
 
 

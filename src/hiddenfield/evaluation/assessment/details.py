@@ -1,73 +1,274 @@
-"""What an assessment tells beside its mean: size, training, ROC curve, where the errors are."""
+"""Details of an assessment beside its mean: size, training curve, ROC curve, errors by range, bootstrap draws."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from hiddenfield.evaluation.assessment.cells import Context
-from hiddenfield.evaluation.assessment.finished import Finished
-from hiddenfield.evaluation.assessment.ranges import error_ranges
-from hiddenfield.evaluation.assessment.roc import GRID, mean_roc
-from hiddenfield.evaluation.assessment.simple import BLIND_NAME
-from hiddenfield.evaluation.assessment.training import training_curve
-from hiddenfield.shapes import Array, Float
+from hiddenfield.evaluation.assessment.cells import BLIND_NAME, BaselineResult, Cell, Context, FinalResult
+from hiddenfield.evaluation.measuring import Predictions, rounded
+from hiddenfield.evaluation.records import ErrorRange, Roc, RocCurve, TrainingCurve
+from hiddenfield.learning.metrics import roc_auc, roc_curve
+from hiddenfield.shapes import Array, Float, Int
 
-__all__ = ["details", "mean_size"]
+__all__ = [
+    "GRID",
+    "Finished",
+    "bootstrap_draws",
+    "error_ranges",
+    "find_roc",
+    "mean_roc",
+    "mean_size",
+    "training_curve",
+]
 
-
-def details(context: Context, finished: Finished) -> dict[str, Any]:
-    """Return those of ``num_parameters``, ``training_curve``, ``roc`` and ``ranges`` that can be told."""
-    problem, folds = context.problem, range(len(context.splits))
-    finals = [result for fold in folds for result in finished.of("final", fold)]
-    content: dict[str, Any] = {}
-    size = mean_size(finals)
-    if size is not None:
-        content["num_parameters"] = size
-    if all("training" in result for result in finals):
-        records = [record for result in finals for record in result["training"]]
-        content["training_curve"] = training_curve(records, context.metric.name)
-    if problem.classes is None:
-        truth = np.concatenate([problem.truth[split.test] for split in context.splits])
-        content["ranges"] = error_ranges(truth, np.concatenate([finished.predictions(f) for f in folds]))
-    elif len(problem.classes) == 2:
-        roc = _roc(context, finished)
-        content |= {} if roc is None else {"roc": roc}
-    return content
+# The false positive rates at which ROC curves are averaged.
+GRID = np.linspace(0.0, 1.0, 101)
+# Points of a training curve, at most.
+POINTS = 200
+# Equally wide ranges of the target.
+RANGES = 10
+# Bootstrap draws of the test structures of a single split.
+RESAMPLES = 1000
 
 
-def mean_size(results: list[Mapping[str, Any]]) -> int | None:
-    """Return the mean number of trained weights, rounded; None where some result does not tell."""
-    sizes = [result.get("num_parameters") for result in results]
+@dataclass(frozen=True)
+class Finished:
+    """Results of all cells.
+
+    Parameters
+    ----------
+    results
+        By the key of the cell.
+    candidates
+        What was selected from.
+    chosen
+        For every fold the selected parameters.
+    seeds
+        Final fits per fold.
+    """
+
+    results: Mapping[str, Any]
+    candidates: Sequence[Mapping[str, Any]]
+    chosen: Sequence[Mapping[str, Any]]
+    seeds: int
+
+    def finals(self, fold: int, kind: str = "final") -> list[FinalResult]:
+        """Return the final results of one fold, seed by seed; those without arcs where `kind` is ``"blind"``."""
+        keys = [Cell(kind, fold, seed=seed).key for seed in range(self.seeds)]
+        return [self.results[key] for key in keys if key in self.results]
+
+    def baselines(self, fold: int, share: float = 1.0) -> BaselineResult | None:
+        """Return the results of the baselines in one fold, fitted to a share of the training part."""
+        return self.results.get(Cell("simple", fold, fraction=share).key)
+
+    def predictions(self, fold: int, kind: str = "final") -> Array:
+        """Return the predictions of one fold, averaged over the seeds."""
+        return np.mean([np.asarray(result.predictions) for result in self.finals(fold, kind)], axis=0)
+
+
+def mean_size(sizes: Sequence[int | None]) -> int | None:
+    """Return the mean number of trained weights, rounded; None where one is unknown."""
     known = [size for size in sizes if size is not None]
     return round(float(np.mean(known))) if known and len(known) == len(sizes) else None
 
 
-def _roc(context: Context, finished: Finished) -> dict[str, Any] | None:
-    """Return the curve of the model and, in ``baselines``, those that stand beside it."""
+# -- a single split ----------------------------------------------------------------------------------------
+
+
+def bootstrap_draws(
+    context: Context, finished: Finished
+) -> tuple[Float[Array, " draws"], dict[str, Float[Array, " draws"]]]:
+    """Return the metric of the model, and of each baseline, on 1000 bootstrap draws of the test structures.
+
+    The draws are the same for all, and the value of a draw is the mean over the seeds. Baselines are included whose
+    predictions were kept. The metric of a draw where it is not defined, for example with one class only, is NaN.
+    """
+    truth = context.problem.truth[context.splits[0].test]
+    tables = {None: [result.kept() for result in finished.finals(0)]} | _kept_baselines(finished, len(truth))
+    name, generator = context.metric.name, np.random.default_rng(context.seed)
+    found = {model: np.empty(RESAMPLES) for model in tables}
+    for number in range(RESAMPLES):
+        drawn = generator.integers(len(truth), size=len(truth))
+        for model, several in tables.items():
+            values = [table[drawn].measure(truth[drawn], name)[name] for table in several]
+            found[model][number] = np.mean(values)
+    own = found.pop(None)
+    return own, {model: draws for model, draws in found.items() if model is not None}
+
+
+def _kept_baselines(finished: Finished, count: int) -> dict[str | None, list[Predictions]]:
+    found: dict[str | None, list[Predictions]] = {}
+    result = finished.baselines(0)
+    for name, rows in ({} if result is None else result.tables).items():
+        table = np.asarray(rows, dtype=np.float64)
+        # A constant keeps one row for all.
+        found[name] = [Predictions(np.repeat(table, count, axis=0) if len(table) == 1 else table)]
+    blind = [result.kept() for result in finished.finals(0, "blind")]
+    return found | ({BLIND_NAME: blind} if blind else {})
+
+
+# -- training ----------------------------------------------------------------------------------------------
+
+
+def training_curve(records: Sequence[Mapping[str, Sequence[float | None]]], metric: str) -> TrainingCurve:
+    """Return the means over the records after each epoch, at most 200 of them, evenly spread, the last included.
+
+    Networks that stopped early count as long as they trained; ``runs`` says how many those were.
+
+    Parameters
+    ----------
+    records
+        One per network, as a `FinalResult` keeps them.
+    metric
+        The one that the assessment reports.
+
+    Returns
+    -------
+    TrainingCurve
+        Its ``metric`` names the column to look at: the metric itself where it was recorded, else the loss.
+
+    Examples
+    --------
+    >>> records = [
+    ...     {"steps": [5, 10], "valid_loss": [1.0, 0.5]},
+    ...     {"steps": [5, 10, 15], "valid_loss": [2.0, 1.5, 0.3]},
+    ... ]
+    >>> found = training_curve(records, "roc_auc")
+    >>> found.metric, found.steps, found.runs, found.valid_loss
+    ('valid_loss', [5, 10, 15], [2, 2, 1], [1.5, 1.0, 0.3])
+    """
+    count = max(len(record["steps"]) for record in records)
+    shown: Int[Array, " shown"] = np.unique(
+        np.linspace(0, count - 1, min(count, POINTS)).round().astype(np.int64)
+    )
+    known = [name for name in records[0] if name in TrainingCurve.__struct_fields__ and name != "steps"]
+    columns = [name for name in known if all(name in record for record in records)]
+    chosen = next((name for name in (f"valid_{metric}", "valid_loss") if name in columns), "train_loss")
+    tables = {name: _table([record[name] for record in records]) for name in ("steps", *columns)}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Mean of empty slice", RuntimeWarning)
+        means = {name: np.nanmean(table, axis=0)[shown] for name, table in tables.items()}
+    return TrainingCurve(
+        metric=chosen,
+        epochs=(shown + 1).tolist(),
+        steps=[round(value) for value in means["steps"].tolist()],
+        runs=(~np.isnan(tables["steps"])).sum(axis=0)[shown].tolist(),
+        **{name: [rounded(value, 5) for value in means[name].tolist()] for name in columns},
+    )
+
+
+def _table(several: Sequence[Sequence[float | None]]) -> Array:
+    """Return (records, epochs), NaN where there is nothing."""
+    table = np.full((len(several), max(map(len, several))), np.nan)
+    for row, values in zip(table, several, strict=True):
+        row[: len(values)] = [np.nan if value is None else value for value in values]
+    return table
+
+
+# -- ROC curves --------------------------------------------------------------------------------------------
+
+
+def find_roc(context: Context, finished: Finished) -> Roc | None:
+    """Return the curve of the model on two classes and those of the baselines that kept their scores in every fold."""
     problem, folds = context.problem, range(len(context.splits))
     truths = [problem.truth[split.test] for split in context.splits]
     own = mean_roc(truths, [finished.predictions(fold)[:, 1] for fold in folds])
-    if own is None:
+    if own is None or problem.classes is None:
         return None
-    beside = {name: mean_roc(truths, scores) for name, scores in _beside(finished, len(truths)).items()}
-    return {
-        "positive": str(problem.classes[1]) if problem.classes else "",
-        "false_positive": GRID.round(4).tolist(),
-        **own,
-        "baselines": {name: curve for name, curve in beside.items() if curve is not None},
-    }
+    scores: dict[str, list[Float[Array, " _"]]] = {}
+    for fold in folds:
+        result = finished.baselines(fold)
+        for name, values in ({} if result is None else result.predictions).items():
+            scores.setdefault(name, []).append(np.asarray(values, dtype=np.float64))
+        if finished.finals(fold, "blind"):
+            scores.setdefault(BLIND_NAME, []).append(finished.predictions(fold, "blind")[:, 1])
+    curves = {name: mean_roc(truths, column) for name, column in scores.items() if len(column) == len(folds)}
+    return Roc(
+        str(problem.classes[1]),
+        GRID.round(4).tolist(),
+        own.true_positive,
+        own.std,
+        own.auc,
+        {name: curve for name, curve in curves.items() if curve is not None},
+    )
 
 
-def _beside(finished: Finished, folds: int) -> dict[str, list[Float[Array, " _"]]]:
-    """Return the scores, fold by fold, of the simple models that kept them in every fold."""
-    columns: dict[str, list[Float[Array, " _"]]] = {}
-    for fold in range(folds):
-        for result in finished.of("simple", fold)[:1]:
-            for name, values in result.get("predictions", {}).items():
-                columns.setdefault(name, []).append(np.asarray(values, dtype=np.float64))
-        if finished.of("blind", fold):
-            columns.setdefault(BLIND_NAME, []).append(finished.predictions(fold, "blind")[:, 1])
-    return {name: column for name, column in columns.items() if len(column) == folds}
+def mean_roc(truths: Sequence[Float[Array, " _"]], scores: Sequence[Float[Array, " _"]]) -> RocCurve | None:
+    """Return the ROC curves of several folds, averaged at fixed false positive rates (vertical averaging).
+
+    Parameters
+    ----------
+    truths
+        For each fold the class codes, 1 for members.
+    scores
+        For each fold a number that is higher for what is more probably a member.
+
+    Returns
+    -------
+    RocCurve or None
+        True positive rates and their deviation over the folds (None for one fold), at the rates of `GRID`; the area of
+        all folds pooled: it compares scores across folds, which the mean of their areas does not. Folds of one class
+        are left out of the curve; None where all are.
+
+    References
+    ----------
+    T. Fawcett, An introduction to ROC analysis, Pattern Recognition Letters 27 (2006).
+
+    Examples
+    --------
+    >>> found = mean_roc(
+    ...     [np.array([0.0, 1.0, 1.0])] * 2, [np.array([0.1, 0.9, 0.8]), np.array([0.5, 0.9, 0.1])]
+    ... )
+    >>> found.auc, found.true_positive[0], found.std[100]
+    (0.8125, 0.75, 0.0)
+    """
+    pooled = roc_auc(np.concatenate(list(truths)), np.concatenate(list(scores)))
+    curves = [
+        _at_grid(*roc_curve(truth == 1, values))
+        for truth, values in zip(truths, scores, strict=True)
+        if 0 < (truth == 1).sum() < len(truth)
+    ]
+    if not curves or math.isnan(pooled):
+        return None
+    table = np.stack(curves)
+    std = table.std(axis=0, ddof=1).round(4).tolist() if len(table) > 1 else None
+    return RocCurve(table.mean(axis=0).round(4).tolist(), std, round(pooled, 6))
+
+
+def _at_grid(false: Float[Array, " points"], true: Float[Array, " points"]) -> Float[Array, " grid"]:
+    """Return the true positive rates at the grid: the highest where the curve is vertical, else on its line."""
+    before = np.searchsorted(false, GRID + 1e-9, side="right") - 1
+    after = np.minimum(before + 1, len(false) - 1)
+    width = np.maximum(false[after] - false[before], 1e-12)
+    share = np.clip((GRID - false[before]) / width, 0.0, 1.0)
+    return true[before] + share * (true[after] - true[before])
+
+
+# -- errors ------------------------------------------------------------------------------------------------
+
+
+def error_ranges(
+    truth: Float[Array, " predictions"], predicted: Float[Array, " predictions"], parts: int = RANGES
+) -> list[ErrorRange]:
+    """Return the mean absolute error and the bias in equally wide ranges of the target, None in an empty range.
+
+    Examples
+    --------
+    >>> error_ranges(np.array([0.0, 1.0, 10.0]), np.array([0.5, 1.0, 8.0]), parts=2)[1]
+    ErrorRange(low=5.0, high=10.0, count=1, mae=2.0, bias=-2.0)
+    """
+    bounds = np.linspace(truth.min(), truth.max(), parts + 1).tolist()
+    place = np.clip(np.searchsorted(bounds, truth, side="right") - 1, 0, parts - 1)
+    rows = []
+    for part in range(parts):
+        errors = (predicted - truth)[place == part]
+        mae = float(np.abs(errors).mean()) if len(errors) else None
+        bias = float(errors.mean()) if len(errors) else None
+        rows.append(ErrorRange(bounds[part], bounds[part + 1], len(errors), mae, bias))
+    return rows

@@ -1,35 +1,33 @@
-"""Cells in parallel: the same results whatever the number of workers, each on disk as soon as it is there."""
+"""Runs cells in parallel: results do not depend on the number of workers, and each is on disk as soon as it is done."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import pickle
 import tempfile
 import threading
 import time
 import warnings
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from hiddenfield.data.structures import Structures
-from hiddenfield.errors import InputError
+from hiddenfield.errors import InputError, ReadError
 from hiddenfield.estimators.base import StructureEstimator
-from hiddenfield.evaluation.assessment.cells import Cell, Context, work, work_together
-from hiddenfield.evaluation.assessment.store import CellStore
+from hiddenfield.evaluation.assessment.cells import KINDS, Cell, Context, work, work_together
+from hiddenfield.evaluation.records import Record, convert, write_json
 from hiddenfield.learning.predicting import resolve_device
 
-__all__ = ["Pool", "automatic_jobs"]
+__all__ = ["CellStore", "Pool", "automatic_jobs"]
 
 # On a GPU a small network waits for its launches; many are trained side by side, as many as there are at most of these
 # nodes and arcs in all their structures, and not more than so many.
 MOST_ENTRIES, MOST_TOGETHER = 150_000_000, 512
-
-# What may differ between networks side by side.
-FREE = ("dim", "hidden", "dropout")
 
 # An estimator from elsewhere: up to so many processes on a GPU.
 PROCESSES_ON_GPU = 8
@@ -92,9 +90,9 @@ class Pool:
         if self.shared is not None:
             self.shared.unlink(missing_ok=True)
 
-    def run(self, cells: Sequence[Cell]) -> dict[str, dict[str, Any]]:
+    def run(self, cells: Sequence[Cell]) -> dict[str, Any]:
         """Do the cells that are not there yet; return the results of all, by key, as they are on disk."""
-        found = {cell.key: self.store.read(cell.key) for cell in cells}
+        found = {cell.key: self.store.read(cell) for cell in cells}
         left = [cell for cell in cells if found[cell.key] is None]
         self.advance(len(cells) - len(left))
         together = _side_by_side(self.context)
@@ -104,12 +102,12 @@ class Pool:
             self.advance(1)
         for group in _groups(self.context, [cell for cell in left if together and cell.kind != "simple"]):
             for cell, outcome in work_together(self.context, group):
-                self.store.write(cell.key, outcome)
-                found[cell.key] = self.store.read(cell.key)
+                self.store.write(cell, outcome)
+                found[cell.key] = self.store.read(cell)
                 self.advance(1)
         return {key: result for key, result in found.items() if result is not None}
 
-    def _results(self, cells: Sequence[Cell]) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _results(self, cells: Sequence[Cell]) -> Iterator[tuple[str, Record]]:
         if self.shared is None or len(cells) < 2:
             for cell in cells:
                 yield _do(self.context, self.store, cell)
@@ -129,27 +127,29 @@ class Pool:
 
 
 def _groups(context: Context, cells: Sequence[Cell]) -> Iterator[list[Cell]]:
-    """Yield cells that can be done side by side, as many at once as memory allows."""
+    """Yield cells that can be done side by side, as many at once as memory allows.
+
+    Those with equal parameters come together; which of them are trained at once, `fit_in_parts` finds out.
+    """
     X = context.problem.X
     size = X.total_nodes + X.total_arcs if isinstance(X, Structures) else 1
     most = max(1, min(MOST_TOGETHER, MOST_ENTRIES // max(size, 1)))
-    alike: dict[str, list[Cell]] = defaultdict(list)
-    for cell in cells:
-        fixed = {name: value for name, value in sorted(cell.parameters.items()) if name not in FREE}
-        alike[f"{cell.kind} {cell.fraction} {fixed}"].append(cell)
+    alike: dict[tuple[str, float], list[Cell]] = {}
+    for cell in sorted(cells, key=lambda cell: repr(sorted(cell.parameters.items()))):
+        alike.setdefault((cell.kind, cell.fraction), []).append(cell)
     for group in alike.values():
         yield from (group[start : start + most] for start in range(0, len(group), most))
 
 
-def _do(context: Context, store: CellStore, cell: Cell) -> tuple[str, dict[str, Any]]:
+def _do(context: Context, store: CellStore, cell: Cell) -> tuple[str, Record]:
     with _one_thread():
-        store.write(cell.key, work(context, cell))
-    result = store.read(cell.key)
+        store.write(cell, work(context, cell))
+    result = store.read(cell)
     assert result is not None
     return cell.key, result
 
 
-def _do_apart(shared: Path, store: CellStore, cell: Cell, owner: int) -> tuple[str, dict[str, Any]]:
+def _do_apart(shared: Path, store: CellStore, cell: Cell, owner: int) -> tuple[str, Record]:
     """Do a cell in a worker."""
     _end_with(owner)
     return _do(_context(shared), store, cell)
@@ -187,3 +187,90 @@ def _one_thread() -> Iterator[None]:
             yield
     finally:
         torch.set_num_threads(before)
+
+
+# -- on disk -----------------------------------------------------------------------------------------------
+
+
+class CellStore:
+    """A folder of results, one file per cell, that belongs to one plan; files are written whole or not at all.
+
+    Parameters
+    ----------
+    folder
+        New or empty; with `resume` one of the same plan.
+    plan
+        What the results depend on; it is kept in ``plan.json``.
+    resume
+        Whether to go on with what is there.
+
+    Examples
+    --------
+    >>> from hiddenfield.evaluation.assessment.cells import SelectResult
+    >>> store = CellStore(Path(tempfile.mkdtemp()), {"folds": 2})
+    >>> store.write(Cell("select", 1), SelectResult(0.5))
+    >>> store.read(Cell("select", 1)), store.read(Cell("select", 2))
+    (SelectResult(value=0.5, error=None), None)
+    """
+
+    def __init__(self, folder: str | Path, plan: Mapping[str, Any], *, resume: bool = False) -> None:
+        self.folder = Path(folder)
+        self.cells = self.folder / "cells"
+        plan = json.loads(json.dumps(plan))
+        if self.folder.exists() and not self.folder.is_dir():
+            raise InputError(f"{self.folder} is a file; name a folder")
+        if self.folder.exists() and any(self.folder.iterdir()):
+            self._check(plan, resume)
+        self.cells.mkdir(parents=True, exist_ok=True)
+        write_json(self.folder / "plan.json", plan)
+
+    def _check(self, plan: Mapping[str, Any], resume: bool) -> None:
+        if not resume:
+            raise InputError(
+                f"{self.folder} is not empty; choose another folder, or go on with what is there with resume"
+            )
+        file = self.folder / "plan.json"
+        try:
+            before = json.loads(file.read_text(encoding="utf-8"))
+            assert isinstance(before, dict)
+        except (OSError, ValueError, AssertionError):
+            raise ReadError("is not the plan of an assessment; choose another folder", file=file) from None
+        for name in sorted({*plan, *before}):
+            if before.get(name) != plan.get(name):
+                raise InputError(
+                    f"{self.folder} is of an assessment with {name} {_short(before.get(name))}, not "
+                    f"{_short(plan.get(name))}; give the same, or choose another folder"
+                )
+
+    def write(self, cell: Cell, result: Record) -> None:
+        """Keep the result of a cell."""
+        content = result.as_dict()
+        checksum = _checksum(json.dumps(content, allow_nan=False))
+        write_json(self._file(cell), {"checksum": checksum, "content": content})
+
+    def read(self, cell: Cell) -> Any:
+        """Return the result of a cell; None, with a warning, if the file is damaged, and None if there is none."""
+        file = self._file(cell)
+        if not file.exists():
+            return None
+        try:
+            entry = json.loads(file.read_text(encoding="utf-8"))
+            content = entry["content"]
+            if entry["checksum"] != _checksum(json.dumps(content)):
+                raise ValueError("the checksum is another")
+            return convert(content, KINDS[cell.kind].record, "the result of a cell")
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            warnings.warn(f"{file} is damaged ({error}) and is computed again", stacklevel=2)
+            return None
+
+    def _file(self, cell: Cell) -> Path:
+        return self.cells / f"{cell.key}.json"
+
+
+def _checksum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 120 else text[:117] + "..."

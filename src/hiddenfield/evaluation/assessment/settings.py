@@ -1,19 +1,21 @@
-"""How a model is assessed: every choice in one place, and in words."""
+"""Settings of an assessment, and checks of options that have no effect."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from hiddenfield.errors import InputError
+from hiddenfield.evaluation.splits.base import SPLITTERS
 from hiddenfield.registry import choose
 
-__all__ = ["DEFAULT_SPACE", "AssessmentSettings"]
+__all__ = ["DEFAULT_SPACE", "TASKS", "AssessmentSettings", "check_inner_options", "check_split_options"]
 
 DEFAULT_SPACE: dict[str, list[Any]] = {"dim": [32, 64], "rounds": [2, 4]}
 INNER = ("hold_out", "k_fold")
+TASKS = ("auto", "regression", "classification")
 
 
 @dataclass(frozen=True)
@@ -46,9 +48,9 @@ class AssessmentSettings:
     task
         ``"regression"``, ``"classification"`` or ``"auto"``.
     baselines
-        Whether simple models stand beside it.
+        Whether baselines are fitted too.
     wl_rounds
-        Rounds of the Weisfeiler-Lehman colours that one of them counts; for each number a model.
+        Numbers of rounds of Weisfeiler-Lehman colours; for each a baseline.
     learning_curve
         Shares of the training structures on which the model is also fitted.
     as_published
@@ -101,3 +103,51 @@ class AssessmentSettings:
         if self.inner == "k_fold":
             return f"inner {self.inner_folds}-fold"
         return f"inner hold-out of {self.inner_fraction:.0%}"
+
+
+# -- options that have no effect ---------------------------------------------------------------------------
+
+# The splits that an option has an effect on.
+OF_SPLITS = {
+    "folds": ("auto", "k_fold", "stratified", "repeated", "scaffold"),
+    "repeats": ("repeated", "hold_out"),
+    "test_fraction": ("hold_out", "scaffold_hold_out"),
+    "split_file": ("files",),
+    "group": ("leave_one_group_out",),
+}
+# The split that an option implies where none is named; the first one given decides.
+ASKS_FOR = {"group": "leave_one_group_out", "split_file": "files", "repeats": "repeated"}
+
+
+def check_split_options(given: Collection[str], split: str) -> None:
+    """Refuse options of the split that have no effect on it."""
+    choose("split", dict.fromkeys(("auto", *SPLITTERS)), split)
+    asking = next((option for option in ASKS_FOR if option in given), None) if split == "auto" else None
+    used = split if asking is None else ASKS_FOR[asking]
+    for option, splits in OF_SPLITS.items():
+        if option in given and used not in splits:
+            how = f"--split {split}" if asking is None else _flag(asking)
+            raise InputError(
+                f"{_flag(option)} has no effect with {how}; leave it out, or choose a split that it goes with: "
+                f"{', '.join(name for name in splits if name != 'auto')}"
+            )
+
+
+def check_inner_options(given: Mapping[str, Any], nested: bool, as_published: bool) -> None:
+    """Refuse options that have no effect on the selection of settings."""
+    if not nested:
+        needs = dict.fromkeys(("inner", "inner_folds", "inner_fraction"), "--nested")
+        needs |= {} if as_published else {"draws": "--nested or --as-published"}
+    elif given.get("inner") == "k_fold":
+        needs = {"inner_fraction": "--inner hold_out"}
+    else:
+        needs = {"inner_folds": "--inner k_fold"}
+    for option, needed in needs.items():
+        if option in given:
+            raise InputError(
+                f"{_flag(option)} has no effect without {needed}; give that too, or leave it out"
+            )
+
+
+def _flag(option: str) -> str:
+    return "--" + option.replace("_", "-")

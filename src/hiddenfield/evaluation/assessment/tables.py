@@ -1,223 +1,336 @@
-"""From the results of the cells to the tables of an assessment."""
+"""From the results of the cells to the record of an assessment."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from hiddenfield.data.structures import Structures
-from hiddenfield.evaluation.assessment.bootstrap import METHOD, OWN, difference, draw_again, interval
-from hiddenfield.evaluation.assessment.cells import Cell, Context
-from hiddenfield.evaluation.assessment.details import details, mean_size
-from hiddenfield.evaluation.assessment.finished import Finished
-from hiddenfield.evaluation.assessment.measuring import Predictions, better
-from hiddenfield.evaluation.assessment.outcome import comparison_as_dict, summarise
-from hiddenfield.evaluation.assessment.protocol import describe_protocol
-from hiddenfield.evaluation.assessment.settings import AssessmentSettings
-from hiddenfield.evaluation.assessment.simple import BLIND_NAME
+from hiddenfield.estimators.base import StructureEstimator
+from hiddenfield.evaluation.assessment.cells import BLIND_NAME, Cell, Context, accepts_aside
+from hiddenfield.evaluation.assessment.details import (
+    Finished,
+    bootstrap_draws,
+    error_ranges,
+    find_roc,
+    mean_size,
+    training_curve,
+)
+from hiddenfield.evaluation.assessment.settings import DEFAULT_SPACE, AssessmentSettings
+from hiddenfield.evaluation.baselines import finite_table
 from hiddenfield.evaluation.leakage import find_leakage
-from hiddenfield.evaluation.significance import corrected_t_test
+from hiddenfield.evaluation.measuring import better
+from hiddenfield.evaluation.records import (
+    AsPublished,
+    Assessment,
+    BaselineRecord,
+    ComparisonRecord,
+    Counts,
+    FoldRecord,
+    LeakageRecord,
+    LearningPoint,
+    Metrics,
+    Protocol,
+)
+from hiddenfield.evaluation.search import Between, grid
+from hiddenfield.evaluation.significance import (
+    bootstrap_comparison,
+    bootstrap_interval,
+    comparison_record,
+    corrected_t_test,
+    summarise,
+)
+from hiddenfield.evaluation.splits.base import digest
 from hiddenfield.shapes import Array, Bool, Float
 
 __all__ = ["collect"]
 
+METHOD = "paired bootstrap of the test structures"
 
-def collect(context: Context, settings: AssessmentSettings, finished: Finished) -> dict[str, Any]:
-    """Return plain values: everything but the seconds."""
-    name, problem = context.metric.name, context.problem
-    folds = [_fold(context, finished, fold) for fold in range(len(context.splits))]
-    values = [fold["value"] for fold in folds]
+Draws = Mapping[str, Float[Array, " draws"]]
+
+
+def collect(context: Context, settings: AssessmentSettings, finished: Finished, started: float) -> Assessment:
+    """Return the record of an assessment that was started at a time of `time.perf_counter`."""
+    problem, places = context.problem, range(len(context.splits))
+    folds = [_fold(context, finished, fold) for fold in places]
+    values = [fold.value for fold in folds]
     share = float(
         np.mean([len(s.test) for s in context.splits]) / np.mean([len(s.train) for s in context.splits])
     )
     summary = summarise(values, share, context.metric)
-    again = draw_again(context, finished) if len(folds) == 1 else {}
-    if again:
-        summary["interval"] = interval(again[OWN])
-    estimator = context.estimator
-    model = getattr(estimator, "model", None)
-    content: dict[str, Any] = {
-        "metric": name,
-        **summary,
-        "metrics": _mean_metrics([fold["metrics"] for fold in folds]),
-        "task": problem.task,
-        "target": problem.target,
-        "model": model if isinstance(model, str) else type(estimator).__name__,
-        "structures": _counts(context),
-        "folds": folds,
-        "protocol": describe_protocol(context, settings, finished, share),
-        "baselines": _baselines(context, finished, values, share, again),
-        "leakage": _leakage(context, finished),
-    }
-    content |= details(context, finished)
-    if settings.learning_curve:
-        content["learning_curve"] = _learning_curve(context, settings, finished, values)
-    if settings.as_published:
-        content["as_published"] = _as_published(context, finished)
-    return content
+    own, others = bootstrap_draws(context, finished) if len(folds) == 1 else (None, {})
+    finals = [result for fold in places for result in finished.finals(fold)]
+    records = [result.training for result in finals]
+    ranges = None
+    if problem.classes is None:
+        truth = np.concatenate([problem.truth[split.test] for split in context.splits])
+        ranges = error_ranges(truth, np.concatenate([finished.predictions(fold) for fold in places]))
+    model = getattr(context.estimator, "model", None)
+    return Assessment(
+        metric=context.metric.name,  # type: ignore[arg-type]
+        mean=summary.mean,
+        std=summary.std,
+        interval=summary.interval if own is None else bootstrap_interval(own),
+        metrics=_mean_metrics([fold.metrics for fold in folds]),
+        task=problem.task,
+        target=problem.target,
+        model=model if isinstance(model, str) else type(context.estimator).__name__,
+        structures=_counts(context),
+        folds=folds,
+        protocol=_protocol(context, settings, finished, share),
+        baselines=_baselines(context, finished, values, share, own, others),
+        leakage=_leakage(context, finished),
+        num_parameters=mean_size([result.num_parameters for result in finals]),
+        training_curve=training_curve([r for several in records for r in several or ()], context.metric.name)
+        if None not in records
+        else None,
+        roc=find_roc(context, finished) if len(problem.classes or ()) == 2 else None,
+        ranges=ranges,
+        learning_curve=_learning_curve(context, settings, finished, values)
+        if settings.learning_curve
+        else None,
+        as_published=_as_published(context, finished) if settings.as_published else None,
+        seconds=round(time.perf_counter() - started, 3),
+    )
 
 
-def _counts(context: Context) -> dict[str, int]:
-    """Return how many structures there are, and how many of them some split tests on, and none contains."""
+def _counts(context: Context) -> Counts:
+    """Count the structures, those in some test part, and those in no part of any split."""
     tested, seen = np.zeros((2, len(context.problem)), dtype=bool)
     for split in context.splits:
         tested[split.test] = True
         seen[split.train] = True
+    return Counts(
+        len(context.problem),
+        context.problem.unanswered,
+        int(tested.sum()),
+        int((~(tested | seen)).sum()),
+    )
+
+
+def _fold(context: Context, finished: Finished, fold: int) -> FoldRecord:
+    split, results, name = context.splits[fold], finished.finals(fold), context.metric.name
+    metrics = _mean_metrics([result.metrics for result in results])
+    epochs = [result.epochs for result in results]
+    return FoldRecord(
+        split.name,
+        _value(metrics, name),
+        [_value(result.metrics, name) for result in results],
+        metrics,
+        len(split.train),
+        len(split.test),
+        dict(finished.chosen[fold]),
+        None if None in epochs else [epoch for several in epochs for epoch in several or ()],
+    )
+
+
+def _value(metrics: Metrics, name: str) -> float:
+    """Return a metric that is known to be there: a cell whose metric is not defined is an error."""
+    value = metrics[name]
+    assert value is not None
+    return value
+
+
+def _mean_metrics(several: Sequence[Metrics]) -> Metrics:
+    columns = {name: [metrics[name] for metrics in several] for name in several[0]}
     return {
-        "used": len(context.problem),
-        "without target": context.problem.unanswered,
-        "tested": int(tested.sum()),
-        "in no split": int((~(tested | seen)).sum()),
+        name: None if None in values else float(np.mean(np.array(values, dtype=np.float64)))
+        for name, values in columns.items()
     }
 
 
-def _fold(context: Context, finished: Finished, fold: int) -> dict[str, Any]:
-    split, results = context.splits[fold], finished.of("final", fold)
-    metrics = _mean_metrics([result["metrics"] for result in results])
-    entry: dict[str, Any] = {
-        "name": split.name,
-        "value": metrics[context.metric.name],
-        "seeds": [result["metrics"][context.metric.name] for result in results],
-        "metrics": metrics,
-        "train": len(split.train),
-        "test": len(split.test),
-        "selected": dict(finished.chosen[fold]),
-    }
-    if all("epochs" in result for result in results):
-        entry["epochs"] = [epoch for result in results for epoch in result["epochs"]]
-    return entry
-
-
-def _mean_metrics(several: Sequence[Mapping[str, float | None]]) -> dict[str, float | None]:
-    return {
-        name: None if any(m[name] is None for m in several) else float(np.mean([m[name] for m in several]))  # type: ignore[arg-type]
-        for name in several[0]
-    }
-
-
-# -- beside the model --------------------------------------------------------------------------------------
+# -- baselines ---------------------------------------------------------------------------------------------
 
 
 def _baselines(
     context: Context,
     finished: Finished,
-    values: Sequence[float],
+    values: list[float],
     share: float,
-    again: Mapping[str, Float[Array, " draws"]],
-) -> dict[str, dict[str, Any]]:
-    name, folds = context.metric.name, range(len(context.splits))
-    columns: dict[str, list[Any]] = {}
-    cells: dict[str, list[Mapping[str, Any]]] = {}
-    for fold in folds:
-        for result in finished.of("simple", fold)[:1]:
-            for model, metrics in result["scores"].items():
-                columns.setdefault(model, []).append(metrics[name])
-                count = result.get("num_parameters", {}).get(model)
-                cells.setdefault(model, []).append({"metrics": metrics, "num_parameters": count})
-        blind = finished.of("blind", fold)
+    own: Float[Array, " draws"] | None,
+    others: Draws,
+) -> dict[str, BaselineRecord]:
+    """Return those whose metric is defined in every fold."""
+    name = context.metric.name
+    # For every baseline and fold the metrics and the sizes, seed by seed.
+    found: dict[str, list[list[tuple[Metrics, int | None]]]] = {}
+    for fold in range(len(context.splits)):
+        result = finished.baselines(fold)
+        for model, metrics in ({} if result is None else result.scores).items():
+            size = None if result is None else result.num_parameters.get(model)
+            found.setdefault(model, []).append([(metrics, size)])
+        blind = finished.finals(fold, "blind")
         if blind:
-            columns.setdefault(BLIND_NAME, []).append(
-                _mean_metrics([result["metrics"] for result in blind])[name]
-            )
-            cells.setdefault(BLIND_NAME, []).extend(blind)
-    result = {}
-    for model, column in columns.items():
-        if None in column:
+            found.setdefault(BLIND_NAME, []).append([(cell.metrics, cell.num_parameters) for cell in blind])
+    records = {}
+    for model, cells in found.items():
+        column = [_mean_metrics([metrics for metrics, _ in seeds])[name] for seeds in cells]
+        folds = [value for value in column if value is not None]
+        if len(folds) < len(column):
             continue
-        entry = {**summarise(column, share, context.metric), "folds": column}
-        entry["metrics"] = _mean_metrics([cell["metrics"] for cell in cells[model]])
-        size = mean_size(cells[model])
-        if size is not None:
-            entry["num_parameters"] = size
-        if len(column) > 1:
-            found = corrected_t_test(list(values), column, share)
-            entry["model_against_it"] = comparison_as_dict(found, name)
-        elif model in again:
-            entry |= _of_draws(values[0] - column[0], again[OWN], again[model], name)
-        result[model] = entry
-    return result
+        summary = summarise(folds, share, context.metric)
+        interval = bootstrap_interval(others[model]) if model in others else summary.interval
+        against: ComparisonRecord | None = None
+        if len(folds) > 1:
+            against = comparison_record(corrected_t_test(values, folds, share), name)
+        elif own is not None and model in others:
+            test = bootstrap_comparison(values[0] - folds[0], own, others[model])
+            against = None if test is None else comparison_record(test, name, METHOD)
+        records[model] = BaselineRecord(
+            summary.mean,
+            summary.std,
+            interval,
+            folds,
+            _mean_metrics([metrics for seeds in cells for metrics, _ in seeds]),
+            mean_size([size for seeds in cells for _, size in seeds]),
+            against,
+        )
+    return records
 
 
-def _of_draws(
-    mean: float, own: Float[Array, " draws"], other: Float[Array, " draws"], metric: str
-) -> dict[str, Any]:
-    """Return the interval of a simple model on a single split, and how the assessed one compares."""
-    entry: dict[str, Any] = {"interval": interval(other)}
-    found = difference(mean, own, other)
-    if found is not None:
-        entry["model_against_it"] = comparison_as_dict(found, metric) | {"method": METHOD}
-    return entry
-
-
-def _leakage(context: Context, finished: Finished) -> dict[str, Any] | None:
+def _leakage(context: Context, finished: Finished) -> LeakageRecord | None:
     """Return which test structures had copies in training, and the mean without them; None for a table."""
     problem = context.problem
     if not isinstance(problem.X, Structures):
         return None
     found = find_leakage(problem.X, context.splits, problem.truth)
-    return found.as_dict() | {"mean_without": _mean_without(context, finished, found.leaked)}
+    return LeakageRecord(**found.as_dict(), mean_without=_mean_without(context, finished, found.leaked))
 
 
 def _mean_without(context: Context, finished: Finished, leaked: Sequence[Bool[Array, " _"]]) -> float | None:
-    """Return what the mean would be on the test structures that have no copy in training."""
+    """Return the mean on the test structures that have no copy in training."""
     values = []
     for fold, split in enumerate(context.splits):
         clean = ~leaked[fold]
-        for result in finished.of("final", fold):
-            truth, table = context.problem.truth[split.test][clean], Predictions.kept(result)[clean]
+        for result in finished.finals(fold):
+            truth, table = context.problem.truth[split.test][clean], result.kept()[clean]
             values.append(table.measure(truth)[context.metric.name] if clean.any() else np.nan)
     return float(np.mean(values)) if np.isfinite(values).all() else None
 
 
 def _learning_curve(
-    context: Context, settings: AssessmentSettings, finished: Finished, values: Sequence[float]
-) -> list[dict[str, Any]]:
-    """Return a row for every share of the training structures, the whole last."""
+    context: Context, settings: AssessmentSettings, finished: Finished, values: list[float]
+) -> list[LearningPoint]:
+    """Return a point for every share of the training structures, the whole last."""
     name, folds = context.metric.name, range(len(context.splits))
-    rows = []
-    for share in sorted(settings.learning_curve):
-        results = [finished.results[Cell("curve", fold, fraction=share).key] for fold in folds]
-        row: dict[str, Any] = {
-            "share": share,
-            "train": float(np.mean([result["size"] for result in results])),
-            "values": [result["metrics"][name] for result in results],
-            "baselines": {},
+    points = []
+    for share in (*sorted(settings.learning_curve), 1.0):
+        if share < 1.0:
+            results = [finished.results[Cell("curve", fold, fraction=share).key] for fold in folds]
+            size = float(np.mean([result.size for result in results]))
+            column = [result.metrics[name] for result in results]
+        else:
+            size, column = float(np.mean([len(split.train) for split in context.splits])), values
+        results = [result for fold in folds if (result := finished.baselines(fold, share)) is not None]
+        baselines = {
+            model: [result.scores[model][name] for result in results]
+            for model in (results[0].scores if len(results) == len(folds) else ())
         }
-        keys = [Cell("simple", fold, fraction=share).key for fold in folds]
-        if all(key in finished.results for key in keys):
-            for model in finished.results[keys[0]]["scores"]:
-                row["baselines"][model] = [finished.results[key]["scores"][model][name] for key in keys]
-        rows.append(row)
-    last: dict[str, Any] = {
-        "share": 1.0,
-        "train": float(np.mean([len(s.train) for s in context.splits])),
-        "values": list(values),
-        "baselines": {},
-    }
-    for model in rows[0]["baselines"]:
-        last["baselines"][model] = [finished.of("simple", f)[0]["scores"][model][name] for f in folds]
-    return [*rows, last]
+        points.append(LearningPoint(share, size, column, baselines))
+    return points
 
 
-def _as_published(context: Context, finished: Finished) -> dict[str, Any]:
-    """Return what selecting settings and epoch by the mean over the reported folds would have printed."""
+def _as_published(context: Context, finished: Finished) -> AsPublished:
+    """Return the result of selecting settings and epoch by the mean over the reported folds."""
     folds, best = range(len(context.splits)), None
     for part, candidate in enumerate(finished.candidates):
-        curves = [finished.results[Cell("published", fold, part=part).key]["curve"] for fold in folds]
+        curves = [finished.results[Cell("published", fold, part=part).key].curve for fold in folds]
         length = min(map(len, curves))
         table = np.array([[np.nan if v is None else v for v in curve[:length]] for curve in curves])
         means = table.mean(axis=0)
         signed = np.where(np.isnan(means), -np.inf, means if context.metric.higher_is_better else -means)
         epoch = int(signed.argmax())
-        if best is None or better(context.metric, float(means[epoch]), best["mean"]):
-            best = {
-                "mean": float(means[epoch]),
-                "std": float(table[:, epoch].std(ddof=1)) if len(table) > 1 else None,
-                "folds": table[:, epoch].tolist(),
-                "selected": dict(candidate),
-                "epoch": epoch + 1,
-            }
+        if best is None or better(context.metric, float(means[epoch]), best.mean):
+            best = AsPublished(
+                float(means[epoch]),
+                float(table[:, epoch].std(ddof=1)) if len(table) > 1 else None,
+                table[:, epoch].tolist(),
+                dict(candidate),
+                epoch + 1,
+                "settings and epoch selected by the mean over the reported folds: too good",
+            )
     assert best is not None
-    return best | {"text": "settings and epoch selected by the mean over the reported folds: too good"}
+    return best
+
+
+# -- protocol ----------------------------------------------------------------------------------------------
+
+
+def _protocol(context: Context, settings: AssessmentSettings, finished: Finished, share: float) -> Protocol:
+    """Describe how the assessment was done; `share` is n_test / n_train."""
+    how = settings.split if isinstance(settings.split, str) else "given"
+    how = "files" if how == "auto" and settings.split_file is not None else how
+    if how == "auto":
+        how = "k_fold" if context.problem.codes is None else "stratified"
+        how = "repeated" if settings.repeats > 1 else how
+    note = _note(context, settings)
+    return Protocol(
+        text="; ".join([_in_words(context, settings, finished, how), *([] if note is None else [note])]),
+        split=how,
+        folds=len(context.splits),
+        nested=settings.nested,
+        inner=settings.inner_in_words() if settings.nested else None,
+        candidates=[dict(candidate) for candidate in finished.candidates],
+        seeds=finished.seeds,
+        seed=settings.seed,
+        test_share=share,
+        interval="corrected resampled t" if len(context.splits) > 1 else "bootstrap of the test structures",
+        data=context.problem.fingerprint(),
+        splits=digest(context.splits),
+        note=note,
+    )
+
+
+def _note(context: Context, settings: AssessmentSettings) -> str | None:
+    """Name the baseline that is missing, and why; None where none is."""
+    X = context.problem.X
+    if not settings.baselines or isinstance(X, Structures) or finite_table(X) is not None:
+        return None
+    return "no linear baseline: not all features are finite numbers"
+
+
+def _in_words(context: Context, settings: AssessmentSettings, finished: Finished, how: str) -> str:
+    parts = [f"{len(context.splits)} split{'s' * (len(context.splits) > 1)} ({how})"]
+    inner = settings.inner_in_words()
+    if settings.inner == "hold_out" and any(split.validation is not None for split in context.splits):
+        inner = "inner hold-out as given"
+    if settings.nested:
+        count, drawn = len(finished.candidates), " drawn at random" * _are_drawn(settings, finished)
+        parts.append(
+            f"{count} candidates{drawn}, selected by {context.metric.name} on {inner}"
+            if count > 1
+            else f"1 candidate{drawn}, nothing to select from"
+        )
+    else:
+        parts.append("settings given, none selected")
+    where = _epoch_chosen_on(context, settings)
+    if where is not None:
+        # Without a selection that names it, the inner split is named here.
+        named = f" ({inner})" if settings.nested and len(finished.candidates) == 1 else ""
+        parts.append(f"epoch chosen on {where}{named}")
+    parts.append(f"{finished.seeds} final fit{'s' * (finished.seeds > 1)} a split")
+    return "; ".join(parts)
+
+
+def _epoch_chosen_on(context: Context, settings: AssessmentSettings) -> str | None:
+    """Say where the epoch is chosen; None where it is not, or an estimator from elsewhere does not tell.
+
+    Others have a parameter `validation_fraction` too, which some of them use only if yet another says so.
+    """
+    if settings.nested and accepts_aside(context.estimator):
+        return "the inner validation part"
+    own = isinstance(context.estimator, StructureEstimator)
+    return "a share of the training part" if own and context.estimator.validation_fraction else None
+
+
+def _are_drawn(settings: AssessmentSettings, finished: Finished) -> bool:
+    """Say whether there were more candidates than were tried."""
+    if settings.draws is None:
+        return False
+    space = settings.space or {name: DEFAULT_SPACE[name] for name in finished.candidates[0]}
+    return any(isinstance(values, Between) for values in space.values()) or len(grid(space)) > len(
+        finished.candidates
+    )

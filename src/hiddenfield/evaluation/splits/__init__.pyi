@@ -1,2 +1,1 @@
-from .base import Request as Request, Split as Split
-from .making import SPLITTERS as SPLITTERS, make_splits as make_splits
+from .base import SPLITTERS as SPLITTERS, Request as Request, Split as Split, make_splits as make_splits

@@ -1,9 +1,9 @@
-"""Split and Request: what every way to split gives, and what it is given."""
+"""Split, Request, and the registry of splitting methods."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from hiddenfield.errors import InputError
+from hiddenfield.registry import Registry
 from hiddenfield.shapes import Array, Int, Shaped
 
-__all__ = ["Request", "Split", "check_splits", "digest"]
+__all__ = ["SPLITTERS", "Request", "Split", "check_splits", "digest", "make_splits"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +82,64 @@ class Request:
     def generator(self, *further: int) -> np.random.Generator:
         """Return the generator of a part of the work; parts are independent of each other and of their order."""
         return np.random.default_rng([self.seed, *further])
+
+
+SPLITTERS: Registry[Callable[[Request], list[Split]]] = Registry("split", "hiddenfield.evaluation.splits")
+
+
+def make_splits(method: Any, request: Request) -> list[Split]:
+    """Split as a name of `SPLITTERS` says; all are deterministic under the request's seed.
+
+    Parameters
+    ----------
+    method
+        A name; ``"auto"``: files where they are given, else repeated where repeats are, else stratified for classes and
+        k_fold for numbers; a list of `Split`; or a splitter of scikit-learn.
+    request
+        What to split.
+
+    Returns
+    -------
+    list of Split
+        Checked: in range, train and test apart.
+
+    Examples
+    --------
+    >>> len(make_splits("k_fold", Request(20, folds=4)))
+    4
+    >>> make_splits("kfold", Request(20))
+    Traceback (most recent call last):
+    hiddenfield.errors.InputError: unknown split 'kfold' (did you mean 'k_fold'?); choose from: k_fold, stratified, ...
+    """
+    if isinstance(method, str):
+        name = _automatic(request) if method == "auto" else method
+        return check_splits(SPLITTERS.choose(name)(request), request.total, f"the split {name!r}")
+    if hasattr(method, "split"):
+        return check_splits(_of_scikit_learn(method, request), request.total)
+    if isinstance(method, Iterable):
+        listed = list(method)
+        if all(isinstance(split, Split) for split in listed):
+            return check_splits(listed, request.total)
+    raise InputError(
+        f"a split is a name, a list of Split or a splitter of scikit-learn, got {type(method).__name__}"
+    )
+
+
+def _automatic(request: Request) -> str:
+    if request.file is not None:
+        return "files"
+    if request.repeats > 1:
+        return "repeated"
+    return "k_fold" if request.classes is None else "stratified"
+
+
+def _of_scikit_learn(splitter: Any, request: Request) -> list[Split]:
+    y = np.zeros(request.total) if request.classes is None else request.classes
+    pairs = splitter.split(np.zeros((request.total, 1)), y, request.groups)
+    return [
+        Split(f"fold {k}", np.sort(train).astype(np.int64), np.sort(test).astype(np.int64))
+        for k, (train, test) in enumerate(pairs, start=1)
+    ]
 
 
 def check_splits(splits: Iterable[Split], total: int, source: str = "the splits") -> list[Split]:

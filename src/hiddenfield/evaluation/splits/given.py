@@ -14,7 +14,7 @@ import numpy as np
 
 from hiddenfield.data.files import decode, existing, inner_suffix, read_text
 from hiddenfield.errors import InputError, ReadError
-from hiddenfield.evaluation.splits.base import Request, Split, check_splits
+from hiddenfield.evaluation.splits.base import SPLITTERS, Request, Split, check_splits
 from hiddenfield.shapes import Array, Int
 
 __all__ = ["given"]
@@ -24,6 +24,7 @@ POSITION = re.compile(r"-?0*\d{1,18}", re.ASCII)
 INDEX_FILE = re.compile(r"(?:^|/)(train|test)_idx-(\d+)\.txt$")
 
 
+@SPLITTERS.register("files", summary="positions given in files")
 def given(request: Request) -> list[Split]:
     """Read splits from a file, and check them.
 

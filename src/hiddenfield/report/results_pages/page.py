@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hiddenfield.evaluation.assessment.measuring import NAMES, capital
+from hiddenfield.evaluation.measuring import NAMES, capital
 from hiddenfield.report.results_pages.ablation import ablation
 from hiddenfield.report.results_pages.pictures import picture_lines
 from hiddenfield.report.results_pages.provenance import command_of, runs_in_words

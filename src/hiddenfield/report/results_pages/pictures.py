@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hiddenfield.evaluation.assessment.measuring import NAMES
+from hiddenfield.evaluation.measuring import NAMES
 from hiddenfield.report.results_pages.rows import (
     ROUNDS,
     Row,

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from hiddenfield.evaluation.assessment.measuring import METRICS, capital
+from hiddenfield.evaluation.measuring import METRICS, capital
 from hiddenfield.evaluation.significance import confidence_interval
 
 __all__ = [

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hiddenfield.evaluation.assessment.measuring import METRICS
+from hiddenfield.evaluation.measuring import METRICS
 from hiddenfield.report.results_pages.rows import (
     Row,
     best_of,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from hiddenfield.evaluation.assessment.measuring import NAMES, capital
+from hiddenfield.evaluation.measuring import NAMES, capital
 from hiddenfield.report.results_pages.rows import (
     Row,
     best_of,

@@ -1,32 +1,43 @@
-"""The metrics that an assessment may be about, and predictions in the form in which metrics take them."""
+"""Metrics, predictions in the form in which metrics take them, and scores of models."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hiddenfield.errors import InputError
 from hiddenfield.estimators import StructureClassifier
-from hiddenfield.evaluation.assessment.problem import Problem
-from hiddenfield.evaluation.score import measure
+from hiddenfield.learning.metrics import accuracy, balanced_accuracy, mae, r2, rmse, roc_auc
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Float, Int
+
+if TYPE_CHECKING:
+    from hiddenfield.evaluation.assessment.problem import Problem
 
 __all__ = [
     "METRICS",
     "NAMES",
     "Metric",
     "Predictions",
+    "Score",
+    "accuracy",
+    "balanced_accuracy",
     "better",
     "capital",
     "choose_metric",
     "finite",
+    "mae",
+    "measure",
     "measured",
     "predicted",
+    "r2",
+    "rmse",
+    "roc_auc",
+    "rounded",
 ]
 
 
@@ -95,6 +106,84 @@ def better(metric: Metric, first: float, second: float) -> bool:
     return first > second if metric.higher_is_better else first < second
 
 
+@dataclass(frozen=True)
+class Score:
+    """One row of a comparison.
+
+    Parameters
+    ----------
+    name
+        Of the model.
+    metrics
+        By name: ``mae``, ``rmse`` and ``r2`` for numbers; ``accuracy``, ``balanced_accuracy`` and ``roc_auc`` for
+        classes.
+    parameters
+        Numbers that were fitted.
+    seconds
+        That fitting took, choice of settings included; None where it is not known.
+    note
+        What was chosen.
+    predictions
+        Predicted numbers or probabilities, where they were kept; one row where it is the same for all structures.
+    """
+
+    name: str
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    parameters: int = 0
+    seconds: float | None = None
+    note: str = ""
+    predictions: Float[Array, "structures ..."] | None = field(default=None, repr=False, compare=False)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values, without the predictions; None for a metric that has no value, for JSON has no NaN."""
+        metrics = {name: None if math.isnan(value) else value for name, value in self.metrics.items()}
+        values = asdict(replace(self, predictions=None)) | {"metrics": metrics}
+        return {name: value for name, value in values.items() if name != "predictions"}
+
+
+NUMBERS: dict[str, Callable[[Array, Array], float]] = {"mae": mae, "rmse": rmse, "r2": r2}
+# Of classes, those that look at which class is said, and those that look at the scores.
+LABELS: dict[str, Callable[[Array, Array], float]] = {
+    "accuracy": accuracy,
+    "balanced_accuracy": balanced_accuracy,
+}
+SCORES: dict[str, Callable[[Array, Array], float]] = {"roc_auc": roc_auc}
+
+
+def measure(
+    truth: Float[Array, " structures"],
+    predicted: Float[Array, "structures ..."],
+    only: str | None = None,
+    labels: Int[Array, " structures"] | None = None,
+) -> dict[str, float]:
+    """Return the metrics of predicted numbers (N,), or of predicted probabilities of classes (N, C); or `only` one.
+
+    Parameters
+    ----------
+    truth
+        Numbers, or class codes.
+    predicted
+        Numbers, or for each class a probability or score.
+    only
+        A metric, where the others are not needed.
+    labels
+        The codes of the classes that are said, by which accuracies are measured; None where that is the one of the
+        highest score. A model with a threshold of its own says others.
+
+    Examples
+    --------
+    >>> measure(np.array([1.0, 2.0, 4.0]), np.array([1.0, 2.0, 3.0]))
+    {'mae': 0.3333, 'rmse': 0.5774, 'r2': 0.7857}
+    >>> measure(np.array([0.0, 1.0]), np.array([[0.9, 0.1], [0.8, 0.2]]), "accuracy", labels=np.array([0, 1]))
+    {'accuracy': 1.0}
+    """
+    if predicted.ndim == 1:
+        return {name: of(truth, predicted) for name, of in NUMBERS.items() if only in (None, name)}
+    said = predicted.argmax(axis=1) if labels is None else labels
+    found = {name: of(truth, said) for name, of in LABELS.items() if only in (None, name)}
+    return found | {name: of(truth, predicted) for name, of in SCORES.items() if only in (None, name)}
+
+
 @dataclass(frozen=True, eq=False)
 class Predictions:
     """What a model says of a test part.
@@ -109,17 +198,6 @@ class Predictions:
 
     values: Float[Array, "structures ..."]
     labels: Int[Array, " structures"] | None = None
-
-    @classmethod
-    def kept(cls, result: Mapping[str, Any]) -> Predictions:
-        """Return those that a cell kept."""
-        labels = result.get("labels")
-        return cls(np.asarray(result["predictions"]), None if labels is None else np.asarray(labels))
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain values, as a cell keeps them."""
-        labels = {} if self.labels is None else {"labels": self.labels.tolist()}
-        return {"predictions": self.values.tolist(), **labels}
 
     def measure(self, truth: Float[Array, " structures"], only: str | None = None) -> dict[str, float]:
         """Return the metrics of the task, or `only` one."""
@@ -206,3 +284,10 @@ def measured(
 def finite(value: float) -> float | None:
     """Return None for what JSON has no number for."""
     return float(value) if math.isfinite(value) else None
+
+
+def rounded(value: float | None, digits: int) -> float | None:
+    """Return so many significant digits; None for what JSON has no number for."""
+    if value is None or isinstance(value, int):
+        return value
+    return float(f"{value:.{digits}g}") if math.isfinite(value) else None

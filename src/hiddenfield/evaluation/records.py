@@ -1,0 +1,320 @@
+"""Records of measurements: typed, written as JSON, and read back by one loader that names the file and the place."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+
+from hiddenfield.data.files import read_text, write_text
+from hiddenfield.errors import ReadError
+
+__all__ = [
+    "AsPublished",
+    "Assessment",
+    "BaselineRecord",
+    "ComparisonRecord",
+    "Counts",
+    "ErrorRange",
+    "FoldRecord",
+    "Interval",
+    "LeakageRecord",
+    "LearningPoint",
+    "Metrics",
+    "Protocol",
+    "Record",
+    "Roc",
+    "RocCurve",
+    "Summary",
+    "TrainingCurve",
+    "convert",
+    "read_record",
+    "write_json",
+]
+
+R = TypeVar("R")
+
+FLAT_LIST = re.compile(r"\[(\n[^\[\]{}]*\n\s*)\]")
+
+Interval = Annotated[list[float], msgspec.Meta(min_length=2, max_length=2)]
+"""Lower and upper bound."""
+
+Metrics = dict[str, float | None]
+"""Values of metrics by name; None where a metric is not defined."""
+
+MetricName = Literal["accuracy", "balanced_accuracy", "roc_auc", "mae", "rmse", "r2"]
+
+
+class Record(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Base of all records. Fields with a default are left out of the JSON where they have it."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values, as they are written."""
+        return dict(msgspec.to_builtins(self))
+
+
+class Summary(Record, frozen=True):
+    """Mean over the folds, standard deviation (n - 1; None for one fold), 95 % interval of the mean."""
+
+    mean: float
+    std: float | None
+    interval: Interval | None
+
+
+class ComparisonRecord(Record, frozen=True):
+    """Difference to another model, and the verdict: ``"better"``, ``"worse"`` or ``"not told apart"``."""
+
+    difference: float | None
+    interval: Interval | None
+    p_value: float | None
+    verdict: str
+    method: str | None = None
+
+
+class BaselineRecord(Summary, frozen=True):
+    """A baseline on the same splits, fold by fold, and how the assessed model compares with it."""
+
+    folds: list[float]
+    metrics: Metrics | None = None
+    num_parameters: int | None = None
+    model_against_it: ComparisonRecord | None = None
+
+
+class FoldRecord(Record, frozen=True):
+    """One outer split: value (mean over the seeds), sizes of its parts, selected parameters, epochs kept."""
+
+    name: str
+    value: float
+    seeds: list[float]
+    metrics: Metrics
+    train: int
+    test: int
+    selected: dict[str, Any]
+    epochs: list[int] | None = None
+
+
+class Counts(Record, frozen=True, rename={"without_target": "without target", "in_no_split": "in no split"}):
+    """Numbers of structures: with a target, without one, in some test part, in no part of any split."""
+
+    used: int
+    without_target: int
+    tested: int | None = None
+    in_no_split: int | None = None
+
+
+class Protocol(Record, frozen=True):
+    """How the assessment was done; ``text`` is for a reader, ``data`` and ``splits`` are fingerprints."""
+
+    text: str
+    split: str
+    folds: int
+    nested: bool
+    inner: str | None
+    candidates: list[dict[str, Any]]
+    seeds: int
+    seed: int
+    test_share: float
+    interval: str
+    data: str
+    splits: str
+    note: str | None = None
+
+
+class LeakageRecord(Record, frozen=True):
+    """Test structures that have a copy in the training part of their split, and the mean without them."""
+
+    count: int
+    share: float
+    contradicting: int
+    folds: list[int]
+    ids: list[list[str]]
+    mean_without: float | None
+
+
+class TrainingCurve(Record, frozen=True):
+    """Means over folds and seeds after each epoch; `metric` names the column to look at."""
+
+    metric: str
+    epochs: list[int]
+    steps: list[int]
+    runs: list[int]
+    train_loss: list[float | None] | None = None
+    valid_accuracy: list[float | None] | None = None
+    valid_balanced_accuracy: list[float | None] | None = None
+    valid_loss: list[float | None] | None = None
+    valid_mae: list[float | None] | None = None
+    valid_r2: list[float | None] | None = None
+    valid_rmse: list[float | None] | None = None
+    valid_roc_auc: list[float | None] | None = None
+
+
+class RocCurve(Record, frozen=True):
+    """True positive rates, their deviation over the folds (None for one fold), and the pooled area."""
+
+    true_positive: list[float]
+    std: list[float] | None
+    auc: float
+
+
+class Roc(Record, frozen=True):
+    """ROC curve of the model at the rates `false_positive`, and those of the baselines."""
+
+    positive: str
+    false_positive: list[float]
+    true_positive: list[float]
+    std: list[float] | None
+    auc: float
+    baselines: dict[str, RocCurve]
+
+
+class ErrorRange(Record, frozen=True):
+    """Errors of a number in one range of the target; None in a range without an entry."""
+
+    low: float
+    high: float
+    count: int
+    mae: float | None
+    bias: float | None
+
+
+class LearningPoint(Record, frozen=True):
+    """Values on all folds after fitting to a share of the training structures."""
+
+    share: float
+    train: float
+    values: list[float]
+    baselines: dict[str, list[float | None]]
+
+
+class AsPublished(Record, frozen=True):
+    """The result of selecting settings and epoch on the reported folds, which is too good."""
+
+    mean: float
+    std: float | None
+    folds: list[float]
+    selected: dict[str, Any]
+    epoch: int
+    text: str
+
+
+class Assessment(Record, frozen=True, kw_only=True):
+    """Estimate of how good a model is on structures that it has not seen, and all that is needed to judge it.
+
+    Parameters
+    ----------
+    metric
+        Name of the metric that is reported.
+    mean, std, interval
+        Mean over the folds, standard deviation over the folds, 95 % interval of the mean.
+    metrics
+        Means of all metrics of the task.
+    task, target, model
+        Kind of task, what is predicted, by what.
+    structures, folds, protocol
+        Counts, results by fold, and how it was done.
+    baselines
+        By name.
+    leakage
+        Copies of test structures in training; None for a table of features.
+    num_parameters, training_curve
+        Of networks.
+    roc, ranges
+        Of two classes, and of a number.
+    learning_curve, as_published
+        Where they were requested.
+    seconds
+        Wall-clock time.
+    """
+
+    metric: MetricName
+    mean: float
+    std: float | None
+    interval: Interval | None
+    metrics: Metrics
+    task: str
+    target: str
+    model: str
+    structures: Counts
+    folds: list[FoldRecord]
+    protocol: Protocol
+    baselines: dict[str, BaselineRecord]
+    leakage: LeakageRecord | None
+    num_parameters: int | None = None
+    training_curve: TrainingCurve | None = None
+    roc: Roc | None = None
+    ranges: list[ErrorRange] | None = None
+    learning_curve: list[LearningPoint] | None = None
+    as_published: AsPublished | None = None
+    seconds: float
+
+    @property
+    def values(self) -> list[float]:
+        """The metric, fold by fold."""
+        return [fold.value for fold in self.folds]
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """The record as plain values, as `as_dict` returns it."""
+        return self.as_dict()
+
+    @classmethod
+    def read(cls, path: str | Path) -> Assessment:
+        """Read what ``hiddenfield evaluate --json`` printed, or what its folder holds."""
+        file = Path(path)
+        file = file / "assessment.json" if file.is_dir() else file
+        return read_record(file, cls, "a finished assessment; name what evaluate --out or --json wrote")
+
+    def __repr__(self) -> str:
+        """Metric, mean, deviation and protocol on one line."""
+        spread = "" if self.std is None else f" ± {self.std:.4g}"
+        return f"Assessment({self.metric} {self.mean:.4g}{spread}; {self.protocol.text})"
+
+
+def convert(content: Any, kind: type[R], what: str, file: str | Path | None = None) -> R:
+    """Return plain values as a record; what does not fit is a `ReadError` that names the place.
+
+    Parameters
+    ----------
+    content
+        Plain values.
+    kind
+        The record, or a list or dictionary of records.
+    what
+        What it should be, for the error.
+    file
+        Where the values come from.
+
+    Examples
+    --------
+    >>> convert({"mean": "0.5", "std": None}, Summary, "a summary", "x.json")
+    Traceback (most recent call last):
+    hiddenfield.errors.ReadError: x.json: is not a summary (Expected `float`, got `str` - at `$.mean`)
+    """
+    try:
+        return msgspec.convert(content, kind)
+    except msgspec.ValidationError as error:
+        raise ReadError(_not(what, error), file=file) from None
+
+
+def read_record(file: str | Path, kind: type[R], what: str) -> R:
+    """Read a record from a file of JSON; what does not fit is a `ReadError` that names the file and the place."""
+    try:
+        return msgspec.json.decode(read_text(file), type=kind)
+    except msgspec.DecodeError as error:
+        raise ReadError(_not(what, error), file=file) from None
+
+
+def _not(what: str, error: Exception) -> str:
+    name, semicolon, remedy = what.partition(";")
+    return f"is not {name} ({error}){semicolon}{remedy}"
+
+
+def write_json(file: Path, content: Any) -> None:
+    """Write JSON, whole or not at all, even if several processes write the same file; NaN is refused."""
+    text = json.dumps(content, indent=1, allow_nan=False, default=msgspec.to_builtins)
+    # A line break in JSON is never part of a value: lists of plain values come on one line, to be read and compared.
+    text = FLAT_LIST.sub(lambda found: "[" + re.sub(r"\s*\n\s*", " ", found[1]).strip() + "]", text)
+    write_text(file, text + "\n")
