@@ -9,10 +9,10 @@ import torch
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
+from hiddenfield.fields.hard_zeros import FOUND, IMPOSSIBLE
 from hiddenfield.inference.posterior import Posterior
 from hiddenfield.inference.sampling.annealing import annealed_log_partition
 from hiddenfield.inference.sampling.chains import Chains, Seen
-from hiddenfield.inference.sampling.feasible import FOUND, IMPOSSIBLE
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Float, Int, Tensor
 

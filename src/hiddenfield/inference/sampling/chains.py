@@ -9,8 +9,8 @@ import torch
 
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.flat_field import FlatField, flatten
+from hiddenfield.fields.hard_zeros import feasible_assignments, has_hard_zeros
 from hiddenfield.inference.sampling.colouring import colour_variables
-from hiddenfield.inference.sampling.feasible import feasible_assignments, has_hard_zeros
 from hiddenfield.inference.sampling.loops import Record, Walk, site_sweeps
 from hiddenfield.inference.sampling.tree_blocks import TreeBlocks, tree_blocks
 from hiddenfield.inference.sampling.tree_loops import tree_sweeps
