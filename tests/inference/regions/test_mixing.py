@@ -31,7 +31,7 @@ def test_a_linear_iteration_is_solved_in_as_many_steps_as_it_has_numbers() -> No
 
 @pytest.mark.parametrize("memory", [2, 4])
 def test_compiled_and_torch_agree(memory: int) -> None:
-    """Graphs of different sizes, none smaller than the memory (else the ridge decides); entries of -inf, a graph that settles, and one whose residual jumps."""
+    """Graphs that settle, whose residual jumps, with entries of -inf; none smaller than the memory."""
     generator = torch.Generator().manual_seed(memory)
     owner = torch.repeat_interleave(torch.tensor([6, 0, 7, 5]))
     one, other = (Mixing(owner, 4, memory, torch.float64) for _ in range(2))
