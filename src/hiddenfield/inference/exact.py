@@ -20,8 +20,8 @@ from hiddenfield.inference.cliques.messages import (
 )
 from hiddenfield.inference.cliques.plan import CliquePlan, clique_plan
 from hiddenfield.inference.cliques.reference import enumerate_assignments, torch_log_partition
-from hiddenfield.inference.messages.propagation import BACKENDS
 from hiddenfield.inference.posterior import MapState, Posterior
+from hiddenfield.ops.dispatch import use_compiled
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Int, Tensor
 
@@ -96,12 +96,12 @@ def exact(
     (tensor([14.0000], dtype=torch.float64), tensor([0.2857, 0.7143], dtype=torch.float64))
     """
     choose("algorithm", ALGORITHMS, algorithm)
-    choose("backend", BACKENDS, backend)
+    compiled = use_compiled(field.log_unary.detach(), backend=backend, converts=True)
     width: int | None = None
     if algorithm == "enumerate":
         _require_ground(field)
         log_partition, probabilities = enumerate_assignments(field)
-    elif backend == "torch" or (backend == "auto" and field.device.type != "cpu"):
+    elif not compiled:
         log_partition, probabilities, width = _by_torch(field, order, max_memory)
     else:
         tables = flat_tables(field)

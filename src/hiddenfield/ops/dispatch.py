@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import torch
 
 from hiddenfield.errors import InputError
+from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Int, Tensor
 
 __all__ = [
@@ -24,9 +25,14 @@ __all__ = [
     "empty",
     "reject",
     "through_rectifier",
+    "use_compiled",
 ]
 
-KERNEL_DTYPES = frozenset({torch.float32, torch.float64, torch.int32, torch.int64})
+BACKENDS = {name: name for name in ("auto", "numba", "torch")}
+"""The back ends that a user can ask for."""
+
+FLOATS = frozenset({torch.float32, torch.float64})
+COMPILED_DTYPES = FLOATS | {torch.int32, torch.int64}
 INDEX_DTYPES = (torch.int32, torch.int64)
 
 HUGE_PAGE = 1 << 21
@@ -62,11 +68,45 @@ class Implementations:
     def __call__(self, first: Tensor, *others: Any) -> Any:
         """Run the implementation for the device and dtype of `first`."""
         if first.is_cpu:
-            if self.cpu is not None and first.dtype in KERNEL_DTYPES:
+            if self.cpu is not None and first.dtype in COMPILED_DTYPES:
                 return self.cpu(first, *others)
         elif first.is_cuda and self.cuda is not None:
             return self.cuda(first, *others)
         return self.reference(first, *others)
+
+
+def use_compiled(*tensors: Tensor, backend: str = "auto", converts: bool = False) -> bool:
+    """Choose between compiled loops and torch, for algorithms that have both.
+
+    "auto" takes the loops on the CPU, in single or double precision, where no gradient is wanted.
+
+    Parameters
+    ----------
+    tensors
+        What is computed on.
+    backend
+        "auto", "numba" or "torch", as the user asked; "numba" is refused for what the loops cannot do.
+    converts
+        The loops copy their input to double precision, so that any floating type will do.
+
+    Examples
+    --------
+    >>> (
+    ...     use_compiled(torch.ones(2)),
+    ...     use_compiled(torch.ones(2), backend="torch"),
+    ...     use_compiled(torch.ones(2).half()),
+    ... )
+    (True, False, False)
+    """
+    choose("backend", BACKENDS, backend)
+    suited = all(tensor.is_cpu and (converts or tensor.dtype in FLOATS) for tensor in tensors)
+    if backend == "numba" and not suited:
+        dtypes = "any floating type" if converts else "float32 and float64"
+        found = ", ".join(sorted({f"{tensor.dtype} on {tensor.device}" for tensor in tensors}))
+        raise InputError(f"the numba back end is for {dtypes} on the CPU, got {found}; use backend='torch'")
+    if backend != "auto" or not suited:
+        return suited and backend == "numba"
+    return not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors))
 
 
 def empty(shape: Sequence[int], like: Tensor, dtype: torch.dtype | None = None) -> Tensor:

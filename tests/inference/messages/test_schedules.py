@@ -12,7 +12,8 @@ from hypothesis import given, settings, strategies as st
 from hiddenfield.errors import ConvergenceWarning, InputError
 from hiddenfield.fields import FactorGraph, concatenate_fields, from_factors
 from hiddenfield.fields.pieces import cut_batch
-from hiddenfield.inference import in_pieces, infer
+from hiddenfield.inference import infer
+from hiddenfield.inference.messages import in_pieces
 from hiddenfield.inference.messages.passing import MessagePassing
 from hiddenfield.inference.messages.propagation import propagate
 from hiddenfield.inference.messages.schedules import SCHEDULES, make_iteration

@@ -19,17 +19,7 @@ from hiddenfield.shapes import Array, Float, Tensor
 if TYPE_CHECKING:
     from hiddenfield.inference.messages.passing import MessagePassing
 
-__all__ = ["factor_terms", "pair_beliefs", "suits_loops", "variable_beliefs"]
-
-
-def suits_loops(*tensors: Tensor) -> bool:
-    """Whether the kernels can stand in for torch: on the CPU, in single or double precision, without gradients."""
-    return all(
-        tensor.device.type == "cpu"
-        and tensor.dtype in (torch.float32, torch.float64)
-        and not (tensor.requires_grad and torch.is_grad_enabled())
-        for tensor in tensors
-    )
+__all__ = ["factor_terms", "pair_beliefs", "variable_beliefs"]
 
 
 def variable_beliefs(

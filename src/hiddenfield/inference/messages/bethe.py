@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from hiddenfield.inference.messages.belief_loops import pair_beliefs, suits_loops, variable_beliefs
+from hiddenfield.inference.messages.belief_loops import pair_beliefs, variable_beliefs
 from hiddenfield.inference.messages.free_energy import negative_free_energy
 from hiddenfield.inference.messages.passing import MessagePassing
 from hiddenfield.ops.compile import as_array, compiled
+from hiddenfield.ops.dispatch import use_compiled
 from hiddenfield.shapes import Array, Float, Tensor
 
 __all__ = ["evaluate"]
@@ -25,7 +26,9 @@ def evaluate(
     pairs = (
         passing.weights is None and not passing.maximise and all(group.arity == 2 for group in field.groups)
     )
-    if not pairs or not suits_loops(messages, field.log_unary, *(group.log_tables for group in field.groups)):
+    if not pairs or not use_compiled(
+        messages, field.log_unary, *(group.log_tables for group in field.groups)
+    ):
         marginals, factors = passing.beliefs(messages)
         return marginals, factors, negative_free_energy(field, marginals, factors, passing.weights)
     totals, own, energy, entropy = variable_beliefs(passing, messages, terms=True)

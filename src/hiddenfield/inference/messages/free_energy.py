@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import torch
 
 from hiddenfield.fields.factor_graph import FactorGraph, FactorGroup
-from hiddenfield.inference.messages.belief_loops import factor_terms, suits_loops
+from hiddenfield.inference.messages.belief_loops import factor_terms
 from hiddenfield.ops import segment_sum
+from hiddenfield.ops.dispatch import use_compiled
 from hiddenfield.shapes import Float, Tensor
 
 __all__ = ["entropy", "expectation", "negative_free_energy"]
@@ -61,7 +62,7 @@ def negative_free_energy(
 
 def _terms(group: FactorGroup, log_belief: Tensor) -> tuple[Tensor, Tensor]:
     """Return each factor's expected log potential and entropy."""
-    if suits_loops(group.log_tables, log_belief):
+    if use_compiled(group.log_tables, log_belief):
         return factor_terms(group, log_belief)
     axes = list(range(1, group.arity + 1))
     return expectation(log_belief, group.expanded().expand_as(log_belief), axes), entropy(log_belief, axes)

@@ -8,19 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.flat_field import FlatField, flatten
 from hiddenfield.inference.messages.passing import normalise_segments
 from hiddenfield.inference.sampling.colouring import colour_variables
 from hiddenfield.ops import segment_max, segment_sum
 from hiddenfield.ops.compile import as_array, compiled, prange
-from hiddenfield.registry import choose
+from hiddenfield.ops.dispatch import use_compiled
 from hiddenfield.shapes import Float, Tensor
 
 __all__ = ["ProductUpdate", "self_coupled"]
-
-BACKENDS = {name: name for name in ("auto", "numba", "torch")}
 
 EVIDENCE = 1e9
 """Broken factors that a state which a variable's own potential excludes counts for: evidence comes first."""
@@ -62,12 +59,8 @@ class ProductUpdate:
     @classmethod
     def make(cls, field: FactorGraph, schedule: str, damping: float, backend: str) -> ProductUpdate:
         """Choose the back end and prepare what it needs."""
-        choose("backend", BACKENDS, backend)
-        on_host = field.device.type == "cpu"
-        if backend == "numba" and not on_host:
-            raise InputError(f"backend 'numba' runs on the CPU, the field is on {field.device}; use 'torch'")
         parallel = schedule == "parallel"
-        if on_host and backend != "torch":
+        if use_compiled(field.log_unary.detach(), backend=backend, converts=True):
             return cls(field, parallel, damping, flatten(field), None)
         if parallel:
             return cls(field, parallel, damping, None, None)

@@ -25,9 +25,10 @@ import numpy as np
 import torch
 
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.inference.messages.belief_loops import pair_beliefs, suits_loops
+from hiddenfield.inference.messages.belief_loops import pair_beliefs
 from hiddenfield.ops import segment_logsumexp, segment_max, segment_repeat, segment_sum
 from hiddenfield.ops.compile import as_array
+from hiddenfield.ops.dispatch import use_compiled
 from hiddenfield.shapes import Array, Float, Tensor
 
 __all__ = ["MessagePassing", "change", "normalise_segments"]
@@ -217,7 +218,7 @@ class MessagePassing:
         marginals, _ = normalise_segments(totals, self.field.state_ptr, self.maximise)
         factors = []
         for number, group in enumerate(self.field.groups):
-            if group.arity == 2 and suits_loops(group.log_tables, cavities):
+            if group.arity == 2 and use_compiled(group.log_tables, cavities):
                 factors.append(pair_beliefs(self, number, messages, as_array(totals))[0])
                 continue
             blocks = self._blocks(number, cavities)

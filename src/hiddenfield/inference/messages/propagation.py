@@ -14,11 +14,11 @@ from hiddenfield.inference.messages.in_pieces import in_pieces
 from hiddenfield.inference.messages.lag import lag
 from hiddenfield.inference.messages.passing import MessagePassing, normalise_segments
 from hiddenfield.inference.messages.recheck import recheck
-from hiddenfield.inference.messages.schedules import BACKENDS, Iteration, make_iteration
+from hiddenfield.inference.messages.schedules import Iteration, make_iteration
 from hiddenfield.iteration import Outcome, iterate
 from hiddenfield.shapes import Float, Tensor
 
-__all__ = ["BACKENDS", "propagate"]
+__all__ = ["propagate"]
 
 
 def propagate(

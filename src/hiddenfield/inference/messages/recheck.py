@@ -12,9 +12,10 @@ import numpy as np
 import torch
 
 from hiddenfield.inference.messages.agreement import disagreement
-from hiddenfield.inference.messages.belief_loops import suits_loops, variable_beliefs
+from hiddenfield.inference.messages.belief_loops import variable_beliefs
 from hiddenfield.inference.messages.passing import MessagePassing
 from hiddenfield.ops.compile import as_array, compiled, prange, subroutine
+from hiddenfield.ops.dispatch import use_compiled
 from hiddenfield.ops.vector_math import fast_exp, fast_log, stack_numbers, unchecked
 from hiddenfield.shapes import Array, Float, Tensor
 
@@ -34,7 +35,9 @@ def recheck(passing: MessagePassing, messages: Float[Tensor, " messages"]) -> Fl
     """
     field = passing.field
     pairs = all(group.arity == 2 and max(group.states) <= MOST_STATES for group in field.groups)
-    if not pairs or not suits_loops(messages, field.log_unary, *(group.log_tables for group in field.groups)):
+    if not pairs or not use_compiled(
+        messages, field.log_unary, *(group.log_tables for group in field.groups)
+    ):
         updated = passing.update(messages)
         return torch.maximum(passing.residual(messages, updated), disagreement(passing, messages, updated))
     given = as_array(messages)

@@ -14,12 +14,11 @@ from hiddenfield.inference.messages.passing import MessagePassing
 from hiddenfield.inference.messages.plan import MessagePlan
 from hiddenfield.inference.messages.schedule_loops import ordered_sweep, residual_sweep
 from hiddenfield.ops.compile import as_array
+from hiddenfield.ops.dispatch import use_compiled
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Tensor
 
-__all__ = ["BACKENDS", "SCHEDULES", "Iteration", "make_iteration"]
-
-BACKENDS = {name: name for name in ("auto", "numba", "torch")}
+__all__ = ["SCHEDULES", "Iteration", "make_iteration"]
 
 
 class TorchParallel(Iteration):
@@ -130,14 +129,7 @@ def make_iteration(
 ) -> Iteration:
     """Choose by schedule and back end; "auto" is "numba" on the CPU in single and double precision."""
     kernels = choose("schedule", SCHEDULES, schedule)
-    choose("backend", BACKENDS, backend)
-    field = passing.field
-    fits = field.device.type == "cpu" and field.dtype in (torch.float32, torch.float64)
-    if backend == "numba" and not fits:
-        raise InputError(
-            f"the numba back end is for float32 and float64 on the CPU, the field is {field.dtype} on {field.device}"
-        )
-    if backend == "torch" or not fits:
+    if not use_compiled(passing.field.log_unary.detach(), backend=backend):
         if schedule != "parallel":
             raise InputError(
                 f"the {schedule} schedule updates one message at a time: it runs on the CPU with the numba back end "

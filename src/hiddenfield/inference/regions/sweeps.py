@@ -7,13 +7,11 @@ import math
 import numpy as np
 import torch
 
-from hiddenfield.errors import InputError
 from hiddenfield.inference.messages.lag import lag
-from hiddenfield.inference.messages.propagation import BACKENDS
 from hiddenfield.inference.regions.loops import RegionArrays, Tables, sweep_regions
 from hiddenfield.inference.regions.mixing import Mixing
 from hiddenfield.inference.regions.passing import RegionPassing
-from hiddenfield.registry import choose
+from hiddenfield.ops.dispatch import use_compiled
 from hiddenfield.shapes import Array, Bool, Float, Tensor
 
 __all__ = ["ROUNDS", "Sweeps", "lag_of_regions", "split_counting"]
@@ -72,14 +70,8 @@ class Sweeps:
         begin: int = 0,
         backend: str = "auto",
     ) -> None:
-        choose("backend", BACKENDS, backend)
         field = passing.field
-        on_host = field.device.type == "cpu"
-        if backend == "numba" and not on_host:
-            raise InputError(
-                f"the numba back end runs in host memory, the field is on {field.device}; use 'torch'"
-            )
-        compiled = on_host and backend != "torch"
+        compiled = use_compiled(field.log_unary.detach(), backend=backend, converts=True)
         self.sweep = (_CompiledSweep if compiled else _TorchSweep)(passing, counting, damping)
         self.dtype = torch.float64 if compiled else field.dtype
         self.tolerance, self.begin = tolerance, begin
