@@ -10,7 +10,7 @@ from hiddenfield.data.structures import Structures
 from hiddenfield.embedding.base import Embedding, Prepared, matrix
 from hiddenfield.embedding.inputs import FeatureSizes
 from hiddenfield.embedding.members import ALONE, Members, product
-from hiddenfield.fields.graphs.cycle_regions import CycleRegions, cycle_regions
+from hiddenfield.fields.graphs.cycles import CycleRegions, cycle_regions
 from hiddenfield.ops import RowBlocks, arc_sum, gather_sum, send
 from hiddenfield.shapes import Float, Tensor
 
@@ -30,7 +30,7 @@ class GeneralizedBP(Embedding):
     In each round the messages into the smallest regions go first: edges to nodes, then cycles to edges. Without cycles
     this is `LoopyBP`. With them it tells graphs apart that colour refinement (1-WL), and so every other embedding here,
     takes for the same, for example two triangles and a hexagon. Which messages read which is found once, by `prepare`;
-    see `hiddenfield.fields.graphs.cycle_regions`.
+    see `hiddenfield.fields.graphs.cycles`.
 
     Parameters
     ----------

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from hiddenfield.fields.factor_graph import FactorGraph
+from hiddenfield.registry import Registry
 
-__all__ = ["FieldFormat", "field_formats"]
-
-MODULES = ("uai", "fg", "bif")
+__all__ = ["FORMATS", "FieldFormat"]
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,5 @@ class FieldFormat:
     write: Callable[..., None]
 
 
-def field_formats() -> dict[str, FieldFormat]:
-    """Return every known format of fields by name."""
-    found = [importlib.import_module(f"hiddenfield.fields.readers.{module}").FORMAT for module in MODULES]
-    return {entry.name: entry for entry in found}
+FORMATS: Registry[FieldFormat] = Registry("format", "hiddenfield.fields.readers")
+"""Every known format of fields by name."""

@@ -8,8 +8,7 @@ from typing import Any
 from hiddenfield.data.files import existing, inner_suffix
 from hiddenfield.errors import InputError, ReadError
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.fields.formats import FieldFormat, field_formats
-from hiddenfield.registry import choose
+from hiddenfield.fields.formats import FORMATS, FieldFormat
 
 __all__ = ["read", "write"]
 
@@ -44,7 +43,7 @@ def read(path: str | Path, format: str | None = None) -> FactorGraph:
     """
     path = existing(path)
     if format is not None:
-        return choose("format", field_formats(), format).read(path)
+        return FORMATS.choose(format).read(path)
     found = _by_suffix(path)
     if found is None:
         raise ReadError(f"not recognised by its suffix; name one with format=: {_listed()}", file=path)
@@ -67,7 +66,7 @@ def write(field: FactorGraph, path: str | Path, format: str | None = None, **opt
     FactorGraph(1 graph, 4 variables of 2 states, 4 factors of up to 2 ports)
     """
     path = Path(path)
-    found = _by_suffix(path) if format is None else choose("format", field_formats(), format)
+    found = _by_suffix(path) if format is None else FORMATS.choose(format)
     if found is None:
         raise InputError(f"the suffix of {str(path)!r} names no format of fields; choose from: {_listed()}")
     found.write(field, path, **options)
@@ -75,8 +74,8 @@ def write(field: FactorGraph, path: str | Path, format: str | None = None, **opt
 
 def _by_suffix(path: Path) -> FieldFormat | None:
     suffix = inner_suffix(path)
-    return next((entry for entry in field_formats().values() if suffix in entry.suffixes), None)
+    return next((entry for entry in FORMATS.values() if suffix in entry.suffixes), None)
 
 
 def _listed() -> str:
-    return ", ".join(f"{name} ({', '.join(entry.suffixes)})" for name, entry in field_formats().items())
+    return ", ".join(f"{name} ({', '.join(entry.suffixes)})" for name, entry in FORMATS.items())
