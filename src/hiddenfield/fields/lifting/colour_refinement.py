@@ -29,7 +29,6 @@ from hiddenfield.fields.lifting.partitions import (
 )
 from hiddenfield.ops import counting_sort
 from hiddenfield.ops.compile import compiled, subroutine
-from hiddenfield.ops.equal_rows import equal_rows
 from hiddenfield.shapes import Array, Bool, Int
 
 __all__ = ["refine"]
@@ -59,11 +58,11 @@ def refine(
 
     Returns
     -------
-    The refined colours, numbered without gaps in order of first appearance.
+    The refined colours, numbered without gaps.
     """
     num_ports, num_factors, num_variables = len(scopes), len(factor_colour), len(variable_colour)
     if num_factors == 0:
-        return equal_rows(variable_colour[:, None])[0], factor_colour.astype(np.int32)
+        return variable_colour, factor_colour
     by_variable, variable_ptr = counting_sort(torch.from_numpy(scopes.astype(np.int64)), num_variables)
     ports = Ports(
         scopes.astype(np.int32),
@@ -86,7 +85,7 @@ def refine(
         make_scratch(max(num_factors, num_variables), arity),
         frozen.copy(),
     )
-    return equal_rows(variables.colour[:, None])[0], equal_rows(factors.colour[:, None])[0]
+    return variables.colour, factors.colour
 
 
 @subroutine(allocates=False)
