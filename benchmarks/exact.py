@@ -28,8 +28,8 @@ import torch
 from benchmarks.environment import main
 from hiddenfield import fields
 from hiddenfield.fields.flat_tables import flat_tables
+from hiddenfield.inference.cliques.messages import collect_messages, distribute_messages
 from hiddenfield.inference.cliques.plan import clique_plan
-from hiddenfield.inference.cliques.values import collect_messages, distribute_messages
 
 ROOT = Path(__file__).resolve().parents[1]
 NETWORKS = (

@@ -18,10 +18,10 @@ import hiddenfield as hf
 from hiddenfield.errors import InputError
 from hiddenfield.fields import FactorGraph, concatenate_fields, from_factors
 from hiddenfield.fields.flat_tables import flat_tables
+from hiddenfield.fields.hard_zeros import live_states
 from hiddenfield.inference import Posterior, exact, infer, log_likelihood, map_state, marginal_map, sample
-from hiddenfield.inference.cliques.live_states import live_states
+from hiddenfield.inference.cliques.messages import collect_messages, distribute_messages
 from hiddenfield.inference.cliques.plan import clique_plan
-from hiddenfield.inference.cliques.values import collect_messages, distribute_messages
 from tests.fields.strategies import fields
 from tests.inference.oracle import Enumerated, enumerate_field
 

@@ -13,9 +13,9 @@ from hypothesis import given, settings, strategies as st
 
 from hiddenfield.errors import ConvergenceWarning, InputError
 from hiddenfield.fields import FactorGraph, concatenate_fields, from_factors
+from hiddenfield.fields.hard_zeros import FOUND, IMPOSSIBLE, feasible_assignments
 from hiddenfield.inference import infer
 from hiddenfield.inference.mean_field import mean_field
-from hiddenfield.inference.sampling.feasible import FOUND, IMPOSSIBLE, feasible_assignments
 from tests.fields.strategies import field_parts, fields
 from tests.inference.oracle import enumerate_field
 

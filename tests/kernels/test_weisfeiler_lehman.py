@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 import hiddenfield as hf
 from hiddenfield.errors import InputError
 from hiddenfield.kernels import bag_of_labels, weisfeiler_lehman
-from hiddenfield.kernels.rows import Rows, _find_first, _hash_rows, number_rows
+from hiddenfield.ops.equal_rows import Rows, _find_first, _hash_rows, number_rows
 from tests.data.strategies import structures
 
 ROUNDS = 3

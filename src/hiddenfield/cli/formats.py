@@ -10,7 +10,7 @@ from hiddenfield.cli.options import Json, emit
 def command(json: Json = False) -> None:
     """List the file formats that can be read, with their options; and those of models, for infer."""
     from hiddenfield.data.formats import formats
-    from hiddenfield.fields.formats import field_formats
+    from hiddenfield.fields.formats import FORMATS
 
     rows = [
         {
@@ -26,7 +26,7 @@ def command(json: Json = False) -> None:
     ]
     models = [
         {"name": entry.name, "summary": entry.summary, "suffixes": list(entry.suffixes)}
-        for entry in field_formats().values()
+        for entry in FORMATS.values()
     ]
     lines += [f"{row['name']:<12}{row['summary']}; a model, for hiddenfield infer" for row in models]
     emit({"formats": rows, "models": models}, "\n".join(lines), json)

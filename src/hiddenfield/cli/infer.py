@@ -69,7 +69,7 @@ def command(
     Logarithms are natural, except in a result file written with --out.
     """
     from hiddenfield.evaluation.query import ask, named_evidence
-    from hiddenfield.fields.readers.uai_evidence import read_evidence
+    from hiddenfield.fields.readers.uai import read_evidence
     from hiddenfield.fields.reading import read
 
     if (compare or query is Query.map) and plot is not None:

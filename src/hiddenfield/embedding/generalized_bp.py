@@ -7,8 +7,8 @@ from typing import Any
 from hiddenfield.data.structures import Structures
 from hiddenfield.embedding.base import EMBEDDINGS, Embedding, Prepared
 from hiddenfield.embedding.inputs import FeatureSizes
-from hiddenfield.embedding.members import members_of, product
-from hiddenfield.fields.graphs.cycle_regions import CycleRegions, cycle_regions
+from hiddenfield.embedding.members import ALONE, Members, product
+from hiddenfield.fields.graphs.cycles import CycleRegions, cycle_regions
 from hiddenfield.ops import RowBlocks, arc_sum, gather_sum, send
 from hiddenfield.shapes import Float, Tensor
 
@@ -33,7 +33,7 @@ class GeneralizedBP(Embedding):
     In each round the messages into the smallest regions go first: edges to nodes, then cycles to edges. Without cycles
     this is `LoopyBP`. With them it tells graphs apart that colour refinement (1-WL), and so every other embedding here,
     takes for the same, for example two triangles and a hexagon. Which messages read which is found once, by `prepare`;
-    see `hiddenfield.fields.graphs.cycle_regions`.
+    see `hiddenfield.fields.graphs.cycles`.
 
     Parameters
     ----------

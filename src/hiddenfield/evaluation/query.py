@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.fields.readers.uai_results import write_result
+from hiddenfield.fields.readers.uai import write_result
 from hiddenfield.inference.infer import infer, map_state
 from hiddenfield.inference.posterior import MapState, Posterior
 from hiddenfield.shapes import Array

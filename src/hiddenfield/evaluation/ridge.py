@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hiddenfield.kernels.rows import Rows, number_rows
 from hiddenfield.ops.compile import compiled, prange
+from hiddenfield.ops.equal_rows import Rows, number_rows
 from hiddenfield.shapes import Array, Float, Int
 
 if TYPE_CHECKING:

@@ -13,10 +13,11 @@ from .grid import grid_edges as grid_edges, ising_grid as ising_grid, potts_grid
 from .lifting.compression import Compressed as Compressed, compress as compress
 from .networks import from_networkx as from_networkx
 from .pairwise import edge_arcs as edge_arcs, pairwise_field as pairwise_field
-from .readers.uai_evidence import read_evidence as read_evidence, write_evidence as write_evidence
-from .readers.uai_results import (
+from .readers.uai import (
     UaiResult as UaiResult,
+    read_evidence as read_evidence,
     read_result as read_result,
+    write_evidence as write_evidence,
     write_result as write_result,
 )
 from .reading import read as read, write as write

@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
-from hiddenfield.data.formats import Format, Formats
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from hiddenfield.fields.factor_graph import FactorGraph
+from hiddenfield.registry import Registry
 
-__all__ = ["FIELD_FORMATS", "field_formats"]
-
-FIELD_FORMATS: Formats[FactorGraph] = Formats("format", "hiddenfield.fields.readers")
+__all__ = ["FORMATS", "FieldFormat"]
 
 
-def field_formats() -> dict[str, Format[FactorGraph]]:
-    """Return every known format of fields by name."""
-    return FIELD_FORMATS.ordered()
+@dataclass(frozen=True)
+class FieldFormat:
+    """How to read and write one file format.
+
+    Parameters
+    ----------
+    name
+        As in ``read(path, format=name)``.
+    summary
+        One line for tables of formats.
+    suffixes
+        Endings of its files' names, in lower case, beneath any compression.
+    read, write
+        ``read(path)`` and ``write(field, path, **options)``.
+    """
+
+    name: str
+    summary: str
+    suffixes: tuple[str, ...]
+    read: Callable[..., FactorGraph]
+    write: Callable[..., None]
+
+
+FORMATS: Registry[FieldFormat] = Registry("format", "hiddenfield.fields.readers")
+"""Every known format of fields by name."""

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import math
+
+import torch
+
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.graphs.region_clusters import choose_regions
+from hiddenfield.inference.messages.passing import normalise_segments
 from hiddenfield.inference.posterior import Posterior
-from hiddenfield.inference.regions.driver import conclude, lagging_loop
 from hiddenfield.inference.regions.passing import RegionPassing
+from hiddenfield.inference.regions.sweeps import Sweeps, lag_of_regions, split_counting
+from hiddenfield.iteration import Outcome, iterate
+from hiddenfield.shapes import Tensor
 
 __all__ = ["damped"]
 
 REMEDY = "try method 'double_loop', which always converges, or raise max_iterations"
+
+RUNAWAY = 1e4
+"""Log messages beyond this have left every belief behind: the iteration diverges."""
 
 
 def damped(
@@ -70,6 +80,46 @@ def damped(
     True
     """
     passing = RegionPassing(field, choose_regions(field, "bethe"))
-    outcome = lagging_loop(passing, tolerance=tolerance, max_iterations=max_iterations, backend=backend)
+    outcome = _lagging_loop(passing, tolerance, max_iterations, backend)
     status = outcome.describe(tolerance, REMEDY)
-    return conclude(passing, "damped", outcome.state, outcome, status, {"residual": outcome.trace})
+    return passing.posterior("damped", outcome.state[0], outcome, status, {"residual": outcome.trace})
+
+
+def _lagging_loop(
+    passing: RegionPassing, tolerance: float, max_iterations: int, backend: str
+) -> Outcome[tuple[Tensor, Tensor]]:
+    """Sweep with the anchor one sweep behind: one step of the inner loop for each step of the outer one."""
+    counting = split_counting(passing)
+    sweeps = Sweeps(passing, counting, tolerance=tolerance, backend=backend)
+    owner, graphs = passing.inner_graph, passing.field.num_graphs
+    receiver = owner[passing.message_state]
+
+    def step(state: tuple[Tensor, Tensor]) -> tuple[tuple[Tensor, Tensor], Tensor]:
+        old, anchor = state
+        sweeps.doubt(torch.full((graphs,), math.inf, dtype=anchor.dtype, device=anchor.device))
+        messages, residual = sweeps(old.clone(), anchor)
+        belief = sweeps.belief
+        change = (belief.exp() - anchor.exp()).abs()
+        residual = residual.scatter_reduce(0, owner, change, "amax")
+        # Where messages grow without end they would come to look like hard zeros: such a graph is left as it was.
+        lost = torch.zeros(graphs, dtype=torch.bool, device=anchor.device)
+        lost[receiver[messages.isfinite() & (messages.abs() > RUNAWAY)]] = True
+        if bool(lost.any()):
+            messages = torch.where(lost[receiver], old, messages)
+            belief = torch.where(lost[owner], anchor, belief)
+            residual = torch.where(lost, residual.clamp(min=2 * tolerance), residual)
+        return (messages, belief), residual
+
+    def verify(state: tuple[Tensor, Tensor]) -> Tensor:
+        residual = passing.residual(state[0], counting)
+        if not bool((residual <= tolerance).all()):
+            return residual
+        return torch.maximum(residual, lag_of_regions(passing, state[0], residual, tolerance))
+
+    return iterate(
+        step,
+        (passing.start(), normalise_segments(passing.log_inner, passing.inner_ptr)[0]),
+        tolerance=tolerance,
+        max_iterations=max_iterations,
+        verify=verify,
+    )

@@ -11,11 +11,15 @@ import torch
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.flat_tables import flat_tables
-from hiddenfield.inference.cliques.assignments import draw, trace_back
-from hiddenfield.inference.cliques.enumeration import enumerate_assignments
+from hiddenfield.inference.cliques.messages import (
+    Collected,
+    collect_messages,
+    distribute_messages,
+    draw,
+    trace_back,
+)
 from hiddenfield.inference.cliques.plan import CliquePlan, clique_plan
-from hiddenfield.inference.cliques.reference import torch_log_partition
-from hiddenfield.inference.cliques.values import Collected, collect_messages, distribute_messages
+from hiddenfield.inference.cliques.reference import enumerate_assignments, torch_log_partition
 from hiddenfield.inference.posterior import MapState, Posterior
 from hiddenfield.ops.dispatch import use_compiled
 from hiddenfield.registry import choose

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
+from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.graphs.region_clusters import choose_regions
 from hiddenfield.fields.graphs.region_graph import RegionGraph
+from hiddenfield.inference.double_loop import descend
 from hiddenfield.inference.posterior import Posterior
-from hiddenfield.inference.regions.driver import conclude, descend, single_loop
 from hiddenfield.inference.regions.passing import RegionPassing
-from hiddenfield.inference.regions.sweeps import check_options
-from hiddenfield.iteration import Outcome
-from hiddenfield.shapes import Float, Tensor
+from hiddenfield.inference.regions.sweeps import ROUNDS, Sweeps, split_counting
+from hiddenfield.iteration import Outcome, iterate
+from hiddenfield.shapes import Array, Float, Tensor
 
 __all__ = ["generalized_bp"]
 
@@ -101,23 +104,54 @@ def generalized_bp(
     >>> posterior.guarantee, round(float(posterior.log_partition), 6)
     ('exact', 4.802705)
     """
-    check_options(damping, memory)
+    if not 0 <= damping < 1:
+        raise InputError(f"damping is the weight of the old message, at least 0 and below 1, got {damping}")
+    if memory < 0:
+        raise InputError(f"memory is the number of past states that are mixed, at least 0, got {memory}")
     passing = RegionPassing(field, choose_regions(field, regions))
-    tree = passing.is_forest
-    outcome = single_loop(
+    if passing.is_forest:  # belief propagation settles by itself
+        damping, memory = 0.0, 0
+    counting = split_counting(passing)
+    sweeps = Sweeps(
         passing,
-        passing.start() if messages is None else messages,
-        linear=0.0 if tree else 1.0,
-        damping=0.0 if tree else damping,
-        memory=0 if tree else memory,
+        counting,
         tolerance=tolerance,
-        max_iterations=max_iterations,
+        damping=damping,
+        memory=memory,
+        begin=memory,
         backend=backend,
+    )
+    outcome = _single_loop(
+        passing, counting, sweeps, passing.start() if messages is None else messages, max_iterations
     )
     status, trace = outcome.describe(tolerance, REMEDY), {"residual": outcome.trace}
     if bool(outcome.converged.all()) or not outer_iterations:
-        return conclude(passing, "generalized_bp", outcome.state, outcome, status, trace)
+        return passing.posterior("generalized_bp", outcome.state, outcome, status, trace)
     return _fall_over(passing, outcome, trace, tolerance, outer_iterations, backend)
+
+
+def _single_loop(
+    passing: RegionPassing,
+    counting: tuple[Array, Array],
+    sweeps: Sweeps,
+    messages: Float[Tensor, " messages"],
+    max_iterations: int,
+) -> Outcome[Tensor]:
+    """Sweep with the anchor at the present beliefs until outer and inner beliefs agree."""
+
+    def verify(state: Tensor) -> Tensor:
+        residual = passing.residual(state, counting)
+        sweeps.doubt(residual)
+        return residual
+
+    outcome = iterate(
+        lambda state: sweeps(state, rounds=ROUNDS),
+        messages,
+        tolerance=sweeps.tolerance,
+        max_iterations=math.ceil(max_iterations / ROUNDS),
+        verify=verify,
+    )
+    return Outcome(outcome.state, outcome.converged, sweeps.iterations, outcome.residual, outcome.trace)
 
 
 def _fall_over(
@@ -156,4 +190,4 @@ def _fall_over(
         torch.where(outcome.converged, outcome.residual, second.residual),
     )
     trace = {**trace, "free_energy": energies}
-    return conclude(passing, "generalized_bp", second.state.messages, joined, status, trace)
+    return passing.posterior("generalized_bp", second.state.messages, joined, status, trace)

@@ -9,10 +9,11 @@ import torch
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
+from hiddenfield.fields.hard_zeros import FOUND, IMPOSSIBLE
 from hiddenfield.inference.posterior import Posterior
 from hiddenfield.inference.sampling.annealing import annealed_log_partition
-from hiddenfield.inference.sampling.chains import Chains, Seen
-from hiddenfield.inference.sampling.feasible import FOUND, IMPOSSIBLE
+from hiddenfield.inference.sampling.chains import Chains
+from hiddenfield.inference.sampling.loops import Record
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Float, Int, Tensor
 
@@ -107,9 +108,7 @@ def gibbs(
     walkers = Chains.start(field, chains, seed, blocks)
     walkers.run(sweeps // 2 if burn_in is None else burn_in)
     batches = min(BATCHES, sweeps - sweeps % 2)
-    seen = Seen.nothing(
-        walkers.flat, len(walkers.chain_ptr) - 1, chains, batches, math.ceil(sweeps / batches)
-    )
+    seen = walkers.record(batches, math.ceil(sweeps / batches))
     walkers.run(sweeps, seen)
     marginals, factors = _averages(field, walkers, seen, chains * sweeps)
     r_hat, effective = _diagnostics(field, walkers, seen, sweeps)
@@ -216,7 +215,7 @@ def _check(field: FactorGraph, chains: int, sweeps: int, blocks: str) -> None:
 
 
 def _averages(
-    field: FactorGraph, walkers: Chains, seen: Seen, draws: int
+    field: FactorGraph, walkers: Chains, seen: Record, draws: int
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """Return log marginals of variables and factors from what was seen."""
     mean = seen.mean.sum(0) / draws
@@ -234,7 +233,7 @@ def _averages(
 
 
 def _diagnostics(
-    field: FactorGraph, walkers: Chains, seen: Seen, sweeps: int
+    field: FactorGraph, walkers: Chains, seen: Record, sweeps: int
 ) -> tuple[Float[Tensor, " variables"], Float[Tensor, " variables"]]:
     """Return split R-hat and effective sample size of every variable, from visits batch by batch."""
     visits = seen.visits.astype(np.float64)  # (batches, states, chains)

@@ -10,12 +10,12 @@ import torch
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
+from hiddenfield.fields.hard_zeros import IMPOSSIBLE, feasible_assignments, has_hard_zeros
 from hiddenfield.inference.messages.free_energy import negative_free_energy
 from hiddenfield.inference.messages.mean_field_updates import ProductUpdate, self_coupled
 from hiddenfield.inference.messages.passing import normalise_segments
 from hiddenfield.inference.messages.propagation import propagate
 from hiddenfield.inference.posterior import Posterior
-from hiddenfield.inference.sampling.feasible import IMPOSSIBLE, feasible_assignments, has_hard_zeros
 from hiddenfield.iteration import Outcome, iterate
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Bool, Float, Int, Tensor

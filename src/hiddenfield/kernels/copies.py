@@ -9,14 +9,13 @@ import torch
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.data.vocabulary import Vocabulary
-from hiddenfield.kernels.colours import columns_in, look_up
-from hiddenfield.kernels.refinement import _arc_numbers, _counts, _neighbourhoods
-from hiddenfield.kernels.rows import Rows, number_rows
+from hiddenfield.kernels.refinement import _arc_numbers, _counts, _neighbourhoods, columns_in, look_up
+from hiddenfield.ops.equal_rows import Rows, number_rows
 from hiddenfield.shapes import Array, Float, Int, Tensor
 
 __all__ = ["copy_classes"]
 
-# Colours travel one arc a round. What differs only farther from every node than this is taken for a copy.
+# Colours travel one arc per round. What differs only farther from every node than this is taken for a copy.
 MOST_ROUNDS = 64
 
 
@@ -68,7 +67,7 @@ def copy_classes(structures: Structures) -> Int[Array, " structures"]:
 
 
 def _equal_counts(colours: Int[Array, " nodes"], pack: Structures) -> Int[Array, " structures"]:
-    """Return a number a structure, the same where the counts of colours are."""
+    """Return one number per structure, the same where the counts of colours are."""
     counts = _counts(colours[None].copy(), pack, (0, int(colours.max(initial=-1)) + 1))
     # A row of (colour, count) pairs, end to end.
     values = np.stack([counts.indices.astype(np.int64), counts.data.astype(np.int64)], axis=1).reshape(-1)

@@ -1,17 +1,20 @@
-"""Short cycles of graphs: a molecule's rings, a grid's faces."""
+"""Short cycles of graphs, a molecule's rings, a grid's faces; and the messages between nodes, edges and cycles."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import torch
 
+from hiddenfield.data.relation import Relation
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError
 from hiddenfield.ops.compile import compiled
 from hiddenfield.shapes import Array, Int
 
-__all__ = ["Cycles", "short_cycles"]
+__all__ = ["CycleRegions", "Cycles", "cycle_regions", "short_cycles"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +84,164 @@ def short_cycles(structures: Structures, longest: int = 8, *, most: int = 100_00
     used[:] = 0
     _search(*arrays, longest, most, path, place, used, counts, ptr, node, work=0)
     return Cycles(ptr, node, cycle_ptr)
+
+
+@dataclass(frozen=True, eq=False)
+class CycleRegions:
+    r"""The parent-to-child messages between the regions {node}, {edge}, {cycle}, and what each of them reads.
+
+    The message from the edge {j, i} to the node i is the arc j → i of the pack. The message from a cycle c to its
+    edge e is a *membership*, one for each node of the cycle (for the edge to the next node). With
+    :math:`\mathcal{E}(r)` the region r and all within it, :math:`M(r)` the messages from outside into
+    :math:`\mathcal{E}(r)`,
+    and :math:`M(r, s)` those from :math:`\mathcal{E}(r) \setminus \mathcal{E}(s)` into :math:`\mathcal{E}(s)` but r → s
+    itself (Yedidia, Freeman and Weiss 2005, the parent-to-child algorithm):
+
+    - the arc j → i reads the other arcs into j (the cavity of loopy belief propagation) and `arc_from_cycles`, the
+      messages of cycles into its edge;
+    - the membership c → e reads `cycle_from_cycles`, messages of other cycles into other edges of c, and
+      `cycle_from_arcs`, arcs from outside c into nodes of c that are not in e: together :math:`M(c) \setminus M(e)`;
+      and, to be taken away, `cycle_overcounted`, the arcs along c into the ends of e: :math:`M(c, e)`;
+      `cycle_nodes` are the nodes of c that are not in e.
+
+    Parameters
+    ----------
+    arc_from_cycles, cycle_from_cycles, cycle_from_arcs, cycle_overcounted, cycle_nodes
+        Relations, cut into batches together.
+    """
+
+    arc_from_cycles: Relation
+    cycle_from_cycles: Relation
+    cycle_from_arcs: Relation
+    cycle_overcounted: Relation
+    cycle_nodes: Relation
+
+    def __len__(self) -> int:
+        """Return the number of structures."""
+        return len(self.cycle_nodes)
+
+    def _each(self, function: Any) -> CycleRegions:
+        parts = (self.arc_from_cycles, self.cycle_from_cycles, self.cycle_from_arcs)
+        return CycleRegions(*(function(part) for part in (*parts, self.cycle_overcounted, self.cycle_nodes)))
+
+    def __getitem__(self, index: Any) -> CycleRegions:
+        """Return the regions of the chosen structures, in that order."""
+        return self._each(lambda part: part[index])
+
+    def to(self, device: torch.device | str) -> CycleRegions:
+        """Return the regions on a device."""
+        return self._each(lambda part: part.to(device))
+
+
+def cycle_regions(structures: Structures, longest: int = 8) -> CycleRegions:
+    """Find the chordless cycles of at most `longest` nodes and which messages read which.
+
+    Exact; vectorised over the whole pack. Cost: linear in the sizes of the relations, for molecules a few times the
+    number of arcs.
+
+    Examples
+    --------
+    Two triangles that share an edge: each message of a triangle into one of its two other edges reads the other
+    triangle's message into the shared one.
+
+    >>> import hiddenfield as hf
+    >>> pack = hf.data.from_edges([0, 1, 2, 1, 3], [1, 2, 0, 3, 2], node_ptr=[0, 4])
+    >>> regions = cycle_regions(pack)
+    >>> regions.cycle_from_cycles.in_ptr.diff().tolist().count(1)
+    4
+    """
+    pack = structures.to("cpu")
+    cycles = short_cycles(pack, longest)
+    ptr, node = cycles.ptr, cycles.node
+    length = np.repeat(np.diff(ptr), np.diff(ptr))
+    start = np.repeat(ptr[:-1], np.diff(ptr))
+    visit = np.arange(len(node))
+    following = start + (visit - start + 1) % np.maximum(length, 1)
+    previous = start + (visit - start - 1) % np.maximum(length, 1)
+    reverse = pack.reverse.numpy().astype(np.int64)
+    forth = _arcs_between(pack, node, node[following])
+    back = reverse[forth]
+    visit_ptr = ptr[cycles.cycle_ptr]
+    spaces = {"node": pack.node_ptr.numpy(), "arc": pack.arc_ptr.numpy(), "member": visit_ptr}
+
+    def relation(rows: str, sources: str, row: Array, source: Array) -> Relation:
+        return _relation(spaces[rows], spaces[sources], row, source)
+
+    first, second = _twins(np.minimum(forth, back))
+    others, sharing = _spread(first, second, start, length, skip=1)
+    into, outside = _outside_arcs(pack, node, forth[previous], back)
+    around, entering = _spread(into, outside, start, length, skip=2)
+    rest, members = _spread(visit, node, start, length, skip=2)
+    return CycleRegions(
+        arc_from_cycles=relation(
+            "arc", "member", np.concatenate([forth, back]), np.concatenate([visit, visit])
+        ),
+        cycle_from_cycles=relation("member", "member", others, sharing),
+        cycle_from_arcs=relation("member", "arc", around, entering),
+        cycle_overcounted=relation(
+            "member",
+            "arc",
+            np.concatenate([visit, visit]),
+            np.concatenate([forth[previous], back[following]]),
+        ),
+        cycle_nodes=relation("member", "node", rest, members),
+    )
+
+
+def _arcs_between(pack: Structures, source: Array, target: Array) -> Array:
+    """Return, for each pair, the first two-way arc from source to target."""
+    two_way = np.flatnonzero(pack.reverse.numpy() >= 0)
+    nodes = max(pack.total_nodes, 1)
+    keys = pack.target.numpy().astype(np.int64) * nodes + pack.source.numpy()
+    return two_way[np.searchsorted(keys[two_way], target * nodes + source)] if len(source) else two_way[:0]
+
+
+def _twins(edge: Array) -> tuple[Array, Array]:
+    """Return all ordered pairs of different memberships of one edge."""
+    order = np.argsort(edge, kind="stable")
+    bounds = np.concatenate([[0], np.flatnonzero(np.diff(edge[order])) + 1, [len(edge)]])
+    size = np.repeat(np.diff(bounds), np.diff(bounds))
+    begin = np.repeat(bounds[:-1], np.diff(bounds))
+    place = np.repeat(np.arange(len(edge)), size)
+    offset = np.arange(len(place)) - np.repeat(np.cumsum(size) - size, size)
+    partner = begin[place] + offset
+    different = partner != place
+    return order[place[different]], order[partner[different]]
+
+
+def _outside_arcs(pack: Structures, node: Array, arriving: Array, leaving: Array) -> tuple[Array, Array]:
+    """Return, for each visit of a cycle, the arcs into its node but the two along the cycle."""
+    in_ptr = pack.in_ptr.numpy().astype(np.int64)
+    degree = in_ptr[node + 1] - in_ptr[node] if len(node) else np.zeros(0, dtype=np.int64)
+    visit = np.repeat(np.arange(len(node)), degree)
+    arc = (
+        np.repeat(in_ptr[node], degree)
+        + np.arange(len(visit))
+        - np.repeat(np.cumsum(degree) - degree, degree)
+    )
+    outside = (arc != arriving[visit]) & (arc != leaving[visit])
+    return visit[outside], arc[outside]
+
+
+def _spread(visit: Array, value: Array, start: Array, length: Array, skip: int) -> tuple[Array, Array]:
+    """Give each value of a visit to the other memberships of its cycle.
+
+    With ``skip=1`` to all but its own; with ``skip=2`` also not to the one before, whose edge ends at its node.
+    """
+    count = length[visit] - skip
+    repeated = np.repeat(np.arange(len(visit)), count)
+    step = np.arange(len(repeated)) - np.repeat(np.cumsum(count) - count, count) + 1
+    origin = visit[repeated]
+    row = start[origin] + (origin - start[origin] + step) % np.maximum(length[origin], 1)
+    return row, value[repeated]
+
+
+def _relation(row_ptr: Array, source_ptr: Array, row: Array, source: Array) -> Relation:
+    order = np.lexsort((source, row))
+    total = int(row_ptr[-1])
+    in_ptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=total))])
+    parts = (row_ptr, source_ptr, in_ptr, source[order])
+    return Relation(*(torch.from_numpy(np.ascontiguousarray(part, dtype=np.int64)) for part in parts))
 
 
 @compiled

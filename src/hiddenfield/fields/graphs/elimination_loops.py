@@ -1,4 +1,4 @@
-"""Kernels that eliminate variables: greedily by a cost, and symbolically in a given order."""
+"""Compiled loops that eliminate variables: greedily by a cost, and symbolically in a given order."""
 
 from __future__ import annotations
 
@@ -9,55 +9,25 @@ from hiddenfield.ops.compile import compiled, subroutine
 __all__ = ["bucket_members", "greedy_order", "initial_fill"]
 
 
-@subroutine
-def is_neighbour(ptr, neighbour, node, other):  # type: ignore[no-untyped-def]
-    """Look for `other` in the sorted neighbours of `node`."""
-    low, high = ptr[node], ptr[node + 1]
-    while low < high:
-        middle = (low + high) // 2
-        if neighbour[middle] < other:
-            low = middle + 1
-        else:
-            high = middle
-    return low < ptr[node + 1] and neighbour[low] == other
-
-
 @compiled
-def initial_fill(ptr, neighbour, weight, fill):  # type: ignore[no-untyped-def]
-    """Sum the products of weights over the pairs of neighbours that are not joined, node by node.
+def initial_fill(later_ptr, later, weight, fill):  # type: ignore[no-untyped-def]
+    """Take from `fill` the products of weights over the pairs of neighbours that are joined: the triangles at a node.
 
-    Of two ways the cheaper one: look every pair up in the shorter of its two sorted lists, or mark the neighbours and
-    walk through all of theirs, which suits a hub.
+    ``later[later_ptr[v]:later_ptr[v + 1]]`` are the neighbours of v of higher degree (or number, where it is equal),
+    so that each triangle is met once, in time proportional to the edges to the power 3/2 at most.
     """
     stamp = np.full(fill.size, -1, np.int64)
-    for node in range(fill.size):
-        degree = ptr[node + 1] - ptr[node]
-        around, squares, walk = 0.0, 0.0, 0
-        for i in range(ptr[node], ptr[node + 1]):
-            first = neighbour[i]
-            stamp[first] = node
-            around += weight[first]
-            squares += weight[first] ** 2
-            walk += ptr[first + 1] - ptr[first]
-        joined = 0.0
-        if walk < 4 * degree * degree:
-            for i in range(ptr[node], ptr[node + 1]):
-                first = neighbour[i]
-                for j in range(ptr[first], ptr[first + 1]):
-                    if stamp[neighbour[j]] == node:
-                        joined += weight[first] * weight[neighbour[j]]
-        else:
-            for i in range(ptr[node], ptr[node + 1]):
-                first = neighbour[i]
-                for j in range(i + 1, ptr[node + 1]):
-                    second = neighbour[j]
-                    if ptr[first + 1] - ptr[first] < ptr[second + 1] - ptr[second]:
-                        found = is_neighbour(ptr, neighbour, first, second)
-                    else:
-                        found = is_neighbour(ptr, neighbour, second, first)
-                    if found:
-                        joined += 2.0 * weight[first] * weight[second]
-        fill[node] = (around * around - squares - joined) / 2.0
+    for a in range(fill.size):
+        for i in range(later_ptr[a], later_ptr[a + 1]):
+            stamp[later[i]] = a
+        for i in range(later_ptr[a], later_ptr[a + 1]):
+            b = later[i]
+            for j in range(later_ptr[b], later_ptr[b + 1]):
+                c = later[j]
+                if stamp[c] == a:
+                    fill[a] -= weight[b] * weight[c]
+                    fill[b] -= weight[a] * weight[c]
+                    fill[c] -= weight[a] * weight[b]
 
 
 @subroutine

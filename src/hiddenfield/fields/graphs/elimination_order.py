@@ -19,7 +19,7 @@ ORDERS = {name: name for name in ("best", "min_fill", "min_weight", "weighted_mi
 """Greedy costs: added edges, states of the clique, added edges weighted by states, or the cheapest of many runs."""
 
 CHEAP = 300
-"""States a variable below which a second order costs more to find than it saves (benchmarks/exact.py)."""
+"""States per variable below which a second order costs more to find than it saves (benchmarks/exact.py)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +71,7 @@ def interactions(field: FactorGraph) -> Interactions:
 
 
 def interactions_of(scopes: Sequence[Array], states: Array) -> Interactions:
-    """Return the interaction graph of scopes, one matrix (factors, arity) a group; -1 stands for no variable."""
+    """Return the interaction graph of scopes, one matrix (factors, arity) per group; -1 stands for no variable."""
     count = len(states)
     codes = [np.zeros(0, np.int64)]
     for scope in scopes:
@@ -144,7 +144,7 @@ def elimination_order(
         return best
     others = [_greedy(graph, name, stages, limit, None) for name in ("weighted_min_fill", "min_weight")]
     best = min(best, *others, key=_badness)
-    # A run takes about a microsecond a variable, and using an order some nanoseconds a state: search for a tenth of it.
+    # A run takes about a microsecond per variable, using an order some nanoseconds per state: search for a tenth of it.
     runs = int(np.clip(best.total_states / (2e3 * max(len(graph.states), 1)), 0, 200))
     random = np.random.default_rng(seed)
     for run in range(runs):
@@ -166,8 +166,6 @@ def _greedy(
     tie = np.arange(count, dtype=np.float64) if random is None else random.random(count)
     order = np.empty(count, np.int64)
     totals = np.zeros(4)
-    fill = np.empty(count)
-    initial_fill(graph.ptr, graph.neighbour, weight, fill)
     greedy_order(
         graph.ptr,
         graph.neighbour,
@@ -175,7 +173,7 @@ def _greedy(
         log_states,
         stage,
         tie,
-        fill,
+        _fill(graph, weight),
         rule == "min_weight",
         float(limit),
         order,
@@ -183,3 +181,16 @@ def _greedy(
     )
     done, width = int(totals[0]), int(totals[1])
     return EliminationOrder(order[:done], width, float(totals[2]), float(totals[3]), done == count)
+
+
+def _fill(graph: Interactions, weight: Array) -> Array:
+    """Return for each node the sum of products of weights over the pairs of its neighbours that are not joined."""
+    degree, count = np.diff(graph.ptr), len(graph.states)
+    node = np.repeat(np.arange(count), degree)
+    sums, squares = (np.bincount(node, weight[graph.neighbour] ** power, count) for power in (1, 2))
+    fill = (sums**2 - squares) / 2
+    rank = np.argsort(np.argsort(degree, kind="stable"))
+    later = rank[graph.neighbour] > rank[node]
+    later_ptr = np.concatenate([[0], np.cumsum(np.bincount(node[later], minlength=count))]).astype(np.int64)
+    initial_fill(later_ptr, graph.neighbour[later], weight, fill)
+    return fill

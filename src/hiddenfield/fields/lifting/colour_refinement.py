@@ -10,26 +10,25 @@ smaller half", Hopcroft 1971; Paige and Tarjan 1987). Signatures are compared in
 from __future__ import annotations
 
 import numpy as np
+import torch
 
-from hiddenfield.fields.lifting.factor_signatures import Ports, write_signatures
-from hiddenfield.fields.lifting.partition_splitting import (
+from hiddenfield.fields.lifting.factor_signatures import Symmetries, write_signatures
+from hiddenfield.fields.lifting.partitions import (
     Partition,
+    PortPartition,
+    Ports,
     Scratch,
     group_touched,
     lay_out,
     make_partition,
+    make_port_partition,
     make_scratch,
     split_classes,
-)
-from hiddenfield.fields.lifting.port_partition import (
-    PortPartition,
-    make_port_partition,
     split_ports,
     start_ports,
 )
-from hiddenfield.fields.lifting.table_symmetry import Symmetries
+from hiddenfield.ops import counting_sort
 from hiddenfield.ops.compile import compiled, subroutine
-from hiddenfield.ops.equal_rows import equal_rows
 from hiddenfield.shapes import Array, Bool, Int
 
 __all__ = ["refine"]
@@ -59,19 +58,18 @@ def refine(
 
     Returns
     -------
-    The refined colours, numbered without gaps in order of first appearance.
+    The refined colours, numbered without gaps.
     """
     num_ports, num_factors, num_variables = len(scopes), len(factor_colour), len(variable_colour)
     if num_factors == 0:
-        return equal_rows(variable_colour[:, None])[0], factor_colour.astype(np.int32)
-    variable_ptr, by_variable = np.zeros(num_variables + 1, np.int64), np.empty(num_ports, np.int32)
-    _ports_by_variable(scopes, variable_ptr, by_variable)
+        return variable_colour, factor_colour
+    by_variable, variable_ptr = counting_sort(torch.from_numpy(scopes.astype(np.int64)), num_variables)
     ports = Ports(
         scopes.astype(np.int32),
         port_ptr.astype(np.int64),
         np.repeat(np.arange(num_factors, dtype=np.int32), np.diff(port_ptr)),
-        by_variable,
-        variable_ptr,
+        by_variable.numpy().astype(np.int32),
+        variable_ptr.numpy().astype(np.int64),
         factor_symmetry.astype(np.int32),
         symmetries.orbit,
         symmetries.permutation_ptr,
@@ -87,20 +85,7 @@ def refine(
         make_scratch(max(num_factors, num_variables), arity),
         frozen.copy(),
     )
-    return equal_rows(variables.colour[:, None])[0], equal_rows(factors.colour[:, None])[0]
-
-
-@compiled
-def _ports_by_variable(scopes: Array, variable_ptr: Array, by_variable: Array) -> None:
-    for port in range(scopes.size):
-        variable_ptr[scopes[port] + 1] += 1
-    for variable in range(variable_ptr.size - 1):
-        variable_ptr[variable + 1] += variable_ptr[variable]
-    fill = variable_ptr[:-1].copy()
-    for port in range(scopes.size):
-        variable = scopes[port]
-        by_variable[fill[variable]] = port
-        fill[variable] += 1
+    return variables.colour, factors.colour
 
 
 @subroutine(allocates=False)

@@ -13,7 +13,7 @@ import torch
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph, FactorGroup
 from hiddenfield.fields.lifting.colour_refinement import refine
-from hiddenfield.fields.lifting.table_symmetry import Symmetry, pack_symmetries, table_symmetries
+from hiddenfield.fields.lifting.factor_signatures import Symmetry, pack_symmetries, table_symmetries
 from hiddenfield.ops.equal_rows import equal_rows
 from hiddenfield.shapes import Array, Float, Int, Tensor
 
@@ -26,7 +26,7 @@ class HasMarginals(Protocol):
 
     @property
     def marginals(self) -> Tensor:
-        """A row of probabilities for each variable."""
+        """One row of probabilities per variable."""
         ...
 
 
@@ -150,9 +150,8 @@ def compress(
             0.3060], dtype=torch.float64)
     """
     here = field if evidence is None else field.given(evidence)
-    rounded = _Rounded(decimals)
-    variable_colour, frozen = _variable_colours(here, rounded)
-    parts = [_factor_colours(group, rounded) for group in here.groups]
+    variable_colour, frozen = _variable_colours(here, decimals)
+    parts = [_factor_colours(group, decimals) for group in here.groups]
     symmetries: list[Symmetry] = [symmetry for part in parts for symmetry in part[2]]
     colours, which, colour_offset, symmetry_offset = [], [], 0, 0
     for colour, symmetry, found in parts:
@@ -173,27 +172,21 @@ def compress(
     return _quotient(here, variables, factors)
 
 
-class _Rounded:
-    """Numbers in the form in which they are compared."""
-
-    def __init__(self, decimals: int | None) -> None:
-        self.decimals = decimals
-
-    def __call__(self, values: Tensor) -> Array:
-        """Return 64-bit floats; adding 0 makes of -0 a 0."""
-        numbers = values.detach().double().numpy(force=True)
-        return (numbers if self.decimals is None else np.round(numbers, self.decimals)) + 0.0
+def _rounded(values: Tensor, decimals: int | None) -> Array:
+    """Return 64-bit floats in the form in which they are compared; adding 0 makes of -0 a 0."""
+    numbers = values.detach().double().numpy(force=True)
+    return (numbers if decimals is None else np.round(numbers, decimals)) + 0.0
 
 
 def _joined(parts: list[Array]) -> Array:
     return np.concatenate([np.zeros(0, dtype=np.int32), *parts])
 
 
-def _variable_colours(field: FactorGraph, rounded: _Rounded) -> tuple[Array, Array]:
+def _variable_colours(field: FactorGraph, decimals: int | None) -> tuple[Array, Array]:
     """Return variables numbered by states, count, graph and log potentials, and which have one possible state."""
     cards = field.cardinalities.numpy(force=True)
     start = field.state_ptr.numpy(force=True)
-    unary = rounded(field.log_unary)
+    unary = _rounded(field.log_unary, decimals)
     plain = np.stack(
         [field.counts.double().numpy(force=True), field.variable_graph.double().numpy(force=True)], 1
     )
@@ -208,9 +201,9 @@ def _variable_colours(field: FactorGraph, rounded: _Rounded) -> tuple[Array, Arr
     return colour, frozen
 
 
-def _factor_colours(group: FactorGroup, rounded: _Rounded) -> tuple[Array, Array, list[Symmetry]]:
+def _factor_colours(group: FactorGroup, decimals: int | None) -> tuple[Array, Array, list[Symmetry]]:
     """Return a number for factors by table and count, which symmetries each has, and these."""
-    tables = rounded(group.log_tables)
+    tables = _rounded(group.log_tables, decimals)
     number, first = equal_rows(tables.reshape(len(tables), -1))
     found, which = table_symmetries(tables[first])
     own = number if group.table is None else number[group.table.numpy(force=True)]
@@ -222,7 +215,7 @@ def _factor_colours(group: FactorGroup, rounded: _Rounded) -> tuple[Array, Array
 def _quotient(field: FactorGraph, variables: Array, factors: Array) -> Compressed:
     """Build the field of classes from the class of each variable and factor."""
     device = field.device
-    members, first = _firsts(variables)
+    members, first = equal_rows(variables[:, None])
     variable_class = torch.from_numpy(members).to(device)
     chosen = torch.from_numpy(first).to(device)
     cards = field.cardinalities[chosen]
@@ -231,7 +224,7 @@ def _quotient(field: FactorGraph, variables: Array, factors: Array) -> Compresse
     states = field.state_ptr[chosen].repeat_interleave(cards) + within
     groups, classes, begin = [], [], 0
     for group in field.groups:
-        members, first = _firsts(factors[begin : begin + group.num_factors])
+        members, first = equal_rows(factors[begin : begin + group.num_factors, None])
         begin += group.num_factors
         groups.append(_class_group(group, variable_class, members, first))
         classes.append(torch.from_numpy(members).to(device))
@@ -255,12 +248,6 @@ def _quotient(field: FactorGraph, variables: Array, factors: Array) -> Compresse
 def _names(names: tuple[Any, ...], chosen: Tensor) -> tuple[Any, ...]:
     """Return the names of the first members, where there are names."""
     return tuple(names[i] for i in chosen.tolist()) if names else ()
-
-
-def _firsts(colours: Array) -> tuple[Array, Array]:
-    """Return colours numbered by first appearance, and the first of each."""
-    number, first = equal_rows(colours.astype(np.int32)[:, None])
-    return number.astype(np.int64), first.astype(np.int64)
 
 
 def _class_group(group: FactorGroup, variable_class: Tensor, members: Array, first: Array) -> FactorGroup:

@@ -2,27 +2,110 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations, permutations
 
-from hiddenfield.fields.lifting.partition_splitting import Partition, Scratch
+import numpy as np
+
+from hiddenfield.fields.lifting.partitions import Partition, Ports, Scratch
 from hiddenfield.ops.compile import subroutine
-from hiddenfield.shapes import Array
+from hiddenfield.ops.equal_rows import equal_rows
+from hiddenfield.shapes import Array, Int
 
-__all__ = ["Ports", "write_signatures"]
+__all__ = ["Symmetries", "pack_symmetries", "table_symmetries", "write_signatures"]
+
+MOST_COMPARISONS = 200_000_000
+"""Numbers compared beyond which only exchanges of two ports are tried: fewer symmetries, never a false one."""
+
+Symmetry = tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]
+"""The first port of each port's orbit, and all permutations where ports of an orbit may not be exchanged freely."""
 
 
-class Ports(NamedTuple):
-    """The factor graph as flat arrays, factor by factor, and the symmetries of the factors' tables."""
+@dataclass(frozen=True, eq=False)
+class Symmetries:
+    """Symmetry groups of tables, packed for compiled loops.
 
-    variable: Array
-    ptr: Array
-    factor: Array
-    by_variable: Array
-    variable_ptr: Array
-    symmetry: Array
-    orbit: Array
-    permutation_ptr: Array
-    permutations: Array
+    Parameters
+    ----------
+    orbit
+        For each group and port the first port that it may take the place of.
+    permutation_ptr, permutations
+        The permutations of each group; none where ports of one orbit may be exchanged freely.
+    """
+
+    orbit: Int[Array, "symmetries arity"]
+    permutation_ptr: Int[Array, " symmetries+1"]
+    permutations: Int[Array, "permutations arity"]
+
+
+def table_symmetries(tables: Array) -> tuple[list[Symmetry], Int[Array, " tables"]]:
+    r"""Return the different symmetry groups of tables of one shape, and which one each table has.
+
+    A permutation g of the axes is a symmetry when :math:`T(x_0, x_1, \dots) = T(x_{g(0)}, x_{g(1)}, \dots)` for all x.
+    All permutations are tried; of tables with many ports, only exchanges of two (`MOST_COMPARISONS`).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> table_symmetries(np.array([[[1, 2], [2, 3]], [[1, 2], [0, 3]]]))
+    ([((0, 0), ()), ((0, 1), ())], array([0, 1]))
+    """
+    arity, shape = tables.ndim - 1, tables.shape[1:]
+    identity = tuple(range(arity))
+    tries = math.factorial(arity) if arity <= 8 else MOST_COMPARISONS
+    if tries * max(tables.size, 1) <= MOST_COMPARISONS:
+        candidates = [g for g in permutations(identity) if all(shape[i] == shape[g[i]] for i in identity)]
+    else:
+        candidates = [identity]
+        for i, j in combinations(identity, 2):
+            if shape[i] == shape[j]:
+                swap = {i: j, j: i}
+                candidates.append(tuple(swap.get(k, k) for k in identity))
+    holds = np.ones((len(tables), len(candidates)), dtype=bool)
+    axes = tuple(range(1, arity + 1))
+    for column, g in enumerate(candidates):
+        if g != identity:
+            moved = np.transpose(tables, (0, *(axis + 1 for axis in g)))
+            holds[:, column] = (moved == tables).all(axis=axes)
+    which, first = equal_rows(holds.astype(np.int32))
+    found = [_symmetry([g for g, kept in zip(candidates, row, strict=True) if kept]) for row in holds[first]]
+    return found, which
+
+
+def _symmetry(group: Sequence[tuple[int, ...]]) -> Symmetry:
+    """Find the orbits; keep the permutations only where they are not all those within the orbits."""
+    orbit = list(group[0])
+    for i in range(len(orbit)):
+        orbit[i] = i
+    for _ in orbit:
+        for g in group:
+            for i, j in enumerate(g):
+                orbit[i] = orbit[j] = min(orbit[i], orbit[j])
+    exchanges = {
+        (i, j) for g in group for i, j in enumerate(g) if i < j and sum(a != b for a, b in enumerate(g)) == 2
+    }
+    joined = list(range(len(orbit)))
+    for _ in orbit:
+        for i, j in exchanges:
+            joined[i] = joined[j] = min(joined[i], joined[j])
+    # Exchanges of two that connect an orbit generate all its permutations.
+    return tuple(orbit), (() if joined == orbit else tuple(group))
+
+
+def pack_symmetries(found: Sequence[Symmetry]) -> Symmetries:
+    """Lay symmetry groups end to end."""
+    arity = max((len(orbit) for orbit, _ in found), default=1)
+    orbits = np.zeros((len(found), arity), dtype=np.int16)
+    rows: list[tuple[int, ...]] = []
+    ptr = [0]
+    for number, (orbit, group) in enumerate(found):
+        orbits[number, : len(orbit)] = orbit
+        rows += [g + (0,) * (arity - len(g)) for g in group]
+        ptr.append(len(rows))
+    packed = np.array(rows, dtype=np.int16).reshape(-1, arity)
+    return Symmetries(orbits, np.array(ptr, dtype=np.int64), packed)
 
 
 @subroutine(allocates=False)

@@ -1,1 +1,1 @@
-"""One module a file format of fields, found through `hiddenfield.fields.formats`."""
+"""File formats of fields, one module each; `hiddenfield.fields.formats` finds them."""

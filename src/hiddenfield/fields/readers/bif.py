@@ -14,16 +14,19 @@ import numpy as np
 from hiddenfield.data.formats import Format
 from hiddenfield.data.paths import read_text, write_text
 from hiddenfield.errors import InputError, ReadError
-from hiddenfield.fields.build import from_factors
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.fields.formats import FIELD_FORMATS
-from hiddenfield.fields.readers.bayesian import conditional_tables
-from hiddenfield.fields.readers.numbers import number_texts
-from hiddenfield.fields.readers.words import MOST_ENTRIES, Words
+from hiddenfield.fields.formats import FORMATS, FieldFormat
+from hiddenfield.fields.readers.text import (
+    MOST_ENTRIES,
+    Words,
+    conditional_tables,
+    number_texts,
+    read_factors,
+)
 from hiddenfield.fields.table_stack import MOST_PORTS
 from hiddenfield.shapes import Array, Float
 
-__all__ = ["FORMAT", "read", "write"]
+__all__ = ["read", "write"]
 
 # Commas separate like blanks. A word is anything without brackets, separators and quotes.
 WORD = re.compile(r'"[^"\n]*"|[{}()\[\];|]|[^\s{}()\[\];,|"]+|"')
@@ -71,18 +74,14 @@ def read(path: str | Path) -> FactorGraph:
     scopes = [
         [*(number[parent] for parent in network.parents[child]), number[child]] for child in network.tables
     ]
-    try:
-        return from_factors(
-            scopes,
-            list(network.tables.values()),
-            [len(states) for states in network.states.values()],
-            variable_names=list(network.states),
-            state_names=[list(states) for states in network.states.values()],
-        )
-    except ReadError:
-        raise
-    except InputError as error:
-        raise ReadError(str(error), file=path) from None
+    return read_factors(
+        path,
+        scopes,
+        list(network.tables.values()),
+        [len(states) for states in network.states.values()],
+        variable_names=list(network.states),
+        state_names=[list(states) for states in network.states.values()],
+    )
 
 
 def _blanked(comment: str) -> str:
@@ -195,7 +194,7 @@ def _header(words: Words, network: _Network) -> tuple[str, list[str]]:
     if not 1 <= len(names) <= MOST_PORTS:
         words.fail(f"a variable and at most {MOST_PORTS - 1} parents")
     if names[0] in network.tables:
-        words.fail("one probability block a variable", got=f"got a second one of {names[0]!r}")
+        words.fail("one probability block per variable", got=f"got a second one of {names[0]!r}")
     return names[0], names[1:]
 
 
@@ -295,6 +294,4 @@ def _quoted(name: str) -> str:
     return f'"{name}"'
 
 
-FORMAT = FIELD_FORMATS.add(
-    Format.of_suffixes("bif", "Bayesian interchange format", (".bif",), read=read, write=write)
-)
+FORMATS.register("bif")(FieldFormat("bif", "Bayesian interchange format", (".bif",), read, write))

@@ -8,19 +8,21 @@ from pathlib import Path
 
 import numpy as np
 
-from hiddenfield.data.formats import Format
-from hiddenfield.data.paths import read_text, write_text
-from hiddenfield.errors import InputError, ReadError
-from hiddenfield.fields.build import from_factors
+from hiddenfield.data.files import read_text, write_text
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.fields.formats import FIELD_FORMATS
-from hiddenfield.fields.readers.numbers import number_texts
-from hiddenfield.fields.readers.tables import cut, ground_tables
-from hiddenfield.fields.readers.words import MOST_ENTRIES, Words
+from hiddenfield.fields.formats import FORMATS, FieldFormat
+from hiddenfield.fields.readers.text import (
+    MOST_ENTRIES,
+    Words,
+    cut,
+    ground_tables,
+    number_texts,
+    read_factors,
+)
 from hiddenfield.fields.table_stack import MOST_PORTS
 from hiddenfield.shapes import Array, Float
 
-__all__ = ["FORMAT", "read", "write"]
+__all__ = ["read", "write"]
 
 COMMENT = re.compile(r"#[^\n]*")
 
@@ -56,17 +58,13 @@ def read(path: str | Path) -> FactorGraph:
     ]
     number = {label: variable for variable, label in enumerate(sorted(cards))}
     contiguous = len(number) == max(number, default=-1) + 1
-    try:
-        return from_factors(
-            [[number[label] for label in scope] for scope in labels],
-            tables,
-            [cards[label] for label in number],
-            variable_names=[] if contiguous else [str(label) for label in number],
-        )
-    except ReadError:
-        raise
-    except InputError as error:
-        raise ReadError(str(error), file=path) from None
+    return read_factors(
+        path,
+        [[number[label] for label in scope] for scope in labels],
+        tables,
+        [cards[label] for label in number],
+        variable_names=[] if contiguous else [str(label) for label in number],
+    )
 
 
 def _scope(words: Words, cards: dict[int, int]) -> tuple[list[int], list[int]]:
@@ -139,6 +137,4 @@ def _labels(field: FactorGraph) -> list[int]:
     return list(range(field.num_variables))
 
 
-FORMAT = FIELD_FORMATS.add(
-    Format.of_suffixes("fg", "libDAI factor graphs", (".fg",), read=read, write=write, priority=1)
-)
+FORMATS.register("fg")(FieldFormat("fg", "libDAI factor graphs", (".fg",), read, write))

@@ -1,4 +1,4 @@
-"""Kernels of exact inference: products over the cliques of a junction tree, block by block, no clique ever stored.
+"""Compiled loops of exact inference: products over the cliques of a junction tree, no clique ever stored.
 
 A clique's table is the product of its *terms*: factor tables, messages of its children, and, on the way down, what its
 separator learned from the parent. The trailing (inner) axes of a clique form blocks of up to a thousand numbers; an

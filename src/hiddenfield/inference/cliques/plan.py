@@ -16,10 +16,10 @@ from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.flat_tables import FlatTables
 from hiddenfield.fields.graphs.elimination_order import EliminationOrder, elimination_order, interactions_of
 from hiddenfield.fields.graphs.junction_tree import JunctionTree, junction_tree_of
+from hiddenfield.fields.hard_zeros import live_states
 from hiddenfield.inference.cliques.crowded import relieve
-from hiddenfield.inference.cliques.live_states import live_states
 from hiddenfield.inference.cliques.loops import MESSAGE, SEPARATOR, TABLE
-from hiddenfield.inference.cliques.terms import find_homes, find_strides, split_axes
+from hiddenfield.ops.compile import compiled
 from hiddenfield.shapes import Array, Tensor
 
 __all__ = ["CliquePlan", "Layout", "available_memory", "clique_plan"]
@@ -34,7 +34,7 @@ REMEDY = (
 
 
 class Layout(NamedTuple):
-    """The flat arrays that the kernels read; a tuple, so that compiled code takes it whole.
+    """The flat arrays that the compiled loops read; a tuple, so that compiled code takes it whole.
 
     A term is a clique's own separator, which comes first, a factor (unary ones included), or a child's message. It
     lies in a flat array of values from ``term_in`` on (-1: it is 1 everywhere) with a stride for every axis of its
@@ -88,7 +88,7 @@ class CliquePlan:
     alive_ptr
         Bounds of each variable's live states.
     layout
-        What the kernels read.
+        What the compiled loops read.
     num_tables, num_outputs
         Numbers in all tables and in all marginals; messages and separators follow them.
     """
@@ -138,7 +138,7 @@ def clique_plan(
             "use 'loopy_bp', 'tree_reweighted' or 'mean_field', which run on counts, or ground it"
         )
     limit = available_memory() / 2 if max_memory is None else float(max_memory)
-    alive, alive_ptr = _live(field, live_states(field, tables))
+    alive, alive_ptr = _live(field, live_states(field))
     states = np.diff(alive_ptr)
     graph = interactions_of([_open(group.scopes, states) for group in field.groups], states)
     found = elimination_order(graph, order, stage=stage, limit=math.log2(max(limit, 8)) + 8)
@@ -268,3 +268,76 @@ def _lay_out(
 
 def _places(tables: FlatTables, alive: Array, alive_ptr: Array) -> Array:
     return np.repeat(tables.begin[: len(alive_ptr) - 1], np.diff(alive_ptr)) + alive
+
+
+@compiled
+def find_homes(port_ptr, port_variable, port_stride, states, position, home_of, seen, home, shift):  # type: ignore[no-untyped-def]
+    """Find the clique of every table: that of its first variable to be eliminated.
+
+    A variable of one state is no axis of any clique but its own: its state shifts the place where the table begins.
+    """
+    for term in range(home.size):
+        first, shifted = -1, 0
+        for port in range(port_ptr[term], port_ptr[term + 1]):
+            variable = port_variable[port]
+            if states[variable] == 1 and port_ptr[term + 1] - port_ptr[term] > 1:
+                shifted += seen[variable] * port_stride[port]
+            elif first < 0 or position[variable] < position[first]:
+                first = variable
+        home[term] = home_of[first if first >= 0 else port_variable[port_ptr[term]]]
+        shift[term] = shifted
+
+
+@compiled
+def split_axes(clique_ptr, separator_size, states, most, message_size, split, inner_size, num_blocks):  # type: ignore[no-untyped-def]
+    """Make blocks of the trailing axes of every clique."""
+    for clique in range(clique_ptr.size - 1):
+        begin, end = clique_ptr[clique], clique_ptr[clique + 1]
+        size, cut = 1, end
+        while cut > begin and (cut == end or size * states[cut - 1] <= most):
+            cut -= 1
+            size *= states[cut]
+        blocks, message = 1, 1
+        for axis in range(begin, cut):
+            blocks *= states[axis]
+        for axis in range(begin, begin + separator_size[clique]):
+            message *= states[axis]
+        message_size[clique], split[clique] = message, cut - begin
+        inner_size[clique], num_blocks[clique] = size, blocks
+
+
+@compiled
+def find_strides(  # type: ignore[no-untyped-def]
+    clique,
+    child,
+    table,
+    port_ptr,
+    variable,
+    port_stride,
+    clique_ptr,
+    axis_variable,
+    separator_size,
+    states,
+    stride_ptr,
+    stride,
+):
+    """Find each port of a term among the axes of its clique; a separator's axes lie as in the message."""
+    for term in range(clique.size):
+        begin, end = clique_ptr[clique[term]], clique_ptr[clique[term] + 1]
+        at = stride_ptr[term] - begin
+        if table[term] >= 0:
+            first, last = port_ptr[table[term]], port_ptr[table[term] + 1]
+            for port in range(first, last):
+                for axis in range(begin, end):
+                    # The state of an observed variable is part of where the table begins.
+                    if axis_variable[axis] == variable[port] and (states[axis] > 1 or last - first == 1):
+                        stride[at + axis] = port_stride[port]
+            continue
+        source = clique_ptr[child[term]]
+        step = 1
+        axis = end - 1
+        for i in range(source + separator_size[child[term]] - 1, source - 1, -1):
+            while axis_variable[axis] != axis_variable[i]:
+                axis -= 1
+            stride[at + axis] = step
+            step *= states[i]

@@ -11,7 +11,7 @@ import torch
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.flat_field import FlatField, flatten
 from hiddenfield.inference.messages.passing import normalise_segments
-from hiddenfield.inference.sampling.colouring import colour_variables
+from hiddenfield.inference.sampling.blocks import colour_variables
 from hiddenfield.ops import segment_max, segment_sum
 from hiddenfield.ops.compile import as_array, compiled, prange
 from hiddenfield.ops.dispatch import use_compiled

@@ -1,18 +1,15 @@
-"""Compiled sweeps over a region graph: all messages of one inner region at a time, with Anderson's acceleration."""
+"""Compiled sweeps over a region graph: all messages of one inner region at a time."""
 
 from __future__ import annotations
 
 import math
 from typing import NamedTuple
 
-import numpy as np
-
-from hiddenfield.inference.regions.mixing_loops import accumulate, clear, dot, remember, shares
 from hiddenfield.ops.compile import compiled, prange, subroutine
 from hiddenfield.ops.vector_math import fast_exp, fast_log
 from hiddenfield.shapes import Array
 
-__all__ = ["Past", "RegionArrays", "Tables", "relax_regions"]
+__all__ = ["RegionArrays", "Tables", "sweep_regions"]
 
 
 class RegionArrays(NamedTuple):
@@ -50,84 +47,25 @@ class Tables(NamedTuple):
     chance: Array
 
 
-class Past(NamedTuple):
-    """Past messages and their changes, by slot, and of every graph the changes' products, filled slots and best."""
-
-    messages: Array
-    change: Array
-    gram: Array
-    slots: Array
-    best: Array
-
-
 @compiled
-def relax_regions(
+def sweep_regions(
     regions: RegionArrays,
     anchor: Array,
     anchored: bool,
-    damping: float,
-    tolerance: float,
-    rounds: int,
-    begin: int,
+    step: float,
+    active: Array,
     messages: Array,
     tables: Tables,
-    history: Past,
-    residual: Array,
-    done: Array,
+    gap: Array,
 ) -> None:
-    """Run up to `rounds` sweeps over each graph, until its residual is at most the tolerance."""
-    graph_ptr, pair_ptr, message_ptr = regions.graph_ptr, regions.pair_ptr, regions.message_ptr
-    # Arrays that are written to here have names of their own: in parallel Numba forgets writes through a tuple.
-    past, past_change, gram, slots, best = history
-    memory = past.shape[0]
-    for graph in prange(graph_ptr.size - 1):
-        low = message_ptr[pair_ptr[graph_ptr[graph]]]
-        high = message_ptr[pair_ptr[graph_ptr[graph + 1]]]
-        mixture = np.empty(max(memory, 1))
-        right = np.empty(max(memory, 1))
-        system = np.empty((max(memory, 1), max(memory, 1)))
-        for _ in range(rounds):
-            if residual[graph] <= tolerance:
-                break
+    """Update all inner regions of every active graph in turn; `gap` is its largest difference of beliefs before."""
+    for graph in prange(regions.graph_ptr.size - 1):
+        if active[graph]:
             rebuild(graph, regions, messages, tables)
-            number = done[graph]
-            if memory > 0:
-                past_change[number % memory, low:high] = messages[low:high]
             worst = 0.0
-            for inner in range(graph_ptr[graph], graph_ptr[graph + 1]):
-                change = update(inner, regions, anchor, anchored, 1.0 - damping, messages, tables)
-                worst = max(worst, change)
-            residual[graph] = worst
-            done[graph] = number + 1
-            if memory == 0 or worst <= tolerance:
-                continue
-            if worst > 3.0 * best[graph]:
-                slots[graph] = 0
-                best[graph] = math.inf
-            best[graph] = min(best[graph], worst)
-            slots[graph] = min(slots[graph] + 1, memory)
-            filled = slots[graph]
-            remember(
-                messages[low:high], past[number % memory, low:high], past_change[number % memory, low:high]
-            )
-            for inner in range(graph_ptr[graph], graph_ptr[graph + 1]):
-                origin = regions.inner_ptr[inner]
-                states = regions.inner_ptr[inner + 1] - origin
-                for x in range(states):
-                    # Logarithms of tiny probabilities would drown the others in the norm of the change.
-                    root = math.sqrt(tables.chance[origin + x])
-                    for pair in range(pair_ptr[inner], pair_ptr[inner + 1]):
-                        past_change[number % memory, message_ptr[pair] + x] *= root
-            for back in range(filled):
-                one = number % memory
-                other = (number - back) % memory
-                gram[graph, one, other] = dot(past_change[one, low:high], past_change[other, low:high])
-                gram[graph, other, one] = gram[graph, one, other]
-            if number < begin or not shares(gram[graph], number, filled, system, right, mixture):
-                continue
-            clear(messages[low:high])
-            for back in range(filled):
-                accumulate(messages[low:high], past[(number - back) % memory, low:high], mixture[back])
+            for inner in range(regions.graph_ptr[graph], regions.graph_ptr[graph + 1]):
+                worst = max(worst, update(inner, regions, anchor, anchored, step, messages, tables))
+            gap[graph] = worst
 
 
 @subroutine(allocates=False)

@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,7 +29,9 @@ import torch
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.graphs.region_graph import RegionGraph
 from hiddenfield.inference.messages.passing import normalise_segments
+from hiddenfield.inference.posterior import Posterior
 from hiddenfield.inference.regions.wiring import Projection, RegionWiring, wire_regions
+from hiddenfield.iteration import Outcome
 from hiddenfield.ops import segment_sum
 from hiddenfield.shapes import Array, Float, Tensor
 
@@ -121,7 +124,7 @@ class RegionPassing:
         return self._tensor(np.repeat(self.regions.pair_weight, np.diff(self.wiring.message_ptr)))
 
     def spread(self, values: Array) -> Tensor:
-        """Repeat a number an inner region over its states."""
+        """Repeat one number per inner region over its states."""
         return self._tensor(np.repeat(values, np.diff(self.wiring.inner_ptr)))
 
     @cached_property
@@ -306,3 +309,30 @@ class RegionPassing:
         alive = segment_sum(outer, self.table_ptr) > 0
         dead = torch.zeros_like(value).index_add(0, self.outer_graph, (~alive).to(value.dtype)) > 0
         return torch.where(dead, torch.full_like(value, -math.inf), value).to(field.dtype)
+
+    def posterior(
+        self,
+        method: str,
+        messages: Float[Tensor, " messages"],
+        outcome: Outcome[Any],
+        status: str,
+        trace: dict[str, list[float]],
+    ) -> Posterior:
+        """Make a posterior of messages: exact where the regions are a junction tree's and all has converged."""
+        beliefs = self.beliefs(messages)
+        marginals, factors = self.marginals(beliefs)
+        exact = bool(outcome.converged.all()) and self.regions.is_junction_tree
+        return Posterior(
+            field=self.field,
+            method=method,
+            log_marginals=marginals,
+            factor_log_marginals=factors,
+            log_partition=self.negative_free_energy(beliefs),
+            guarantee="exact" if exact else "estimate",
+            converged=outcome.converged,
+            iterations=outcome.iterations,
+            residual=outcome.residual,
+            status=status,
+            trace=trace,
+            extra={"messages": messages, "regions": self.regions},
+        )

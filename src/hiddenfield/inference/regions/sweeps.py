@@ -1,84 +1,132 @@
-"""Sweeps over a region graph with either back end, accelerated by Anderson's mixing of past states."""
+"""Sweeps over a region graph with either back end, accelerated by mixing past states."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from hiddenfield.errors import InputError
-from hiddenfield.inference.regions.loops import Past, RegionArrays, Tables, relax_regions
-from hiddenfield.inference.regions.mixing import mix
+from hiddenfield.inference.messages.lag import lag
+from hiddenfield.inference.regions.loops import RegionArrays, Tables, sweep_regions
+from hiddenfield.inference.regions.mixing import Mixing
 from hiddenfield.inference.regions.passing import RegionPassing
 from hiddenfield.ops.dispatch import use_compiled
 from hiddenfield.shapes import Array, Bool, Float, Tensor
 
-__all__ = ["KernelSweeps", "TorchSweeps", "check_options", "make_sweeps", "split_counting"]
+__all__ = ["ROUNDS", "Sweeps", "lag_of_regions", "split_counting"]
+
+ROUNDS = 8
+"""Sweeps between two looks at the residual: a look costs about as much as a small sweep."""
 
 MOST_HISTORY = 1 << 26
 """Numbers of past states kept; beyond it, fewer states are mixed."""
+
+Swept = tuple[Float[Tensor, " messages"], Float[Tensor, " inner_states"], Float[Tensor, " graphs"]]
 
 
 def split_counting(passing: RegionPassing, linear: float = 1.0) -> tuple[Array, Array]:
     r"""Return :math:`d_\beta + \hat c_\beta` and :math:`r_\beta`: how much of a negative counting number is anchored.
 
     ``linear=1`` anchors all of it, which makes what is left convex; ``linear=0`` none, which on Bethe's regions is
-    belief propagation itself.
+    belief propagation itself. On Bethe's regions of a forest all is convex without an anchor, and none is taken.
     """
     counting, degree = passing.regions.counting, passing.regions.degree
-    remainder = linear * np.minimum(counting, 0.0)
+    remainder = (0.0 if passing.is_forest else linear) * np.minimum(counting, 0.0)
     denominator = degree + counting - remainder
     weak = denominator < 1e-3 * degree
     remainder = np.where(weak, np.minimum(counting, 0.0), remainder)
     return np.where(weak, degree + np.maximum(counting, 0.0), denominator), remainder
 
 
-def check_options(damping: float, memory: int) -> None:
-    """Refuse a damping or memory that makes no sense."""
-    if not 0 <= damping < 1:
-        raise InputError(f"damping is the weight of the old message, at least 0 and below 1, got {damping}")
-    if memory < 0:
-        raise InputError(f"memory is the number of past states that are mixed, at least 0, got {memory}")
+class Sweeps:
+    """Sweeps over each graph until it has settled, with Anderson's acceleration.
+
+    Parameters
+    ----------
+    passing
+        The update.
+    counting
+        How regions count, from `split_counting`.
+    tolerance
+        Residual at which a graph has settled.
+    damping
+        Weight of the old messages.
+    memory, begin
+        Past states that are mixed, and the sweep from which on they are.
+    backend
+        "numba" (inner region after inner region, in double precision), "torch" (all at once), or "auto": the former
+        on the CPU.
+    """
+
+    def __init__(
+        self,
+        passing: RegionPassing,
+        counting: tuple[Array, Array],
+        *,
+        tolerance: float,
+        damping: float = 0.0,
+        memory: int = 0,
+        begin: int = 0,
+        backend: str = "auto",
+    ) -> None:
+        field = passing.field
+        compiled = use_compiled(field.log_unary.detach(), backend=backend, converts=True)
+        self.sweep = (_CompiledSweep if compiled else _TorchSweep)(passing, counting, damping)
+        self.dtype = torch.float64 if compiled else field.dtype
+        self.tolerance, self.begin = tolerance, begin
+        self.owner = passing.inner_graph[passing.message_state]
+        self.message_state = passing.message_state
+        memory = min(memory, MOST_HISTORY // max(len(self.owner), 1))
+        self.mixing = Mixing(self.owner, field.num_graphs, memory, self.dtype) if memory > 1 else None
+        self.residual = torch.empty(field.num_graphs, dtype=self.dtype, device=field.device)
+        self.belief = passing.log_inner
+        self.forget()
+
+    def forget(self, frozen: Bool[Tensor, " graphs"] | None = None) -> None:
+        """Begin anew: no past states, and no graph has settled but the frozen ones."""
+        if self.mixing is not None:
+            self.mixing.forget()
+        self.residual = torch.full_like(self.residual, math.inf)
+        self.iterations = torch.zeros_like(self.residual, dtype=torch.int64)
+        if frozen is not None:
+            self.residual = self.residual.masked_fill(frozen, 0)
+
+    def doubt(self, residual: Float[Tensor, " graphs"]) -> None:
+        """Take a residual that was computed otherwise: a graph above the tolerance goes on."""
+        residual = residual.to(self.dtype)
+        self.residual = torch.where(residual > self.tolerance, residual, self.residual)
+
+    def __call__(
+        self, messages: Float[Tensor, " messages"], anchor: Tensor | None = None, rounds: int = 1
+    ) -> tuple[Float[Tensor, " messages"], Float[Tensor, " graphs"]]:
+        """Return the messages after up to `rounds` sweeps of each graph, and each graph's residual in its last."""
+        dtype, now = messages.dtype, messages.to(self.dtype)
+        anchor = None if anchor is None else anchor.to(self.dtype)
+        for _ in range(rounds):
+            active = self.residual > self.tolerance
+            if not bool(active.any()):
+                break
+            new, belief, gap = self.sweep(now, anchor, active)
+            self.iterations = self.iterations + active
+            self.residual = torch.where(active, gap, self.residual)
+            self.belief = belief.to(dtype)
+            if self.mixing is not None:
+                weight = belief.exp()[self.message_state]
+                new = self.mixing(
+                    new, new - now, weight, self.residual, tolerance=self.tolerance, begin=self.begin
+                )
+            now = new
+        return now.to(dtype), self.residual.to(dtype)
 
 
-@dataclass(frozen=True, eq=False)
-class SweepOptions:
-    """What a sweep is told: how regions count, damping, when it may stop, past states that are mixed, and from when."""
+class _CompiledSweep:
+    """Inner region after inner region, in double precision, graphs on several threads."""
 
-    counting: tuple[Array, Array]
-    damping: float
-    tolerance: float
-    memory: int
-    begin: int
-
-
-def make_sweeps(
-    passing: RegionPassing,
-    counting: tuple[Array, Array],
-    *,
-    damping: float,
-    tolerance: float,
-    memory: int,
-    begin: int,
-    backend: str,
-) -> KernelSweeps | TorchSweeps:
-    """Choose a back end; "auto" takes the kernels on the CPU and torch elsewhere."""
-    size = max(int(passing.wiring.message_ptr[-1]), 1)
-    memory = min(memory, MOST_HISTORY // size)
-    compiled = use_compiled(passing.field.log_unary.detach(), backend=backend, converts=True)
-    kind = KernelSweeps if compiled else TorchSweeps
-    return kind(passing, SweepOptions(counting, damping, tolerance, memory if memory > 1 else 0, begin))
-
-
-class KernelSweeps:
-    """The compiled sweeps: inner region after inner region, in double precision, graphs on several threads."""
-
-    def __init__(self, passing: RegionPassing, options: SweepOptions) -> None:
-        self.passing, self.options, self.tolerance = passing, options, options.tolerance
-        wiring, regions, graphs = passing.wiring, passing.regions, passing.field.num_graphs
+    def __init__(self, passing: RegionPassing, counting: tuple[Array, Array], damping: float) -> None:
+        wiring, regions = passing.wiring, passing.regions
         messages, inner = int(wiring.message_ptr[-1]), int(wiring.inner_ptr[-1])
+        tables, self.damping = int(wiring.table_ptr[-1]), damping
         self.regions = RegionArrays(
             regions.graph_ptr,
             wiring.inner_ptr,
@@ -92,135 +140,79 @@ class KernelSweeps:
             wiring.table_ptr,
             passing.log_tables.double().numpy(),
             passing.log_inner.double().numpy(),
-            *options.counting,
+            *counting,
             regions.degree,
         )
-        tables = int(wiring.table_ptr[-1])
+        sizes = (tables, tables, messages, inner, inner)
+        self.tables = Tables(*(np.empty(size) for size in sizes))
         self.nothing = np.zeros(inner)
-        self.tables = Tables(
-            *(np.empty(tables), np.empty(tables)), *(np.empty(messages), np.empty(inner), np.empty(inner))
-        )
-        self.past = Past(
-            *(np.zeros((options.memory, messages)), np.zeros((options.memory, messages))),
-            np.zeros((graphs, options.memory, options.memory)),
-            np.zeros(graphs, dtype=np.int64),
-            np.full(graphs, np.inf),
-        )
-        self.residual, self.done = np.full(graphs, np.inf), np.zeros(graphs, dtype=np.int64)
-        self.work = messages * 4
+        self.gap = np.zeros(passing.field.num_graphs)
 
-    def forget(self, frozen: Bool[Tensor, " graphs"] | None = None) -> None:
-        """Begin anew: no past states, and no graph has settled but the frozen ones."""
-        self.past.slots[:] = 0
-        self.past.best[:] = np.inf
-        self.done[:] = 0
-        self.residual[:] = np.inf
-        if frozen is not None:
-            self.residual[frozen.numpy()] = 0.0
-
-    def __call__(
-        self, messages: Float[Tensor, " messages"], anchor: Tensor | None = None, rounds: int = 1
-    ) -> tuple[Float[Tensor, " messages"], Float[Tensor, " graphs"]]:
-        """Return the messages after up to `rounds` sweeps of each graph, and each graph's residual in its last."""
-        new = messages.double().numpy().copy()
-        relax_regions(
+    def __call__(self, messages: Tensor, anchor: Tensor | None, active: Tensor) -> Swept:
+        new = messages.numpy().copy()
+        sweep_regions(
             self.regions,
-            self.nothing if anchor is None else anchor.double().numpy(),
+            self.nothing if anchor is None else anchor.numpy(),
             anchor is not None,
-            self.options.damping,
-            self.tolerance,
-            rounds,
-            self.options.begin,
+            1.0 - self.damping,
+            active.numpy(),
             new,
             self.tables,
-            self.past,
-            self.residual,
-            self.done,
-            work=self.work,
+            self.gap,
+            work=4 * len(new),
         )
-        dtype = messages.dtype
-        return torch.from_numpy(new).to(dtype), torch.from_numpy(self.residual.copy()).to(dtype)
-
-    @property
-    def belief(self) -> Float[Tensor, " inner_states"]:
-        """The inner regions' log beliefs of the last sweep."""
-        return torch.from_numpy(self.tables.belief.copy()).to(self.passing.field.dtype)
-
-    @property
-    def iterations(self) -> Tensor:
-        """Sweeps of each graph so far."""
-        return torch.from_numpy(self.done.copy())
-
-    def doubt(self, residual: Float[Tensor, " graphs"]) -> None:
-        """Take a residual that was computed otherwise: a graph above the tolerance goes on."""
-        above = residual.double().numpy() > self.tolerance
-        self.residual[above] = residual.double().numpy()[above]
+        belief, gap = self.tables.belief, self.gap
+        return torch.from_numpy(new), torch.from_numpy(belief.copy()), torch.from_numpy(gap.copy())
 
 
-class TorchSweeps:
-    r"""The plain sweeps: all inner regions at once, each by as much as keeps the joint step safe.
+class _TorchSweep:
+    r"""All inner regions at once, each by as much as keeps the joint step safe; any device.
 
     The step of region :math:`\beta` is scaled by the least :math:`1 / |\{\beta \subset \alpha\}|` over its outer
     regions: then, with a fixed anchor, the dual of the convex part rises as it does one region at a time, by concavity.
     """
 
-    def __init__(self, passing: RegionPassing, options: SweepOptions) -> None:
-        self.passing, self.options, self.tolerance = passing, options, options.tolerance
+    def __init__(self, passing: RegionPassing, counting: tuple[Array, Array], damping: float) -> None:
+        self.passing, self.counting = passing, counting
         regions = passing.regions
         crowd = np.bincount(regions.pair_outer, minlength=len(regions.outer))
         step = np.ones(len(regions.inner))
         np.minimum.at(step, regions.pair_inner, 1 / crowd[regions.pair_outer])
-        self.step = (1 - options.damping) * passing.spread(step)[passing.message_state]
+        self.step = (1 - damping) * passing.spread(step)[passing.message_state]
         self.owner = passing.inner_graph[passing.message_state]
-        graphs = passing.field.num_graphs
-        self.residual = passing.field.log_unary.new_full((graphs,), math.inf)
-        self.iterations = torch.zeros(graphs, dtype=torch.int64, device=passing.field.device)
-        self.past: list[tuple[Tensor, Tensor]] = []
-        self.best = math.inf
-        self.belief = passing.log_inner
 
-    def forget(self, frozen: Bool[Tensor, " graphs"] | None = None) -> None:
-        """Begin anew: no past states, and no graph has settled but the frozen ones."""
-        self.past, self.best = [], math.inf
-        self.iterations = torch.zeros_like(self.iterations)
-        self.residual = torch.full_like(self.residual, math.inf)
-        if frozen is not None:
-            self.residual = torch.where(frozen, torch.zeros_like(self.residual), self.residual)
-
-    def doubt(self, residual: Float[Tensor, " graphs"]) -> None:
-        """Take a residual that was computed otherwise: a graph above the tolerance goes on."""
-        self.residual = torch.where(residual > self.tolerance, residual, self.residual)
-
-    def __call__(
-        self, messages: Float[Tensor, " messages"], anchor: Tensor | None = None, rounds: int = 1
-    ) -> tuple[Float[Tensor, " messages"], Float[Tensor, " graphs"]]:
-        """Return the messages after up to `rounds` sweeps of each graph, and each graph's residual in its last."""
+    def __call__(self, messages: Tensor, anchor: Tensor | None, active: Tensor) -> Swept:
         passing = self.passing
-        for _ in range(rounds):
-            active = self.residual > self.tolerance
-            if not bool(active.any()):
-                break
-            pair = passing.pair_marginals(messages)
-            target = passing.targets(messages, pair, self.options.counting, anchor)
-            gap = passing.gaps(pair, target)
-            self.belief = target
-            here = target[passing.message_state]
-            dead = here == -math.inf
-            zero = torch.zeros_like(pair)
-            change = torch.where(dead, zero, self.step * (here - torch.where(dead, zero, pair)))
-            new = torch.where(dead, here, messages + change)
-            mixed = self._mix(new, change, here.exp(), float(gap.max())) if self.options.memory else new
-            moving = active[self.owner] & (gap > self.tolerance)[self.owner]
-            messages = torch.where(moving, mixed, torch.where(active[self.owner], new, messages))
-            self.residual = torch.where(active, gap, self.residual)
-            self.iterations = self.iterations + active
-        return messages, self.residual.clone()
+        pair = passing.pair_marginals(messages)
+        target = passing.targets(messages, pair, self.counting, anchor)
+        here = target[passing.message_state]
+        dead = here == -math.inf
+        change = self.step * (here - pair).masked_fill(dead, 0)
+        new = torch.where(dead, here, messages + change)
+        return torch.where(active[self.owner], new, messages), target, passing.gaps(pair, target)
 
-    def _mix(self, new: Tensor, change: Tensor, weight: Tensor, worst: float) -> Tensor:
-        if worst > 3 * self.best:
-            self.past, self.best = [], math.inf
-        self.best = min(self.best, worst)
-        self.past = [(new, change), *self.past][: self.options.memory]
-        if int(self.iterations.max()) < self.options.begin:
-            return new
-        return mix(self.past, self.owner, len(self.residual), weight)
+
+def lag_of_regions(
+    passing: RegionPassing, messages: Float[Tensor, " messages"], residual: Tensor, tolerance: float
+) -> Float[Tensor, " graphs"]:
+    """Look ahead by belief propagation on Bethe's regions: all at once, all of a total instead of a share of it."""
+    if not passing.is_bethe:
+        return torch.zeros_like(residual)
+    counting = split_counting(passing, 0.0)
+    most = float(passing.regions.degree.max(initial=1.0) * passing.regions.outer.sizes.max(initial=1))
+
+    def update(state: Tensor) -> Tensor:
+        pair = passing.pair_marginals(state)
+        target = passing.targets(state, pair, counting, None)[passing.message_state]
+        return torch.where(target.isfinite() & pair.isfinite(), state + target - pair, state)
+
+    return lag(
+        update,
+        lambda state: passing.mean(passing.pair_marginals(state)).exp(),
+        passing.inner_graph,
+        messages,
+        residual,
+        tolerance=tolerance,
+        # As many messages as a message reads, at most: none of them changes it by more than it changed itself.
+        growth=most,
+    )

@@ -9,15 +9,13 @@ import torch
 
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.flat_field import FlatField, flatten
-from hiddenfield.inference.sampling.colouring import colour_variables
-from hiddenfield.inference.sampling.feasible import feasible_assignments, has_hard_zeros
-from hiddenfield.inference.sampling.loops import Record, Walk, site_sweeps
-from hiddenfield.inference.sampling.tree_blocks import TreeBlocks, tree_blocks
-from hiddenfield.inference.sampling.tree_loops import tree_sweeps
+from hiddenfield.fields.hard_zeros import feasible_assignments, has_hard_zeros
+from hiddenfield.inference.sampling.blocks import colour_variables, tree_blocks
+from hiddenfield.inference.sampling.loops import Record, TreeBlocks, Walk, site_sweeps, tree_sweeps
 from hiddenfield.ops import segment_sum
 from hiddenfield.shapes import Array
 
-__all__ = ["Chains", "Seen", "free_variables"]
+__all__ = ["Chains", "free_variables"]
 
 WIDTH, MOST_PARTS = 8, 16
 """Chains that are drawn side by side at least, and parts for different threads at most: fixed, so that sums do not
@@ -25,30 +23,6 @@ depend on how many threads there are."""
 
 LARGEST_RANGE = 500.0
 """Sum of the ranges of all log potentials of a variable up to which their product is safe from underflow."""
-
-
-@dataclass(frozen=True, eq=False)
-class Seen:
-    """What chains have seen: conditional probabilities, visits batch by batch, and joint states of factors."""
-
-    mean: Array
-    visits: Array
-    joint_start: Array
-    joint: Array
-    batch_length: int
-
-    @classmethod
-    def nothing(cls, flat: FlatField, parts: int, chains: int, batches: int, batch_length: int) -> Seen:
-        """Make room."""
-        states = int(flat.state_ptr[-1])
-        joint_start = np.concatenate([[0], np.cumsum(flat.table_size)]).astype(np.int64)
-        return cls(
-            np.zeros((parts, states)),
-            np.zeros((batches, states, chains), np.uint32),
-            joint_start[:-1],
-            np.zeros((parts, int(joint_start[-1])), np.int64),
-            batch_length,
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,28 +91,31 @@ class Chains:
         parts = max(1, min(MOST_PARTS, self.number // WIDTH))
         return np.linspace(0, self.number, parts + 1).astype(np.int64)
 
+    def record(self, batches: int = 0, batch_length: int = 1) -> Record:
+        """Make room for what is seen in so many batches of sweeps; none by default."""
+        flat, parts = self.flat, len(self.chain_ptr) - 1
+        ends = np.cumsum(flat.table_size, dtype=np.int64)
+        states, joint = (int(flat.state_ptr[-1]), int(flat.table_size.sum())) if batches else (0, 0)
+        return Record(
+            batch_length,
+            np.zeros((parts, states)),
+            np.zeros((batches, states, self.number), np.uint32),
+            ends - flat.table_size,
+            np.zeros((parts, joint), np.int64),
+        )
+
     def run(
         self,
         sweeps: int,
-        seen: Seen | None = None,
+        record: Record | None = None,
         *,
         beta: float = 1.0,
         unary: Array | None = None,
         tables: Array | None = None,
     ) -> None:
         """Sweep over all variables so many times, maybe with other potentials; collect what is seen where asked."""
-        flat, batches = self.flat, (0 if seen is None else len(seen.visits))
-        collect = seen is not None
-        if seen is None:
-            seen = Seen(
-                np.zeros((1, 1)),
-                np.zeros((1, 1, 1), np.uint32),
-                np.zeros(0, np.int64),
-                np.zeros((1, 1), np.int64),
-                1,
-            )
-        batch_of = np.minimum(np.arange(sweeps) // seen.batch_length, max(batches - 1, 0))
-        record = Record(batch_of, seen.mean, seen.visits, seen.joint_start, seen.joint)
+        flat, collect = self.flat, record is not None
+        record = self.record() if record is None else record
         walk = Walk(self.chain_ptr, self.state, self.random)
         work = 1 << 30 if len(self.order) * self.number * sweeps > 1 << 15 else 0
         if unary is not None:
