@@ -33,8 +33,8 @@ from hiddenfield.models.relational import (
     networks_from_structures,
     predict_pairs,
 )
-from hiddenfield.models.relational.networks.gibbs import sample_networks
 from hiddenfield.models.relational.phases import Phase, find_phases
+from hiddenfield.models.relational.sampling import sample_networks
 
 __all__ = ["RelationalModel"]
 

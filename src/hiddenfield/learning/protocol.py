@@ -55,12 +55,8 @@ class Alternating(Protocol[Data, Parameters, Statistics]):
 class Supervised(Protocol):
     """What is predicted and how predictions are scored, for `train`."""
 
-    @property
-    def metric_names(self) -> tuple[str, ...]:
-        """The names of what `metrics` returns; each can be monitored."""
-
     def check(self, structures: Structures, what: str) -> None:
-        """Check that the structures have targets for this task; `what` names them in an error."""
+        """Raise an `InputError` that begins with `what` where the structures have no targets for this task."""
 
     def standardize(
         self, targets: Float[Tensor, "structures targets"]
@@ -75,7 +71,7 @@ class Supervised(Protocol):
     def metrics(
         self, outputs: Float[Tensor, "structures outputs"], targets: Float[Tensor, "structures targets"]
     ) -> dict[str, float]:
-        """Return the metrics by name."""
+        """Return the metrics by name; every name can be monitored."""
 
     def as_dict(self) -> Mapping[str, Any]:
         """Return plain values that identify the task in a checkpoint."""

@@ -10,20 +10,35 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph, FactorGroup
-from hiddenfield.fields.relational.scheme import Attribute, Feature, RelationalScheme
+from hiddenfield.fields.relational.scheme import (
+    Attribute,
+    Feature,
+    RelationalScheme,
+    permutations_within_types,
+)
 from hiddenfield.registry import choose
-from hiddenfield.shapes import Array, Float, Tensor
+from hiddenfield.shapes import Array, Float, Int, Tensor
 
-__all__ = ["BINDINGS", "WEIGHTS", "FactorKind", "factor_kinds", "ground", "ground_variables", "template"]
+__all__ = [
+    "BINDINGS",
+    "WEIGHTS",
+    "FactorKind",
+    "factor_kinds",
+    "ground",
+    "ground_features",
+    "ground_index",
+    "ground_variables",
+    "template",
+    "weight_scale",
+]
 
-Bindings = Literal["merged", "ordered", "cluster"]
 BINDINGS = {name: name for name in ("merged", "ordered", "cluster")}
 WEIGHTS = {name: name for name in ("ground", "binding")}
 
@@ -82,17 +97,17 @@ def factor_kinds(
         edge, 6 for a triangle.
     """
     choose("bindings", BINDINGS, bindings)
-    choose("weights", WEIGHTS, weights)
+    scales = dict(zip(scheme.features, weight_scale(scheme, weights).tolist(), strict=True))
     if bindings == "cluster":
-        return _clusters(list(scheme.features.values()), weights)
+        families: dict[tuple[str, ...], list[Feature]] = {}
+        for feature in scheme.features.values():
+            families.setdefault(tuple(sorted(feature.argument_types)), []).append(feature)
+        return [_cluster(types, members, scales) for types, members in families.items()]
     kinds = []
     for feature in scheme.features.values():
-        repeats = len(feature.symmetries)
-        scale: float
-        if bindings == "merged":
-            orders, scale = feature.representatives, (repeats if weights == "binding" else 1)
-        else:
-            orders, scale = feature.relabelings, (1 if weights == "binding" else 1 / repeats)
+        orders, scale = feature.representatives, scales[feature.name]
+        if bindings == "ordered":
+            orders, scale = feature.relabelings, scale / len(feature.symmetries)
         place = {name: i for i, name in enumerate(feature.arguments)}
         atoms = tuple(
             (atom.attribute, tuple(place[name] for name in atom.arguments)) for atom in feature.atoms
@@ -103,23 +118,22 @@ def factor_kinds(
     return kinds
 
 
-def _clusters(features: list[Feature], weights: str) -> list[FactorKind]:
+def weight_scale(scheme: RelationalScheme, weights: str) -> Float[Array, " features"]:
+    """Return what each weight is multiplied by, so that it counts once per different ground feature."""
+    choose("weights", WEIGHTS, weights)
+    symmetries = [float(len(feature.symmetries)) for feature in scheme.features.values()]
+    return np.array(symmetries if weights == "binding" else [1.0] * len(symmetries))
+
+
+def _cluster(types: tuple[str, ...], members: list[Feature], scales: Mapping[str, float]) -> FactorKind:
     """Join all features whose arguments have the same types into one factor for each set of entities."""
-    families: dict[tuple[str, ...], list[Feature]] = {}
-    for feature in features:
-        families.setdefault(tuple(sorted(feature.argument_types)), []).append(feature)
-    return [_cluster(types, members, weights) for types, members in families.items()]
-
-
-def _cluster(types: tuple[str, ...], members: list[Feature], weights: str) -> FactorKind:
     ports: dict[Any, int] = {}
     attributes: list[tuple[Attribute, tuple[int, ...]]] = []
-    uses: list[tuple[Feature, list[int], float]] = []
+    uses: list[tuple[Feature, list[int]]] = []
     for feature in members:
         # Sorting the arguments by type gives all members the same places.
         pairs = sorted(zip(feature.argument_types, range(len(types)), feature.arguments, strict=True))
         place = {name: i for i, (_, _, name) in enumerate(pairs)}
-        scale = float(len(feature.symmetries)) if weights == "binding" else 1.0
         for order in feature.representatives:
             axes = []
             for atom in feature.atoms:
@@ -132,17 +146,17 @@ def _cluster(types: tuple[str, ...], members: list[Feature], weights: str) -> Fa
                     ports[key] = len(ports)
                     attributes.append((atom.attribute, parts))
                 axes.append(ports[key])
-            uses.append((feature, axes, scale))
+            uses.append((feature, axes))
     shape = [attribute.num_values for attribute, _ in attributes]
     if math.prod(shape) > 1 << 20:
         raise InputError(
             f"a cluster of {len(shape)} attributes has {math.prod(shape):,} states; use bindings='merged'"
         )
     values = {feature.name: np.zeros(shape) for feature in members}
-    for feature, axes, scale in uses:
+    for feature, axes in uses:
         moved = np.transpose(feature.table, np.argsort(axes))
         index = tuple(slice(None) if axis in axes else None for axis in range(len(shape)))
-        values[feature.name] += scale * moved[index]
+        values[feature.name] += scales[feature.name] * moved[index]
     return FactorKind(types, tuple(attributes), (tuple(range(len(types))),), tuple(values.items()))
 
 
@@ -220,7 +234,6 @@ def ground(
     settings = _settings(scheme, theta, dtype)
     if settings.shape[0] != 1:
         raise InputError("a ground field takes one setting of the weights; several make a batch of templates")
-    entities = ground_variables(scheme, size)
     kinds = factor_kinds(scheme, bindings, weights)
     total = sum(kind.count(size) for kind in kinds)
     if total > MOST_FACTORS:
@@ -229,34 +242,27 @@ def ground(
         )
     values: list[int] = []
     labels: list[str] = []
-    base: dict[str, int] = {}
-    for name, attribute in scheme.attributes.items():
-        base[name] = len(labels)
+    for name, entities in ground_variables(scheme, size).items():
+        attribute = scheme.attributes[name]
         extra = attribute.type.self_count(size)
-        labels += [f"{name}[{', '.join(map(str, row))}]" for row in entities[name].tolist()]
+        labels += [f"{name}[{', '.join(map(str, row))}]" for row in entities.tolist()]
         labels += [f"{name}[self {i}]" for i in range(extra)]
-        values += [attribute.num_values] * (len(entities[name]) + extra)
+        values += [attribute.num_values] * (len(entities) + extra)
     cards = torch.tensor(values, dtype=torch.int64)
     start = torch.cat([cards.new_zeros(1), cards.cumsum(0)])
     unary = settings.new_zeros(int(start[-1]))
     groups = []
     for kind in kinds:
-        bound = _bindings(kind, size)
-        if len(bound) == 0:
+        scopes = torch.from_numpy(_scopes(scheme, size, kind))
+        if len(scopes) == 0:
             continue
         tables = kind.log_tables(names, settings)
-        ports = []
-        for attribute, places in kind.atoms:
-            keys = _keys(attribute, bound[:, list(places)], size)
-            known = _keys(attribute, entities[attribute.name], size)
-            ports.append(base[attribute.name] + np.searchsorted(known, keys))
-        if len(ports) == 1:
-            states = start[torch.from_numpy(ports[0])][:, None] + torch.arange(tables.shape[1])
-            unary = unary.index_add(0, states.reshape(-1), tables.expand(len(bound), -1).reshape(-1))
+        if scopes.shape[1] == 1:
+            states = start[scopes] + torch.arange(tables.shape[1])
+            unary = unary.index_add(0, states.reshape(-1), tables.expand(len(scopes), -1).reshape(-1))
         else:
-            scopes = torch.from_numpy(np.stack(ports, 1))
-            shared = torch.zeros(len(bound), dtype=torch.int64)
-            groups.append(FactorGroup(scopes, tables, shared, torch.ones(len(bound), dtype=dtype)))
+            shared = torch.zeros(len(scopes), dtype=torch.int64)
+            groups.append(FactorGroup(scopes, tables, shared, torch.ones(len(scopes), dtype=dtype)))
     return FactorGraph(
         cards,
         unary,
@@ -269,7 +275,7 @@ def ground(
 
 
 def ground_variables(scheme: RelationalScheme, sizes: Mapping[str, int] | int) -> dict[str, Array]:
-    """Return for each attribute its entities, a row of basic entities each, in the order of the ground variables.
+    """Return for each attribute its entities, one row of basic entities each, in the order of the ground variables.
 
     The variables of an attribute follow each other, attribute by attribute in the order of the scheme; tuples that
     repeat an entity, where they exist, come after an attribute's others.
@@ -277,34 +283,51 @@ def ground_variables(scheme: RelationalScheme, sizes: Mapping[str, int] | int) -
     size = scheme.check_sizes(sizes)
     result = {}
     for name, attribute in scheme.attributes.items():
-        kind = FactorKind(attribute.type.parts, (), _all_orders(attribute), ())
-        rows = _bindings(kind, size)
+        parts, unordered = attribute.type.parts, attribute.type.unordered
+        orders = [tuple(range(len(parts)))] if unordered else permutations_within_types(parts)
+        rows = _bindings(FactorKind(parts, (), tuple(orders), ()), size)
         result[name] = rows[np.argsort(_keys(attribute, rows, size), kind="stable")]
     return result
 
 
-def _all_orders(attribute: Attribute) -> tuple[tuple[int, ...], ...]:
-    identity = tuple(range(len(attribute.type.parts)))
-    if attribute.type.unordered or len(identity) == 1:
-        return (identity,)
-    places = Feature("", tuple(map(str, identity)), attribute.type.parts, (), np.zeros(()))
-    return tuple(places.relabelings)
+def ground_index(
+    scheme: RelationalScheme, sizes: Mapping[str, int] | int, name: str, rows: Int[Array, "entities parts"]
+) -> Int[Array, " entities"]:
+    """Return the numbers of the ground variables that hold an attribute of the given entities."""
+    size = scheme.check_sizes(sizes)
+    kinds = {other: attribute.type for other, attribute in scheme.attributes.items()}
+    earlier = list(kinds)[: list(kinds).index(name)]
+    first = sum(kinds[other].count(size) + kinds[other].self_count(size) for other in earlier)
+    attribute = scheme.attributes[name]
+    known = _keys(attribute, ground_variables(scheme, size)[name], size)
+    return first + np.searchsorted(known, _keys(attribute, rows, size))
+
+
+def ground_features(
+    scheme: RelationalScheme, sizes: Mapping[str, int] | int
+) -> list[tuple[Int[Array, "ground_features arity"], Array]]:
+    """Return for each feature the ground variables of each of its different ground features, and its table."""
+    size = scheme.check_sizes(sizes)
+    return [(_scopes(scheme, size, kind), kind.features[0][1]) for kind in factor_kinds(scheme)]
+
+
+def _scopes(scheme: RelationalScheme, size: Mapping[str, int], kind: FactorKind) -> Array:
+    """Return the ground variables of each factor of a kind, one row per factor and one column per port."""
+    bound = _bindings(kind, size)
+    return np.stack(
+        [ground_index(scheme, size, a.name, bound[:, list(places)]) for a, places in kind.atoms], 1
+    )
 
 
 def _bindings(kind: FactorKind, sizes: Mapping[str, int]) -> Array:
-    """Return the entities of each factor, a column a place."""
+    """Return the entities of each factor, one column per place."""
     types = kind.argument_types
-    columns: list[Array] = [np.zeros((1, 0), dtype=np.int64)]
-    places: list[int] = []
+    sets = np.zeros((1, len(types)), dtype=np.int64)
     for name in dict.fromkeys(types):
-        size, width = sizes[name], types.count(name)
-        chosen = _combinations(size, width)
-        left = np.repeat(columns[0], len(chosen), axis=0)
-        right = np.tile(chosen, (len(columns[0]), 1))
-        columns = [np.concatenate([left, right], axis=1)]
-        places += [i for i, t in enumerate(types) if t == name]
-    sets = np.empty_like(columns[0])
-    sets[:, places] = columns[0]
+        chosen = _combinations(sizes[name], types.count(name))
+        rows = len(sets)
+        sets = np.repeat(sets, len(chosen), axis=0)
+        sets[:, [i for i, t in enumerate(types) if t == name]] = np.tile(chosen, (rows, 1))
     return np.concatenate([sets[:, list(order)] for order in kind.orders]) if len(sets) else sets
 
 

@@ -17,7 +17,7 @@ from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.relational.expressions import Argument, Atom, Expression
 from hiddenfield.shapes import Array
 
-__all__ = ["Attribute", "ComplexType", "Feature", "RelationalScheme"]
+__all__ = ["Attribute", "ComplexType", "Feature", "RelationalScheme", "permutations_within_types"]
 
 
 @dataclass(frozen=True)
@@ -131,34 +131,17 @@ class Feature:
     @cached_property
     def relabelings(self) -> list[tuple[int, ...]]:
         """All permutations of the arguments that keep types: place i of the new order holds argument ``p[i]``."""
-        places = {
-            kind: [i for i, t in enumerate(self.argument_types) if t == kind] for kind in self.argument_types
-        }
-        result = []
-        for orders in product(*(permutations(place) for place in places.values())):
-            order = [0] * len(self.arguments)
-            for place, chosen in zip(places.values(), orders, strict=True):
-                for position, argument in zip(place, chosen, strict=True):
-                    order[position] = argument
-            result.append(tuple(order))
-        return result
-
-    def relabeled_atoms(self, order: tuple[int, ...]) -> list[Any]:
-        """Return the keys of the atoms when argument i is called as argument ``order[i]``."""
-        rename = {self.arguments[i]: self.arguments[j] for i, j in enumerate(order)}
-        keys = []
-        for atom in self.atoms:
-            names = tuple(rename[name] for name in atom.arguments)
-            keys.append(
-                (atom.attribute.name, tuple(sorted(names)) if atom.attribute.type.unordered else names)
-            )
-        return keys
+        return permutations_within_types(self.argument_types)
 
     def axes_of(self, order: tuple[int, ...]) -> list[int] | None:
-        """Return for each atom the place of the atom that it becomes, or None if one becomes none of them."""
+        """Return the place of the atom that each becomes when argument i is called as argument ``order[i]``.
+
+        None where one of them becomes none of the atoms.
+        """
+        rename = {self.arguments[i]: Argument(self.arguments[j]) for i, j in enumerate(order)}
         place = {atom.key: i for i, atom in enumerate(self.atoms)}
-        keys = self.relabeled_atoms(order)
-        return [place[key] for key in keys] if all(key in place for key in keys) else None
+        moved = [atom.attribute[tuple(rename[name] for name in atom.arguments)].key for atom in self.atoms]
+        return [place[key] for key in moved] if all(key in place for key in moved) else None
 
     @cached_property
     def symmetries(self) -> list[tuple[int, ...]]:
@@ -352,6 +335,19 @@ class RelationalScheme:
             raise InputError(
                 f"tuples are made of basic types of this scheme ({', '.join(self.types)}), got {kind}"
             )
+
+
+def permutations_within_types(types: Sequence[str]) -> list[tuple[int, ...]]:
+    """Return all permutations of places that keep the type at each: place i of the new order holds ``p[i]``."""
+    places = {kind: [i for i, t in enumerate(types) if t == kind] for kind in types}
+    result = []
+    for orders in product(*(permutations(place) for place in places.values())):
+        order = [0] * len(types)
+        for place, chosen in zip(places.values(), orders, strict=True):
+            for position, argument in zip(place, chosen, strict=True):
+                order[position] = argument
+        result.append(tuple(order))
+    return result
 
 
 def _check_name(family: str, name: str, taken: Mapping[str, Any]) -> None:

@@ -2,14 +2,14 @@
 
 from hiddenfield.models.relational.comparison import GridComparison, MethodGrid, compare_on_grid
 from hiddenfield.models.relational.counts import change_statistics, count_features
+from hiddenfield.models.relational.enumeration import NetworkCounts, enumerate_networks
 from hiddenfield.models.relational.evaluation import Evaluation, evaluate
 from hiddenfield.models.relational.landscape import Landscape, landscape
 from hiddenfield.models.relational.learning import LIKELIHOODS, RelationalFit, fit_relational
 from hiddenfield.models.relational.likelihood import BetheLikelihood, ExactLikelihood, PseudoLikelihood
-from hiddenfield.models.relational.networks.enumeration import NetworkCounts, enumerate_networks
-from hiddenfield.models.relational.networks.gibbs import NetworkSamples, sample_networks
 from hiddenfield.models.relational.observations import Network, network_from_edges, networks_from_structures
 from hiddenfield.models.relational.prediction import PairPrediction, predict_pairs
+from hiddenfield.models.relational.sampling import NetworkSamples, sample_networks
 from hiddenfield.models.relational.saving import read_network
 
 __all__ = [

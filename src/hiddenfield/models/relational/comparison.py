@@ -14,9 +14,9 @@ import torch
 from hiddenfield.errors import InputError
 from hiddenfield.fields.relational import RelationalScheme, ground
 from hiddenfield.inference.loopy_bp import loopy_bp
+from hiddenfield.models.relational.enumeration import enumerate_networks
 from hiddenfield.models.relational.evaluation import evaluate
-from hiddenfield.models.relational.networks.enumeration import enumerate_networks
-from hiddenfield.models.relational.networks.gibbs import sample_networks
+from hiddenfield.models.relational.sampling import sample_networks
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Bool, Float, Int
 

@@ -8,19 +8,28 @@ pattern, which are found by walking along the network's edges: the cost depends 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, combinations
 
 import numpy as np
 
 from hiddenfield.errors import InputError
-from hiddenfield.fields.relational import Feature, RelationalScheme
+from hiddenfield.fields.relational import Feature, RelationalScheme, weight_scale
 from hiddenfield.models.relational.observations import Network
 from hiddenfield.ops.compile import compiled
 from hiddenfield.shapes import Array, Float
 
-__all__ = ["change_statistics", "count_features"]
+__all__ = ["STATISTICS", "as_statistics", "change_statistics", "count_features"]
+
+STATISTICS = {
+    "edge": ((1, 1), 2),
+    "triangle": ((2, 2, 2), 6),
+    "star2": ((1, 1, 2), 2),
+    "star3": ((1, 1, 1, 3), 6),
+    "quadruplet": ((2, 2, 2, 2), 8),
+}
+"""Patterns that `sampling_loops` counts on bits, in this order: the degrees by which each is known, its symmetries."""
 
 
 def count_features(
@@ -42,11 +51,13 @@ def count_features(
     """
     if not network.complete:
         raise InputError("features are counted in complete networks; this one has unknown values")
-    totals = []
-    for feature in scheme.features.values():
-        total = sum(_occurrences(pattern, network, None) for pattern in _patterns(feature))
-        totals.append(total / (len(feature.symmetries) if weights == "ground" else 1))
-    return np.array(totals)
+    whole = np.zeros((1, 2), dtype=np.int64)
+    totals = [
+        sum(_occurrences(pattern, network, whole)[0] for pattern in _patterns(feature))
+        / len(feature.symmetries)
+        for feature in scheme.features.values()
+    ]
+    return np.array(totals, dtype=np.float64) * weight_scale(scheme, weights)
 
 
 def change_statistics(
@@ -57,16 +68,53 @@ def change_statistics(
     for column, feature in enumerate(scheme.features.values()):
         for pattern in _patterns(feature):
             for place in range(len(pattern.edges)):
-                out[:, column] += _rooted(pattern, network, place, pairs)
-        out[:, column] /= len(feature.symmetries) if weights == "ground" else 1
-    return out
+                out[:, column] += _occurrences(pattern, network, pairs, place)
+                if not pattern.ordered:
+                    out[:, column] += _occurrences(pattern, network, pairs[:, ::-1], place)
+        out[:, column] /= len(feature.symmetries)
+    return out * weight_scale(scheme, weights)
+
+
+def as_statistics(
+    scheme: RelationalScheme, size: int
+) -> tuple[Float[Array, "features statistics"], Float[Array, " features"]] | None:
+    """Return each feature of undirected networks as a combination of `STATISTICS` plus a constant, None if one is not.
+
+    Examples
+    --------
+    An open chain is two edges that meet, less three for each triangle; no edge is one less the edge.
+
+    >>> from hiddenfield.fields.relational import graph_scheme
+    >>> scheme = graph_scheme("open_chain")
+    >>> exist = scheme.attributes["exist"]
+    >>> absent = scheme.feature("absent", lambda a, b: ~exist[a, b])
+    >>> as_statistics(scheme, 5)
+    (array([[ 0., -3.,  1.,  0.,  0.],
+           [-1.,  0.,  0.,  0.,  0.]]), array([ 0., 10.]))
+    """
+    known = {degrees: (i, symmetries) for i, (degrees, symmetries) in enumerate(STATISTICS.values())}
+    combine, constant = np.zeros((len(scheme.features), len(known))), np.zeros(len(scheme.features))
+    for row, feature in enumerate(scheme.features.values()):
+        for pattern in _patterns(feature):
+            _, counts = np.unique(pattern.edges, return_counts=True)
+            degrees = tuple(sorted(counts.tolist()))
+            if degrees and degrees not in known:
+                return None
+            ways = math.perm(max(size - len(degrees), 0), len(feature.arguments) - len(degrees))
+            share = float(pattern.coefficients) * ways / len(feature.symmetries)
+            if degrees:
+                column, symmetries = known[degrees]
+                combine[row, column] += share * symmetries
+            else:
+                constant[row] += share
+    return combine, constant
 
 
 @dataclass(frozen=True)
 class _Pattern:
     """A product of pair atoms, and the coefficient it has for each value of the vertex atoms."""
 
-    feature: Feature
+    arguments: int
     edges: tuple[tuple[int, int], ...]  # pairs of argument places
     ordered: bool
     vertices: tuple[tuple[str, int], ...]  # (attribute, argument place) of each vertex atom
@@ -74,123 +122,82 @@ class _Pattern:
 
 
 def _patterns(feature: Feature) -> Iterator[_Pattern]:
-    place = {name: i for i, name in enumerate(feature.arguments)}
-    pairs = [i for i, atom in enumerate(feature.atoms) if len(atom.arguments) == 2]
-    single = [i for i, atom in enumerate(feature.atoms) if len(atom.arguments) == 1]
+    atoms = [
+        (atom, tuple(feature.arguments.index(name) for name in atom.arguments)) for atom in feature.atoms
+    ]
+    pairs = [i for i, (_, places) in enumerate(atoms) if len(places) == 2]
+    single = [i for i, (_, places) in enumerate(atoms) if len(places) == 1]
     table = np.transpose(feature.table, pairs + single)
-    vertices = tuple((feature.atoms[i].attribute.name, place[feature.atoms[i].arguments[0]]) for i in single)
-    ordered = any(not feature.atoms[i].attribute.type.unordered for i in pairs)
-    subsets = chain.from_iterable(combinations(range(len(pairs)), size) for size in range(len(pairs) + 1))
-    for subset in subsets:
+    vertices = tuple((atoms[i][0].attribute.name, atoms[i][1][0]) for i in single)
+    ordered = any(not atoms[i][0].attribute.type.unordered for i in pairs)
+    for subset in _subsets(range(len(pairs))):
         coefficients = np.zeros(table.shape[len(pairs) :])
-        for inner in chain.from_iterable(combinations(subset, size) for size in range(len(subset) + 1)):
-            index = tuple(1 if i in inner else 0 for i in range(len(pairs)))
+        for inner in _subsets(subset):
+            index = tuple(int(i in inner) for i in range(len(pairs)))
             coefficients = coefficients + (-1) ** (len(subset) - len(inner)) * table[index]
         if np.any(coefficients != 0):
-            edges = tuple(
-                (place[feature.atoms[pairs[i]].arguments[0]], place[feature.atoms[pairs[i]].arguments[1]])
-                for i in subset
-            )
-            yield _Pattern(feature, edges, ordered, vertices, np.asarray(coefficients))
+            edges = tuple((atoms[pairs[i]][1][0], atoms[pairs[i]][1][1]) for i in subset)
+            yield _Pattern(len(feature.arguments), edges, ordered, vertices, np.asarray(coefficients))
 
 
-def _plan(pattern: _Pattern, roots: tuple[int, ...], skip: int | None) -> tuple[Array, Array, list[int]]:
-    """Return the order of the arguments with, for each, along which edge it is reached and which others must be there.
+def _subsets(items: Iterable[int]) -> Iterator[tuple[int, ...]]:
+    known = tuple(items)
+    return chain.from_iterable(combinations(known, size) for size in range(len(known) + 1))
 
-    A row is (argument, step, earlier argument, direction): step 0 tries every entity, 1 follows an edge from the
-    earlier one. Checks are (depth, earlier depth, direction). Arguments that no edge reaches are left free.
+
+GIVEN, ALONG, EVERY = 0, 1, 2
+"""Where the entity of an argument comes from: given, a neighbour of an earlier one, any entity."""
+
+
+def _plan(pattern: _Pattern, root: int | None) -> tuple[Array, Array, list[int]]:
+    """Return the order of the arguments, how each is reached, and which edges must be there.
+
+    Steps are (kind, earlier depth, direction); checks are (depth, earlier depth, direction). The ends of the edge
+    `root` are given. Arguments that neither an edge nor an attribute touches are left out.
     """
-    edges = [edge for i, edge in enumerate(pattern.edges) if i != skip]
-    order = list(roots)
-    rows = [(argument, 2, 0, 0) for argument in roots]
-    covered = {argument for edge in edges for argument in edge} | {place for _, place in pattern.vertices}
-    remaining = [a for a in range(len(pattern.feature.arguments)) if a in covered and a not in order]
+    edges = [edge for i, edge in enumerate(pattern.edges) if i != root]
+    order = [] if root is None else list(pattern.edges[root])
+    steps = [(GIVEN, 0, 0) for _ in order]
+    touched = {place for edge in edges for place in edge} | {place for _, place in pattern.vertices}
+    remaining = sorted(touched - set(order))
     while remaining:
-        reached = [
-            (argument, edge)
-            for argument in remaining
-            for edge in edges
-            if argument in edge and (edge[0] in order or edge[1] in order)
-        ]
-        if reached:
-            argument, edge = reached[0]
-            earlier = edge[1] if edge[0] == argument else edge[0]
-            rows.append((argument, 1, order.index(earlier), 0 if edge[0] == earlier else 1))
+        reached = ((a, edge) for a in remaining for edge in edges if a in edge and set(edge) & set(order))
+        argument, edge = next(reached, (remaining[0], None))
+        if edge is None:
+            steps.append((EVERY, 0, 0))
         else:
-            argument = remaining[0]
-            rows.append((argument, 0, 0, 0))
+            earlier = edge[1] if edge[0] == argument else edge[0]
+            steps.append((ALONG, order.index(earlier), int(edge[0] == argument)))
         order.append(argument)
         remaining.remove(argument)
     checks = []
-    for first, second in edges:
-        depth, earlier = (
-            max(order.index(first), order.index(second)),
-            min(order.index(first), order.index(second)),
-        )
-        checks.append((depth, earlier, 0 if order[earlier] == first else 1))
+    for edge in edges:
+        earlier, depth = sorted(order.index(end) for end in edge)
+        checks.append((depth, earlier, int(order[earlier] != edge[0])))
     return (
-        np.array(rows, dtype=np.int64).reshape(-1, 4),
+        np.array(steps, dtype=np.int64).reshape(-1, 3),
         np.array(checks, dtype=np.int64).reshape(-1, 3),
         order,
     )
 
 
-def _occurrences(pattern: _Pattern, network: Network, skip: None) -> float:
-    rows, checks, order = _plan(pattern, (), skip)
-    out = np.zeros(1)
-    nothing = np.zeros((1, 2), dtype=np.int64)
-    _run(pattern, network, rows, checks, order, nothing, out)
-    return float(out[0])
-
-
-def _rooted(pattern: _Pattern, network: Network, place: int, pairs: Array) -> Array:
-    """Count occurrences with the pattern's edge at `place` laid on each pair, both ways where pairs are unordered."""
-    rows, checks, order = _plan(pattern, pattern.edges[place], place)
-    out = np.zeros(len(pairs))
-    _run(pattern, network, rows, checks, order, pairs, out)
-    if not pattern.ordered:
-        again = np.zeros(len(pairs))
-        _run(pattern, network, rows, checks, order, pairs[:, ::-1], again)
-        out = out + again
-    return out
-
-
-def _run(
-    pattern: _Pattern,
-    network: Network,
-    rows: Array,
-    checks: Array,
-    order: list[int],
-    pairs: Array,
-    out: Array,
-) -> None:
+def _occurrences(pattern: _Pattern, network: Network, pairs: Array, root: int | None = None) -> Array:
+    """Count occurrences in the whole network or, with a `root`, with that edge of the pattern laid on each pair."""
     size = next(iter(network.sizes.values()))
-    free = len(pattern.feature.arguments) - len(order)
-    ptr, neighbour = _adjacency(network, pattern.ordered)
-    codes = np.zeros((max(len(pattern.vertices), 1), size), dtype=np.int64)
-    stride = np.zeros(max(len(pattern.vertices), 1), dtype=np.int64)
-    depth = np.zeros(max(len(pattern.vertices), 1), dtype=np.int64)
-    step = 1
-    for i in reversed(range(len(pattern.vertices))):
-        name, argument = pattern.vertices[i]
-        codes[i], stride[i], depth[i] = network.values[name], step, order.index(argument)
-        step *= pattern.coefficients.shape[i]
+    steps, checks, order = _plan(pattern, root)
+    out = np.zeros(len(pairs))
+    if size < len(order):
+        return out
+    codes = np.zeros((len(pattern.vertices), size), dtype=np.int64)
+    for i, (name, _) in enumerate(pattern.vertices):
+        codes[i] = network.values[name]
+    depth = np.array([order.index(place) for _, place in pattern.vertices], dtype=np.int64)
+    shape = np.array(pattern.coefficients.shape, dtype=np.int64)
     flat = np.ascontiguousarray(pattern.coefficients.reshape(-1), dtype=np.float64)
-    _walk(
-        ptr,
-        neighbour,
-        size,
-        rows,
-        checks,
-        np.ascontiguousarray(pairs),
-        flat,
-        codes,
-        stride,
-        depth,
-        out,
-        work=0,
-    )
-    out *= math.perm(size - len(order), free) if size >= len(order) else 0
+    ptr, neighbour = _adjacency(network, pattern.ordered)
+    pairs = np.ascontiguousarray(pairs)
+    _walk(ptr, neighbour, size, steps, checks, pairs, flat, codes, shape, depth, out, work=0)
+    return out * math.perm(size - len(order), pattern.arguments - len(order))
 
 
 def _adjacency(network: Network, ordered: bool) -> tuple[Array, Array]:
@@ -199,12 +206,10 @@ def _adjacency(network: Network, ordered: bool) -> tuple[Array, Array]:
     rows = next(iter(network.pairs.values()))
     forth = rows if ordered else np.concatenate([rows, rows[:, ::-1]])
     pointers, neighbours = [], []
-    offset = 0
-    for table in (forth, forth[:, ::-1]):
+    for offset, table in ((0, forth), (len(forth), forth[:, ::-1])):
         order = np.lexsort((table[:, 1], table[:, 0]))
         pointers.append(np.concatenate([[0], np.cumsum(np.bincount(table[:, 0], minlength=size))]) + offset)
         neighbours.append(table[order, 1])
-        offset += len(table)
     return np.stack(pointers).astype(np.int64), np.concatenate(neighbours).astype(np.int64)
 
 
@@ -213,62 +218,45 @@ def _walk(
     ptr: Array,
     neighbour: Array,
     size: int,
-    rows: Array,
+    steps: Array,
     checks: Array,
     pairs: Array,
     coefficients: Array,
     codes: Array,
-    stride: Array,
+    shape: Array,
     vertex_depth: Array,
     out: Array,
 ) -> None:
     """Walk through all occurrences, depth first, and add the coefficient of each."""
-    depths = rows.shape[0]
+    depths = steps.shape[0]
     chosen = np.zeros(depths + 1, dtype=np.int64)
     place = np.zeros(depths + 1, dtype=np.int64)
-    vertices = stride.size
-    roots = 0
-    for d in range(depths):
-        if rows[d, 1] == 2:
-            roots += 1
     for number in range(out.size):
         total = 0.0
-        for d in range(roots):
-            chosen[d] = pairs[number, d]
-        # The edges between the roots, such as the one back: without them there is nothing to walk for.
-        good = True
-        for c in range(checks.shape[0]):
-            if checks[c, 0] >= roots:
+        depth = 0
+        place[0] = 0
+        while depth >= 0:
+            if depth == depths:
+                index = 0
+                for v in range(shape.size):
+                    index = index * shape[v] + codes[v, chosen[vertex_depth[v]]]
+                total += coefficients[index]
+                depth -= 1
                 continue
-            low, high = (
-                ptr[checks[c, 2], chosen[checks[c, 1]]],
-                ptr[checks[c, 2], chosen[checks[c, 1]] + 1],
-            )
-            spot = low + np.searchsorted(neighbour[low:high], chosen[checks[c, 0]])
-            if spot >= high or neighbour[spot] != chosen[checks[c, 0]]:
-                good = False
-        if not good:
-            continue
-        depth = roots
-        if depth < depths:
-            place[depth] = 0
-        if depths == roots:
-            index = 0
-            for v in range(vertices):
-                if stride[v] > 0:
-                    index += stride[v] * codes[v, chosen[vertex_depth[v]]]
-            out[number] += coefficients[index]
-            continue
-        while depth >= roots:
-            step, earlier, direction = rows[depth, 1], rows[depth, 2], rows[depth, 3]
-            if step == 1:
+            kind, earlier, direction = steps[depth, 0], steps[depth, 1], steps[depth, 2]
+            begin, end = 0, 1
+            if kind == ALONG:
                 begin, end = ptr[direction, chosen[earlier]], ptr[direction, chosen[earlier] + 1]
-            else:
-                begin, end = 0, size
+            elif kind == EVERY:
+                end = size
             if begin + place[depth] >= end:
                 depth -= 1
                 continue
-            candidate = neighbour[begin + place[depth]] if step == 1 else place[depth]
+            candidate = place[depth]
+            if kind == ALONG:
+                candidate = neighbour[begin + place[depth]]
+            elif kind == GIVEN:
+                candidate = pairs[number, depth]
             place[depth] += 1
             good = True
             for d in range(depth):
@@ -278,26 +266,16 @@ def _walk(
                 for c in range(checks.shape[0]):
                     if checks[c, 0] != depth:
                         continue
-                    if step == 1 and checks[c, 1] == earlier and checks[c, 2] == direction:
+                    if kind == ALONG and checks[c, 1] == earlier and checks[c, 2] == direction:
                         continue
-                    low, high = (
-                        ptr[checks[c, 2], chosen[checks[c, 1]]],
-                        ptr[checks[c, 2], chosen[checks[c, 1]] + 1],
-                    )
+                    low = ptr[checks[c, 2], chosen[checks[c, 1]]]
+                    high = ptr[checks[c, 2], chosen[checks[c, 1]] + 1]
                     spot = low + np.searchsorted(neighbour[low:high], candidate)
                     if spot >= high or neighbour[spot] != candidate:
                         good = False
                         break
-            if not good:
-                continue
-            chosen[depth] = candidate
-            if depth + 1 < depths:
+            if good:
+                chosen[depth] = candidate
                 depth += 1
                 place[depth] = 0
-                continue
-            index = 0
-            for v in range(vertices):
-                if stride[v] > 0:
-                    index += stride[v] * codes[v, chosen[vertex_depth[v]]]
-            total += coefficients[index]
         out[number] += total

@@ -16,12 +16,11 @@ import numpy as np
 import torch
 
 from hiddenfield.errors import InputError
-from hiddenfield.fields.relational import RelationalScheme, ground, ground_variables
-from hiddenfield.fields.relational.pair_features import weight_scale
+from hiddenfield.fields.relational import RelationalScheme, ground, ground_variables, weight_scale
 from hiddenfield.inference.infer import infer
 from hiddenfield.models.relational.counts import change_statistics, count_features
+from hiddenfield.models.relational.enumeration import enumerate_networks
 from hiddenfield.models.relational.evaluation import evaluate
-from hiddenfield.models.relational.networks.enumeration import enumerate_networks
 from hiddenfield.models.relational.observations import Network
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Float

@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 
 from hiddenfield.errors import InputError
-from hiddenfield.fields.relational import RelationalScheme
-from hiddenfield.fields.relational.pair_features import check_network_scheme, weight_scale
+from hiddenfield.fields.relational import RelationalScheme, weight_scale
 from hiddenfield.learning.maximum_likelihood import Ascent
 from hiddenfield.models.relational.counts import count_features
-from hiddenfield.models.relational.networks.gibbs import sample_networks
-from hiddenfield.models.relational.observations import Network
+from hiddenfield.models.relational.observations import Network, check_undirected
+from hiddenfield.models.relational.sampling import sample_networks
 from hiddenfield.shapes import Array, Float
 
 __all__ = ["ContrastiveDivergence", "MonteCarloLikelihood"]
@@ -39,7 +38,7 @@ class _Sampled(abc.ABC):
 
     def __post_init__(self) -> None:
         """Count the observed features."""
-        check_network_scheme(self.scheme, "learning by sampling")
+        check_undirected(self.scheme, "learning by sampling")
         if not all(network.complete for network in self.networks):
             raise InputError("learning by sampling needs complete networks; use method='bethe'")
         self._scale = weight_scale(self.scheme, self.weights)

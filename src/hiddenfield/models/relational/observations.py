@@ -13,7 +13,13 @@ from hiddenfield.errors import InputError
 from hiddenfield.fields.relational import Attribute, RelationalScheme
 from hiddenfield.shapes import Array, Int
 
-__all__ = ["Network", "network_from_edges", "networks_from_structures"]
+__all__ = [
+    "Network",
+    "check_undirected",
+    "network_from_edges",
+    "networks_from_structures",
+    "pair_attribute",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,6 +175,17 @@ def pair_attribute(scheme: RelationalScheme) -> Attribute:
     if any(len(a.type.parts) > 2 for a in scheme.attributes.values()):
         raise InputError("networks cannot be read for schemes with attributes of more than two entities")
     return found[0]
+
+
+def check_undirected(scheme: RelationalScheme, task: str) -> None:
+    """Raise an `InputError` unless the scheme has one type and one binary attribute, of unordered pairs."""
+    attributes = list(scheme.attributes.values())
+    fits = len(scheme.types) == len(attributes) == 1 and attributes[0].num_values == 2
+    if not fits or not attributes[0].type.unordered or len(attributes[0].type.parts) != 2:
+        raise InputError(
+            f"{task} is for undirected networks: a scheme of one type with one binary attribute of unordered pairs, "
+            f"got {scheme}; take the ground field with method 'exact' or 'gibbs' instead"
+        )
 
 
 def _rows(

@@ -11,21 +11,18 @@ from typing import Any
 import numpy as np
 
 from hiddenfield.errors import InputError
-from hiddenfield.fields.relational import RelationalScheme
-from hiddenfield.fields.relational.pair_features import check_network_scheme, ground_features, weight_scale
-from hiddenfield.models.relational.networks.enumeration_loops import (
-    count_features,
-    every_graph,
-    least_relabeling,
-)
+from hiddenfield.fields.relational import RelationalScheme, ground_features, weight_scale
+from hiddenfield.models.relational.observations import check_undirected
 from hiddenfield.ops.equal_rows import equal_rows
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Float, Int
 
-__all__ = ["METHODS", "NetworkCounts", "enumerate_networks"]
+__all__ = ["NetworkCounts", "enumerate_networks"]
 
-METHODS = {name: name for name in ("auto", "all", "classes")}
 MOST_VERTICES = {"all": 7, "classes": 8, "auto": 8}
+"""Sizes up to which each method goes."""
+AT_ONCE = 2048
+"""Networks whose relabelings are compared at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,9 +115,9 @@ def enumerate_networks(
     weights
         What a weight counts: each different ground feature once ("ground") or each legal binding ("binding").
     method
-        "all": each of the 2^(n(n-1)/2) networks, in an order in which one edge changes at a time. "classes": a network
-        of each isomorphism class of n - 1 vertices with the size of the class, extended in all 2^(n-1) ways: 133,632
-        instead of 268,435,456 for eight vertices. "auto": "classes".
+        "all": each of the 2^(n(n-1)/2) networks. "classes": one network of each isomorphism class of n - 1 vertices,
+        with the size of the class, extended in all 2^(n-1) ways: 133,632 instead of 268,435,456 for eight vertices.
+        "auto": "classes".
 
     Returns
     -------
@@ -129,7 +126,7 @@ def enumerate_networks(
 
     Notes
     -----
-    Costs, for each network that is looked at, its ground features ("classes"), or those that one edge touches ("all").
+    The cost is that of the ground features of each network that is looked at.
 
     Examples
     --------
@@ -138,21 +135,18 @@ def enumerate_networks(
     >>> counts.log_partition([-1.0, 0.5]).round(6), counts.edge_probability([-1.0, 0.5]).round(6)
     (array([3.274085]), array([0.30196]))
     """
-    check_network_scheme(scheme, "exact enumeration")
-    choose("method", METHODS, method)
-    if not 1 <= size <= MOST_VERTICES[method]:
+    check_undirected(scheme, "exact enumeration")
+    if not 1 <= size <= choose("method", MOST_VERTICES, method):
         raise InputError(
             f"networks of 1 to {MOST_VERTICES[method]} vertices can be enumerated by method {method!r}, got {size}; "
             "sample larger ones with sample_networks"
         )
-    features = ground_features(scheme, size)
     if method == "all":
-        values, edges = every_graph(features, math.comb(size, 2))
-        weight = np.ones(len(values))
+        masks = np.arange(1 << math.comb(size, 2))
+        weight = np.ones(len(masks))
     else:
         masks, weight = _extended(size)
-        values, edges = count_features(features, masks)
-    rows = np.concatenate([edges[:, None], np.round(values, 9) + 0.0], 1)
+    rows = np.round(_count_features(scheme, size, masks), 9) + 0.0
     number, first = equal_rows(rows)
     counts = np.bincount(number, weights=weight)
     attribute = next(iter(scheme.attributes.values()))
@@ -169,16 +163,44 @@ def enumerate_networks(
     )
 
 
+def _count_features(scheme: RelationalScheme, size: int, masks: Array) -> Float[Array, "networks columns"]:
+    """Return the number of edges, then the features of networks given as bits over the pairs."""
+    present = np.ascontiguousarray(_bits(masks, math.comb(size, 2)).T)
+    out = np.zeros((1 + len(scheme.features), len(masks)))
+    out[0] = present.sum(0)
+    for row, (scopes, table) in enumerate(ground_features(scheme, size), start=1):
+        for scope in scopes:
+            # The state of a ground feature is a number whose bits are its pairs, the last one lowest.
+            state = np.zeros(len(masks), dtype=np.int32)
+            for pair in scope:
+                state = 2 * state + present[pair]
+            out[row] += np.take(table, state)
+    return np.ascontiguousarray(out.T)
+
+
+def _bits(masks: Array, num_pairs: int) -> Array:
+    """Return which pairs are edges, one row per network."""
+    return ((masks[:, None] >> np.arange(num_pairs)) & 1).astype(np.uint8)
+
+
 @functools.cache
 def _classes(size: int) -> tuple[Array, Array]:
     """Return a network of each isomorphism class, as bits over the pairs, and the number of labelled ones in it."""
     masks, weight = _extended(size)
     pairs = {pair: i for i, pair in enumerate(combinations(range(size), 2))}
     moved = np.array(
-        [[pairs[min(p[i], p[j]), max(p[i], p[j])] for i, j in pairs] for p in permutations(range(size))],
-        dtype=np.int64,
-    ).reshape(math.factorial(size), len(pairs))
-    number, first = equal_rows(least_relabeling(masks, moved)[:, None])
+        [[pairs[min(p[i], p[j]), max(p[i], p[j])] for i, j in pairs] for p in permutations(range(size))]
+    )
+    # The least word that a relabeling of the vertices gives is the same for isomorphic networks; words are exact in
+    # double precision.
+    words = 2.0 ** moved.reshape(math.factorial(size), len(pairs)).T
+    least = np.concatenate(
+        [
+            (_bits(masks[begin : begin + AT_ONCE], len(pairs)) @ words).min(1)
+            for begin in range(0, len(masks), AT_ONCE)
+        ]
+    )
+    _, first, number = np.unique(least, return_index=True, return_inverse=True)
     return masks[first], np.bincount(number, weights=weight)
 
 

@@ -1,4 +1,4 @@
-"""Gibbs sampling of networks whose edges are bits: change statistics by counting common neighbours in whole words.
+"""Compiled loops of Gibbs sampling: change statistics on edges kept as bits, or from the state of ground features.
 
 Every chain has its own random numbers (xoroshiro128++, Blackman and Vigna 2021), so that what is drawn does not depend
 on the number of threads.
@@ -11,14 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hiddenfield.models.relational.networks.enumeration_loops import FlatFeatures
 from hiddenfield.ops.compile import compiled, prange, subroutine
 from hiddenfield.shapes import Array
 
-__all__ = ["STATISTICS", "Schedule", "sample_any", "sample_bits"]
-
-STATISTICS = ("edge", "triangle", "star2", "star3", "quadruplet")
-"""What the fast kernel keeps count of, in this order; an open chain is a star2 less three triangles."""
+__all__ = ["FlatFeatures", "Schedule", "count_bits", "sample_any", "sample_bits"]
 
 
 class Schedule(NamedTuple):
@@ -29,6 +25,17 @@ class Schedule(NamedTuple):
     burn_in: int
     thin: int
     samples: int
+
+
+class FlatFeatures(NamedTuple):
+    """Ground features end to end: the feature of each, where its values begin, and both by pair."""
+
+    feature: Array
+    table: Array
+    values: Array
+    by_pair: Array
+    bit: Array
+    pair_ptr: Array
 
 
 @subroutine(allocates=False)
@@ -65,6 +72,16 @@ def _paths(rows: Array, i: int, j: int, present: int) -> int:
 
 
 @subroutine(allocates=False)
+def _change(rows: Array, degree: Array, i: int, j: int, present: int, cycles: bool) -> tuple[int, int, int]:
+    """Return how many two-stars, three-stars and, where asked for, cycles of four the edge between i and j adds."""
+    di, dj = degree[i] - present, degree[j] - present
+    closed = 0
+    if cycles:
+        closed = _paths(rows, i, j, present) if di <= dj else _paths(rows, j, i, present)
+    return di + dj, (di * (di - 1) + dj * (dj - 1)) // 2, closed
+
+
+@subroutine(allocates=False)
 def _next(s0: Any, s1: Any) -> tuple[Any, Any, Any]:
     """Return 64 random bits and the state after them."""
     total = s0 + s1
@@ -88,6 +105,28 @@ def _choose(bits: Any, size: int, schedule: Schedule) -> tuple[Any, Any]:
 
 
 @compiled
+def count_bits(begin: Array, rows: Array, degree: Array, totals: Array, use: Array) -> None:
+    """Copy networks into empty rows, edge by edge, adding up the statistics that are used, and the degrees."""
+    size = begin.shape[1]
+    for chain in prange(begin.shape[0]):
+        net = rows[chain]
+        for i in range(size):
+            for j in range(i + 1, size):
+                bit = np.uint64(1) << np.uint64(j & 63)
+                if begin[chain, i, j >> 6] & bit:
+                    star2, star3, cycles = _change(net, degree[chain], i, j, 0, use[4])
+                    totals[chain, 0] += 1
+                    totals[chain, 1] += _common(net, i, j) if use[1] else 0
+                    totals[chain, 2] += star2
+                    totals[chain, 3] += star3
+                    totals[chain, 4] += cycles
+                    net[i, j >> 6] |= bit
+                    net[j, i >> 6] |= np.uint64(1) << np.uint64(i & 63)
+                    degree[chain, i] += 1
+                    degree[chain, j] += 1
+
+
+@compiled
 def sample_bits(
     rows: Array,
     degree: Array,
@@ -100,7 +139,7 @@ def sample_bits(
     kept: Array,
     flips: Array,
 ) -> None:
-    """Run all chains: rows (chains, vertices, words) and their degrees, totals and weights of `STATISTICS`.
+    """Run all chains: rows (chains, vertices, words) and their degrees, totals and weights of `counts.STATISTICS`.
 
     `use` says which of the statistics are needed. With edges and triangles alone probabilities come from a table.
     """
@@ -128,11 +167,7 @@ def sample_bits(
                 if plain:
                     probability = table[common]
                 else:
-                    di, dj = degree[chain, i] - present, degree[chain, j] - present
-                    star2 = di + dj
-                    star3 = (di * (di - 1) + dj * (dj - 1)) // 2
-                    if use[4]:
-                        cycles = _paths(net, i, j, present) if di <= dj else _paths(net, j, i, present)
+                    star2, star3, cycles = _change(net, degree[chain], i, j, present, use[4])
                     score = weight[0] + weight[1] * common + weight[2] * star2 + weight[3] * star3
                     probability = 1.0 / (1.0 + math.exp(-(score + weight[4] * cycles)))
                 new = np.int64(uniform < probability)
@@ -193,8 +228,8 @@ def sample_any(
                 score = 0.0
                 for k in range(flat.pair_ptr[pair], flat.pair_ptr[pair + 1]):
                     i = flat.by_pair[k]
-                    without = flat.table[i] + (state[chain, i] & ~(1 << flat.position[k]))
-                    gain = flat.values[without + (1 << flat.position[k])] - flat.values[without]
+                    without = flat.table[i] + (state[chain, i] & ~flat.bit[k])
+                    gain = flat.values[without + flat.bit[k]] - flat.values[without]
                     score += weights[chain, flat.feature[i]] * gain
                 new = uniform * (1.0 + math.exp(-score)) < 1.0
                 if new != present[chain, pair]:
@@ -203,7 +238,7 @@ def sample_any(
                     for k in range(flat.pair_ptr[pair], flat.pair_ptr[pair + 1]):
                         i = flat.by_pair[k]
                         before = flat.values[flat.table[i] + state[chain, i]]
-                        state[chain, i] ^= 1 << flat.position[k]
+                        state[chain, i] ^= flat.bit[k]
                         after = flat.values[flat.table[i] + state[chain, i]]
                         totals[chain, flat.feature[i]] += after - before
             if sample >= 0:

@@ -12,8 +12,8 @@ import torch
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.relational import RelationalScheme, graph_scheme
-from hiddenfield.fields.relational.pair_features import library_names
 from hiddenfield.models.relational import enumerate_networks, sample_networks
+from hiddenfield.models.relational.counts import as_statistics
 
 LIBRARY = ("edge", "open_chain", "triangle", "star2", "star3", "quadruplet")
 
@@ -34,7 +34,18 @@ def recount(scheme: RelationalScheme, network: np.ndarray) -> list[float]:
     return [scheme.ground(size, row).log_value(state).item() for row in unit]
 
 
-@pytest.mark.parametrize("scheme", [graph_scheme(*LIBRARY), path_scheme()], ids=["ready", "any"])
+def wedge_scheme() -> RelationalScheme:
+    """A scheme with features that are combinations of ready ones, with a constant."""
+    scheme = graph_scheme("edge")
+    exist = scheme.attributes["exist"]
+    scheme.feature("half", lambda a, b, c: exist[a, b] & ~exist[b, c])
+    scheme.feature("empty", lambda a, b, c: ~exist[a, b] & ~exist[b, c] & ~exist[a, c])
+    return scheme
+
+
+@pytest.mark.parametrize(
+    "scheme", [graph_scheme(*LIBRARY), wedge_scheme(), path_scheme()], ids=["ready", "combined", "any"]
+)
 @pytest.mark.parametrize("start", ["empty", "full"])
 def test_statistics_are_those_of_the_networks(scheme: RelationalScheme, start: str) -> None:
     theta = np.linspace(-0.5, 0.02, len(scheme.features))
@@ -57,9 +68,10 @@ def test_statistics_are_those_of_the_networks(scheme: RelationalScheme, start: s
         (graph_scheme("edge", "triangle"), [-1.0, 0.5]),
         (graph_scheme("triangle", "open_chain"), [0.4, -0.3]),
         (graph_scheme(*LIBRARY), [-0.6, 0.1, 0.2, -0.1, 0.05, 0.1]),
+        (wedge_scheme(), [-0.3, 0.1, -0.2]),
         (path_scheme(), [-0.5, 0.15]),
     ],
-    ids=["edge-triangle", "triangle-chain", "all", "any"],
+    ids=["edge-triangle", "triangle-chain", "all", "combined", "any"],
 )
 @pytest.mark.parametrize("size", [2, 3, 6])
 def test_means_are_exact(scheme: RelationalScheme, theta: list[float], size: int) -> None:
@@ -174,7 +186,9 @@ def test_ready_features_are_known_by_what_they_do() -> None:
     exist = scheme.attributes["exist"]
     scheme.feature("triangle", lambda a, b, c: exist[a, b] & exist[a, c])  # a misnomer
     scheme.feature("square", lambda p, q, r, s: exist[p, r] & exist[r, q] & exist[q, s] & exist[s, p])
-    assert library_names(scheme) == ["edge", "star2", "quadruplet"]
+    ready = graph_scheme("edge", "star2", "quadruplet")
+    np.testing.assert_array_equal(as_statistics(scheme, 9)[0], as_statistics(ready, 9)[0])
+    assert as_statistics(path_scheme(), 9) is None
 
 
 @pytest.mark.parametrize(

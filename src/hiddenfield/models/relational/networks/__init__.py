@@ -1,1 +1,0 @@
-"""Undirected networks: enumerated and sampled."""
