@@ -7,7 +7,7 @@ from typing import Any
 from hiddenfield.data.structures import Structures
 from hiddenfield.embedding.base import EMBEDDINGS, Embedding, Prepared
 from hiddenfield.embedding.inputs import FeatureSizes
-from hiddenfield.embedding.members import ALONE, Members, product
+from hiddenfield.embedding.members import members_of, product
 from hiddenfield.fields.graphs.cycles import CycleRegions, cycle_regions
 from hiddenfield.ops import RowBlocks, arc_sum, gather_sum, send
 from hiddenfield.shapes import Float, Tensor

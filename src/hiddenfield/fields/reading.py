@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hiddenfield.data.paths import existing
+from hiddenfield.data.paths import existing, inner_suffix
 from hiddenfield.errors import InputError, ReadError
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.formats import FORMATS, FieldFormat

@@ -10,7 +10,6 @@ from typing import Literal
 
 import numpy as np
 
-from hiddenfield.data.formats import Format
 from hiddenfield.data.paths import read_text, write_text
 from hiddenfield.errors import InputError, ReadError
 from hiddenfield.fields.factor_graph import FactorGraph
