@@ -8,6 +8,7 @@ one iteration and in a fixed order, so that the result does not depend on the nu
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import threading
 import zlib
@@ -43,7 +44,7 @@ class Subroutine:
     """A function that compiled loops call and that is compiled into them; see `subroutine`."""
 
     def __init__(self, function: Callable[..., Any], *, allocates: bool = True, fast: bool = False) -> None:
-        self.function = function
+        self.function = function = inspect.unwrap(function)  # beneath any check of arguments
         self.allocates, self.fast = allocates, fast
         self.__name__ = function.__name__
         self.__doc__ = function.__doc__
@@ -78,6 +79,7 @@ class Compiled:
     """
 
     def __init__(self, function: Callable[..., None], *, fast: bool = False, reorder: bool = False) -> None:
+        function = inspect.unwrap(function)  # beneath any check of arguments
         if not isinstance(function, FunctionType):
             raise TypeError(f"a compiled loop is made of a plain Python function, got {function!r}")
         self.function = function

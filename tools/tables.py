@@ -1,0 +1,157 @@
+"""Tables of README and documentation that are written from the registries and the measured results.
+
+A page marks the place of a table with ``<!-- table: name -->`` and ``<!-- end of table -->``. ``make format`` rewrites what
+stands between them, and a test fails where that would change anything: what is registered is documented.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+MARKED = re.compile(r"(<!-- table: ([\w-]+) -->\n)(.*?)(<!-- end of table -->)", re.DOTALL)
+
+
+def pages() -> list[Path]:
+    """Return the pages that may hold tables."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def rewrite(text: str) -> str:
+    """Return a page with all its marked tables written anew.
+
+    Examples
+    --------
+    >>> page = "<!-- table: inference -->\\n<!-- end of table -->"
+    >>> "| `mean_field` | lower bound |" in rewrite(page)
+    True
+    """
+    return MARKED.sub(lambda found: f"{found[1]}{TABLES[found[2]]()}\n{found[4]}", text)
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Return a Markdown table."""
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+def of_registry(name: str, registry: Mapping[str, Any], **columns: str) -> str:
+    """Return a table of a registry: its names, and a column for each of the given facts."""
+    facts = registry.facts  # type: ignore[attr-defined]
+    rows = [[f"`{entry}`", *(facts(entry).get(fact, "") for fact in columns)] for entry in sorted(registry)]
+    return table([name, *columns.values()], rows)
+
+
+def inference() -> str:
+    """Return the algorithms of `infer`."""
+    from hiddenfield.inference import METHODS
+
+    return of_registry("method", METHODS, guarantee="guarantee", use="when to use it", reference="reference")
+
+
+def embeddings() -> str:
+    """Return the algorithms with learned messages."""
+    from hiddenfield.embedding import EMBEDDINGS
+
+    return of_registry("model", EMBEDDINGS, summary="what passes along an arc", reference="reference")
+
+
+def likelihoods() -> str:
+    """Return the ways to learn a relational model."""
+    from hiddenfield.models.relational import LIKELIHOODS
+
+    return of_registry("method", LIKELIHOODS, summary="what is maximised", reference="reference")
+
+
+def formats() -> str:
+    """Return the file formats of structures."""
+    from hiddenfield.data.formats import FORMATS
+
+    return table(["format", "content"], [[f"`{name}`", FORMATS[name].summary] for name in FORMATS])
+
+
+def field_formats() -> str:
+    """Return the file formats of fields."""
+    from hiddenfield.fields.formats import FIELD_FORMATS
+
+    rows = [[f"`{name}`", entry.summary] for name, entry in FIELD_FORMATS.items()]
+    return table(["format", "content"], rows)
+
+
+def measured() -> str:
+    """Return how fast we are beside others: each ratio from one run of a benchmark, ours and the rival's in turns."""
+    results = json.loads((ROOT / "benchmarks" / "results.json").read_text(encoding="utf-8"))
+    rows = []
+    for what, rival, benchmark, chosen, column in RATIOS:
+        found = [row for row in results[benchmark]["rows"] if all(row[k] == v for k, v in chosen.items())]
+        if len(found) != 1:
+            raise ValueError(f"{len(found)} rows of the benchmark {benchmark!r} are {chosen}")
+        rows.append([what, rival, f"{found[0][column]:.2g}×"])
+    return table(["work", "compared with", "times faster"], rows)
+
+
+RATIOS: tuple[tuple[str, str, str, dict[str, Any], str], ...] = (
+    ("shuffled batches of 512 molecules", "PyG DataLoader", "loader", {"loader": "hiddenfield"}, "ratio"),
+    ("reading NCI1 from its text files", "PyG", "reading", {"set": "NCI1, folder"}, "ratio"),
+    (
+        "training loopy belief propagation on molecules, two CPU threads",
+        "PyG",
+        "training",
+        {"model": "loopy_bp", "on": "CPU, 2 threads"},
+        "ratio",
+    ),
+    (
+        "the same on an H200",
+        "PyG",
+        "training",
+        {"model": "loopy_bp", "on": "NVIDIA H200"},
+        "ratio",
+    ),
+    (
+        "loopy belief propagation, Ising 100 × 100, one core",
+        "PGMax",
+        "propagation",
+        {"problem": "Ising 100 x 100", "by": "PGMax, float32"},
+        "times ours",
+    ),
+    (
+        "loopy belief propagation, Potts with 10 states, one core",
+        "PGMax",
+        "propagation",
+        {"problem": "Potts 50 x 50, 10 states", "by": "PGMax, float32"},
+        "times ours",
+    ),
+    (
+        "exact marginals of munin (1,041 variables)",
+        "the faster of pyAgrum and pgmpy",
+        "exact",
+        {"network": "munin"},
+        "fastest rival / ours",
+    ),
+    (
+        "exact marginals of munin1 (pgmpy drops what a query without evidence does not need)",
+        "pgmpy",
+        "exact",
+        {"network": "munin1"},
+        "fastest rival / ours",
+    ),
+)
+
+TABLES: dict[str, Callable[[], str]] = {
+    "inference": inference,
+    "embeddings": embeddings,
+    "likelihoods": likelihoods,
+    "formats": formats,
+    "field-formats": field_formats,
+    "measured": measured,
+}
+
+if __name__ == "__main__":
+    for page in pages():
+        old = page.read_text(encoding="utf-8")
+        if (new := rewrite(old)) != old:
+            page.write_text(new, encoding="utf-8")
