@@ -16,15 +16,17 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # -- shapes ------------------------------------------------------------------------------------------------
 #
-# In the tests, every annotated function and dataclass checks the types and shapes that it promises; an int is accepted
-# where a float is annotated, as type checkers do. Subprocesses (the command line, import times) run without, as users do.
-# Triton compiles the source of a function and cannot do with a wrapper.
+# In the tests, every annotated function and dataclass checks the types and shapes that it promises; an int is
+# accepted where a float is annotated, as type checkers do. Subprocesses (the command line, import times) run without,
+# as users do. Triton compiles the source of a function and cannot do with a wrapper.
 
 
 def checked_modules() -> list[str]:
     """Return the names of the package's modules without those that Triton compiles."""
     source = ROOT / "src"
-    paths = [path for path in source.glob("hiddenfield/**/*.py") if not path.stem.startswith(("triton_", "__"))]
+    paths = [
+        path for path in source.glob("hiddenfield/**/*.py") if not path.stem.startswith(("triton_", "__"))
+    ]
     return [".".join(path.relative_to(source).with_suffix("").parts) for path in paths]
 
 

@@ -23,7 +23,7 @@ def module_from(tmp_path, monkeypatch):
         monkeypatch.delitem(sys.modules, name, raising=False)
         return importlib.import_module(name)
 
-    yield make
+    return make
 
 
 def test_modules_of_a_package_register_themselves(tmp_path, monkeypatch):
@@ -43,7 +43,9 @@ def test_modules_of_a_package_register_themselves(tmp_path, monkeypatch):
     assert sorted(things) == ["another", "first"]
     assert things["first"]() == 1
     assert things.facts("first") == {"reference": "Pearl 1988"}
-    with pytest.raises(InputError, match="unknown thing 'frist' \\(did you mean 'first'\\?\\); choose from: "):
+    with pytest.raises(
+        InputError, match="unknown thing 'frist' \\(did you mean 'first'\\?\\); choose from: "
+    ):
         things.choose("frist")
 
 

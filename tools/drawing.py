@@ -48,7 +48,7 @@ def draw() -> str:
     parts += [
         f'<path d="M {width - GAP} {line} H {GAP + 8}" stroke="#8a949e" stroke-width="2"/>',
         f'<path d="M {GAP + 12} {line - 6} L {GAP} {line} L {GAP + 12} {line + 6} Z" fill="#8a949e"/>',
-        f'<text x="{width / 2}" y="{line + 19}" font-size="13" fill="#55606b" text-anchor="middle">imports point to the left only</text>',
+        label(width / 2, line + 19, "imports point to the left only", 13, "#55606b"),
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
@@ -59,7 +59,7 @@ def box(left: float, top: float, name: str, text: str) -> list[str]:
     middle = left + WIDTH / 2
     parts = [
         f'<rect x="{left}" y="{top}" width="{WIDTH}" height="{HEIGHT}" rx="6" fill="#eef3f8" stroke="#3b6ea5"/>',
-        f'<text x="{middle}" y="{top + 20}" font-size="14" font-weight="bold" fill="#1f3a57" text-anchor="middle">{name}</text>',
+        label(middle, top + 20, name, 14, "#1f3a57"),
     ]
     lines, line = [], ""
     for word in text.split():
@@ -68,10 +68,15 @@ def box(left: float, top: float, name: str, text: str) -> list[str]:
             line = ""
         line = f"{line} {word}".strip()
     for number, words in enumerate([*lines, line]):
-        parts.append(
-            f'<text x="{middle}" y="{top + 37 + 13 * number}" font-size="11" fill="#333333" text-anchor="middle">{escape(words)}</text>'
-        )
+        parts.append(label(middle, top + 37 + 13 * number, words, 11, "#333333"))
     return parts
+
+
+def label(x: float, y: float, text: str, size: int, colour: str) -> str:
+    """Return a centred text."""
+    return (
+        f'<text x="{x}" y="{y}" font-size="{size}" fill="{colour}" text-anchor="middle">{escape(text)}</text>'
+    )
 
 
 if __name__ == "__main__":

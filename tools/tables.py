@@ -1,7 +1,7 @@
 """Tables of README and documentation that are written from the registries and the measured results.
 
-A page marks the place of a table with ``<!-- table: name -->`` and ``<!-- end of table -->``. ``make format`` rewrites what
-stands between them, and a test fails where that would change anything: what is registered is documented.
+A page marks the place of a table with ``<!-- table: name -->`` and ``<!-- end of table -->``. ``make format`` rewrites
+what stands between them, and a test fails where that would change anything: what is registered is documented.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ def pages() -> list[Path]:
 
 
 def rewrite(text: str) -> str:
-    """Return a page with all its marked tables written anew.
+    r"""Return a page with all its marked tables written anew.
 
     Examples
     --------
-    >>> page = "<!-- table: inference -->\\n<!-- end of table -->"
+    >>> page = "<!-- table: inference -->\n<!-- end of table -->"
     >>> "| `mean_field` | lower bound |" in rewrite(page)
     True
     """
@@ -71,7 +71,7 @@ def formats() -> str:
     """Return the file formats of structures."""
     from hiddenfield.data.formats import FORMATS
 
-    return table(["format", "content"], [[f"`{name}`", FORMATS[name].summary] for name in FORMATS])
+    return table(["format", "content"], [[f"`{name}`", entry.summary] for name, entry in FORMATS.items()])
 
 
 def field_formats() -> str:

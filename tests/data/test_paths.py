@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hiddenfield.data.formats import formats
+from hiddenfield.data.formats import FORMATS
 from hiddenfield.data.paths import first_bytes, holds, members, write_text
 from hiddenfield.errors import InputError, ReadError
 
@@ -89,11 +89,11 @@ def test_nothing_is_recognised_by_raising(tmp_path: Path) -> None:
         for number, start in enumerate(starts):
             path = tmp_path / f"file{number}{suffix}"
             path.write_bytes(start + generator.bytes(10))
-            for entry in formats().values():
+            for entry in FORMATS.values():
                 assert entry.recognises(path) in (True, False)
     folder = tmp_path / "folder.xml"
     folder.mkdir()
-    for entry in formats().values():
+    for entry in FORMATS.values():
         assert entry.recognises(folder) in (True, False)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -11,7 +11,7 @@ from hiddenfield.data.paths import inner_suffix
 from hiddenfield.data.structures import Structures
 from hiddenfield.registry import Registry
 
-__all__ = ["FORMATS", "Format", "Formats", "formats"]
+__all__ = ["FORMATS", "Format", "Formats"]
 
 T = TypeVar("T")
 
@@ -61,18 +61,14 @@ class Formats(Registry[Format[T]]):
         self.register(entry.name, summary=entry.summary)(entry)
         return entry
 
-    def ordered(self) -> dict[str, Format[T]]:
-        """Return all formats by name, in the order in which they are asked whether a file is theirs."""
-        return {entry.name: entry for entry in sorted(self.values(), key=lambda entry: -entry.priority)}
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names in the order in which formats are asked whether a file is theirs."""
+        return iter(sorted(super().__iter__(), key=lambda name: -self[name].priority))
 
     def recognise(self, path: Path) -> Format[T] | None:
         """Return the format of a file or folder, or None if no format takes it for its own."""
-        return next((entry for entry in self.ordered().values() if entry.recognises(path)), None)
+        return next((entry for entry in self.values() if entry.recognises(path)), None)
 
 
 FORMATS: Formats[Structures] = Formats("format", "hiddenfield.data.readers")
-
-
-def formats() -> dict[str, Format[Structures]]:
-    """Return every format of structures by name, in the order in which they are tried."""
-    return FORMATS.ordered()
+"""Every known format of structures by name, in the order in which they are tried."""

@@ -48,7 +48,7 @@ def read(path: str | Path, format: str | None = None, **options: Any) -> Structu
     chosen = FORMATS.recognise(path) if format is None else FORMATS.choose(format)
     if chosen is None:
         raise ReadError(
-            f"not recognised as any known format; name one with format=: {', '.join(FORMATS.ordered())}",
+            f"not recognised as any known format; name one with format=: {', '.join(FORMATS)}",
             file=path,
         )
     _check_options(chosen, options)

@@ -12,14 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from hiddenfield.data.formats import formats
+from hiddenfield.data.formats import FORMATS
 from hiddenfield.data.paths import write_text
 from hiddenfield.data.reading import read
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import HiddenfieldError, InputError
 from hiddenfield.estimators import StructureClassifier, StructureEstimator, StructureRegressor
-from hiddenfield.estimators.splitting import keep_aside
-from hiddenfield.estimators.targets import as_classes, as_numbers, attach, looks_like_classes
+from hiddenfield.estimators.targets import as_classes, as_numbers, attach, keep_aside, looks_like_classes
 from hiddenfield.evaluation.assessment.problem import with_row_ids
 from hiddenfield.evaluation.assessment.settings import TASKS
 from hiddenfield.learning.metrics import accuracy, balanced_accuracy, mae, r2, rmse, roc_auc
@@ -65,7 +64,7 @@ def read_for_learning(path: str | Path, options: Mapping[str, Any]) -> tuple[Str
 
     Of a format that brings targets of its own those that the option ``target`` names are kept.
     """
-    known = formats()
+    known = FORMATS
     name = options.get("format")
     found = (
         known.get(name)
@@ -269,7 +268,7 @@ def _write(file: Path, content: Any) -> None:
 
 def accepted_options(path: Path, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return those of the options that the format of a file has."""
-    known = formats()
+    known = FORMATS
     found = next((entry for entry in known.values() if entry.recognises(path)), None)
     if found is None:
         return {}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hiddenfield.data.paths import existing, inner_suffix
+from hiddenfield.data.paths import existing
 from hiddenfield.errors import InputError, ReadError
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.fields.formats import FORMATS, FieldFormat
+from hiddenfield.fields.formats import FIELD_FORMATS
 
 __all__ = ["read", "write"]
 
@@ -43,8 +43,8 @@ def read(path: str | Path, format: str | None = None) -> FactorGraph:
     """
     path = existing(path)
     if format is not None:
-        return FORMATS.choose(format).read(path)
-    found = _by_suffix(path)
+        return FIELD_FORMATS.choose(format).read(path)
+    found = FIELD_FORMATS.recognise(path)
     if found is None:
         raise ReadError(f"not recognised by its suffix; name one with format=: {_listed()}", file=path)
     return found.read(path)
@@ -66,16 +66,11 @@ def write(field: FactorGraph, path: str | Path, format: str | None = None, **opt
     FactorGraph(1 graph, 4 variables of 2 states, 4 factors of up to 2 ports)
     """
     path = Path(path)
-    found = _by_suffix(path) if format is None else FORMATS.choose(format)
-    if found is None:
+    found = FIELD_FORMATS.recognise(path) if format is None else FIELD_FORMATS.choose(format)
+    if found is None or found.write is None:
         raise InputError(f"the suffix of {str(path)!r} names no format of fields; choose from: {_listed()}")
     found.write(field, path, **options)
 
 
-def _by_suffix(path: Path) -> FieldFormat | None:
-    suffix = inner_suffix(path)
-    return next((entry for entry in FORMATS.values() if suffix in entry.suffixes), None)
-
-
 def _listed() -> str:
-    return ", ".join(f"{name} ({', '.join(entry.suffixes)})" for name, entry in FORMATS.items())
+    return ", ".join(f"{name} ({', '.join(entry.suffixes)})" for name, entry in FIELD_FORMATS.items())

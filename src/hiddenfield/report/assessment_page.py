@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from hiddenfield.data.files import write_text
+from hiddenfield.data.paths import write_text
 from hiddenfield.evaluation.measuring import NAMES, capital
 from hiddenfield.evaluation.records import (
     AsPublished,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
-from hiddenfield.data.features import ROWS
+from hiddenfield.data.columns import ROWS
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError
 from hiddenfield.estimators.inputs import Reading
@@ -25,7 +25,7 @@ from hiddenfield.estimators.targets import (
 from hiddenfield.evaluation.assessment.settings import TASKS, AssessmentSettings
 from hiddenfield.evaluation.splits.base import Request, Split, make_splits
 from hiddenfield.evaluation.splits.drawn import check_groups, hold_out_positions, k_fold, stratified
-from hiddenfield.learning.state import fingerprint
+from hiddenfield.learning.checkpoint import fingerprint
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Float, Int, Shaped
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hiddenfield.data.readers.columns import MISSING
+from hiddenfield.data.readers.delimited import MISSING
 from hiddenfield.errors import InputError, MissingDependencyError
 from hiddenfield.evaluation.splits.base import SPLITTERS, Request, Split
 from hiddenfield.shapes import Array, Int, Shaped

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
+from hiddenfield.data.formats import Format
 from hiddenfield.data.paths import read_text, write_text
 from hiddenfield.errors import InputError, ReadError
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.fields.formats import FORMATS, FieldFormat
+from hiddenfield.fields.formats import FIELD_FORMATS
 from hiddenfield.fields.readers.text import (
     MOST_ENTRIES,
     Words,
@@ -293,4 +294,6 @@ def _quoted(name: str) -> str:
     return f'"{name}"'
 
 
-FORMATS.register("bif")(FieldFormat("bif", "Bayesian interchange format", (".bif",), read, write))
+FIELD_FORMATS.add(
+    Format.of_suffixes("bif", "Bayesian interchange format", (".bif",), read=read, write=write, priority=0)
+)

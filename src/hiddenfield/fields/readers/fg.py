@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from hiddenfield.data.files import read_text, write_text
+from hiddenfield.data.formats import Format
+from hiddenfield.data.paths import read_text, write_text
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.fields.formats import FORMATS, FieldFormat
+from hiddenfield.fields.formats import FIELD_FORMATS
 from hiddenfield.fields.readers.text import (
     MOST_ENTRIES,
     Words,
@@ -137,4 +138,6 @@ def _labels(field: FactorGraph) -> list[int]:
     return list(range(field.num_variables))
 
 
-FORMATS.register("fg")(FieldFormat("fg", "libDAI factor graphs", (".fg",), read, write))
+FIELD_FORMATS.add(
+    Format.of_suffixes("fg", "libDAI factor graphs", (".fg",), read=read, write=write, priority=1)
+)

@@ -10,10 +10,11 @@ from typing import Literal
 
 import numpy as np
 
+from hiddenfield.data.formats import Format
 from hiddenfield.data.paths import read_text, write_text
 from hiddenfield.errors import InputError, ReadError
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.fields.formats import FORMATS, FieldFormat
+from hiddenfield.fields.formats import FIELD_FORMATS
 from hiddenfield.fields.readers.text import (
     MOST_ENTRIES,
     Words,
@@ -108,8 +109,10 @@ def write(field: FactorGraph, path: str | Path, *, kind: str = "MARKOV") -> None
     write_text(path, "\n".join([*lines, ""]))
 
 
-FORMATS.register("uai")(
-    FieldFormat("uai", "UAI competitions: MARKOV and BAYES networks", (".uai",), read, write)
+FIELD_FORMATS.add(
+    Format.of_suffixes(
+        "uai", "UAI competitions: MARKOV and BAYES networks", (".uai",), read=read, write=write, priority=2
+    )
 )
 
 
