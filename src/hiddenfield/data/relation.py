@@ -45,9 +45,9 @@ class Relation:
     tensor([0, 1, 2])
     """
 
-    row_ptr: Int[Tensor, " structures+1"]
-    source_ptr: Int[Tensor, " structures+1"]
-    in_ptr: Int[Tensor, " rows+1"]
+    row_ptr: Int[Tensor, " structure_bounds"]
+    source_ptr: Int[Tensor, " structure_bounds"]
+    in_ptr: Int[Tensor, " row_bounds"]
     source: Int[Tensor, " arcs"]
 
     def __len__(self) -> int:

@@ -117,7 +117,7 @@ class Inputs:
         bounds = torch.arange(0, codes.numel() + 1, len(sizes), dtype=codes.dtype, device=codes.device)
         return replace(self, symbols=Topology(codes.reshape(-1), bounds, num_sources=sum(sizes)))
 
-    def summed(self, ptr: Int[Tensor, " segments+1"], blocks: RowBlocks | None = None) -> Inputs:
+    def summed(self, ptr: Int[Tensor, " segment_bounds"], blocks: RowBlocks | None = None) -> Inputs:
         """Return sums over segments of rows: a linear map of these, without bias, is the sum of the rows' maps."""
         symbols, one_hot, attributes = self.symbols, self.one_hot, self.attributes
         if symbols is not None:

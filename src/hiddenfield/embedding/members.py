@@ -28,7 +28,7 @@ class Members:
     nodes: RowBlocks | None = None
     arcs: RowBlocks | None = None
 
-    def rows(self, ptr: Int[Tensor, " structures+1"], total: int) -> RowBlocks | None:
+    def rows(self, ptr: Int[Tensor, " structure_bounds"], total: int) -> RowBlocks | None:
         """Return the blocks of other rows, whose bounds in every structure are given."""
         if self.structures is None:
             return None
@@ -56,7 +56,7 @@ class SharedBatch(Structures):
     members: Members = ALONE
 
     @classmethod
-    def of(cls, structures: Structures, ptr: Int[Tensor, " networks+1"]) -> SharedBatch:
+    def of(cls, structures: Structures, ptr: Int[Tensor, " network_bounds"]) -> SharedBatch:
         """Divide structures among networks: network m owns those from ``ptr[m]`` to ``ptr[m + 1]``."""
         ptr = ptr.to(structures.device, non_blocking=True)
         nodes = structures.node_ptr.index_select(0, ptr)

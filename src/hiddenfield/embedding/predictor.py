@@ -157,14 +157,14 @@ class Predictor(nn.Module):
 
 
 def pool_sum(
-    nodes: Float[Tensor, "nodes dim"], node_ptr: Int[Tensor, " structures+1"]
+    nodes: Float[Tensor, "nodes dim"], node_ptr: Int[Tensor, " structure_bounds"]
 ) -> Float[Tensor, "structures dim"]:
     r"""Sum over the nodes, :math:`\sum_i \tilde\mu_i`; 0 for an empty structure. The paper's choice."""
     return segment_sum(nodes, node_ptr)
 
 
 def pool_mean(
-    nodes: Float[Tensor, "nodes dim"], node_ptr: Int[Tensor, " structures+1"]
+    nodes: Float[Tensor, "nodes dim"], node_ptr: Int[Tensor, " structure_bounds"]
 ) -> Float[Tensor, "structures dim"]:
     r"""Mean over the nodes; 0 for an empty structure."""
     sizes = node_ptr.diff().clamp(min=1).to(nodes.dtype)
@@ -172,7 +172,7 @@ def pool_mean(
 
 
 def pool_max(
-    nodes: Float[Tensor, "nodes dim"], node_ptr: Int[Tensor, " structures+1"]
+    nodes: Float[Tensor, "nodes dim"], node_ptr: Int[Tensor, " structure_bounds"]
 ) -> Float[Tensor, "structures dim"]:
     r"""Elementwise maximum over the nodes; 0 for an empty structure."""
     return torch.where((node_ptr.diff() > 0)[:, None], segment_max(nodes, node_ptr), 0.0)

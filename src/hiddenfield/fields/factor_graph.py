@@ -171,7 +171,7 @@ class FactorGraph:
     # -- derived -------------------------------------------------------------------------------------------
 
     @cached_property
-    def state_ptr(self) -> Int[Tensor, " variables+1"]:
+    def state_ptr(self) -> Int[Tensor, " variable_bounds"]:
         """Bounds of every variable's states in packed arrays."""
         return torch.cat([self.cardinalities.new_zeros(1), self.cardinalities.cumsum(0)])
 

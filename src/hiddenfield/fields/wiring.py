@@ -52,7 +52,7 @@ class Wiring:
     port_variable: Int[Tensor, " ports"]
     port_factor: Int[Tensor, " ports"]
     port_graph: Int[Tensor, " ports"]
-    port_ptr: Int[Tensor, " ports+1"]
+    port_ptr: Int[Tensor, " port_bounds"]
     message_state: Int[Tensor, " messages"]
     factor_graph: Int[Tensor, " factors"]
     blocks: tuple[tuple[tuple[int, int], ...], ...]
@@ -64,12 +64,12 @@ class Wiring:
         return owners(self.port_ptr.diff())
 
     @cached_property
-    def by_state(self) -> tuple[Int[Tensor, " messages"], Int[Tensor, " states+1"]]:
+    def by_state(self) -> tuple[Int[Tensor, " messages"], Int[Tensor, " state_bounds"]]:
         """The numbers of messages sorted by the state that they belong to, and the bounds of each state's."""
         return counting_sort(self.message_state, self.num_states)
 
     @cached_property
-    def by_variable(self) -> tuple[Int[Tensor, " ports"], Int[Tensor, " variables+1"]]:
+    def by_variable(self) -> tuple[Int[Tensor, " ports"], Int[Tensor, " variable_bounds"]]:
         """The ports sorted by their variable, and the bounds of each variable's."""
         return counting_sort(self.port_variable, self._variables)
 

@@ -35,7 +35,7 @@ class RowBlocks:
     tensor([0, 0, 2])
     """
 
-    ptr: Int[Tensor, " blocks+1"]
+    ptr: Int[Tensor, " block_bounds"]
     rows: int
 
     def __len__(self) -> int:
@@ -58,7 +58,7 @@ class RowBlocks:
         return bounds
 
     @cached_property
-    def tiles(self) -> tuple[Int[Tensor, " tiles"], Int[Tensor, " blocks+1"]]:
+    def tiles(self) -> tuple[Int[Tensor, " tiles"], Int[Tensor, " block_bounds"]]:
         """The block of every tile, ``len(self)`` for those that are not needed, and each block's first tile."""
         counts = (self.ptr.diff().long() + TILE - 1) // TILE
         first = torch.cat([counts.new_zeros(1), counts.cumsum(0)])

@@ -15,7 +15,7 @@ __all__ = ["counting_sort", "counting_sort_reference"]
 
 def counting_sort(
     keys: Int[Tensor, " rows"], num_keys: int
-) -> tuple[Int[Tensor, " rows"], Int[Tensor, " keys+1"]]:
+) -> tuple[Int[Tensor, " rows"], Int[Tensor, " key_bounds"]]:
     """Sort rows by key, rows of one key in their old order.
 
     Parameters

@@ -177,7 +177,7 @@ def through_rectifier(gradient: Tensor, out: Tensor) -> Tensor:
     return torch.ops.aten.threshold_backward(gradient, out, 0)
 
 
-def check_pointers(rows: Tensor, ptr: Int[Tensor, " segments+1"], segments: int | None = None) -> None:
+def check_pointers(rows: Tensor, ptr: Int[Tensor, " segment_bounds"], segments: int | None = None) -> None:
     """Check in O(1) that `rows` is (rows,) or (rows, dim) and that `ptr` can point into it."""
     if not isinstance(rows, Tensor):
         reject(f"rows must be a tensor, got {type(rows).__name__}; convert it with torch.as_tensor")

@@ -17,7 +17,7 @@ __all__ = ["Rows", "equal_rows", "find_row", "number_rows", "table_size"]
 class Rows:
     """Rows packed end to end: row r is ``values[ptr[r]:ptr[r + 1]]``."""
 
-    ptr: Int[Array, " rows+1"]
+    ptr: Int[Array, " row_bounds"]
     values: Int[Array, " entries"]
 
     def __len__(self) -> int:

@@ -19,7 +19,7 @@ __all__ = ["segment_logsumexp", "segment_logsumexp_reference"]
 
 
 def segment_logsumexp(
-    rows: Float[Tensor, " rows *dim"], ptr: Int[Tensor, " segments+1"]
+    rows: Float[Tensor, " rows *dim"], ptr: Int[Tensor, " segment_bounds"]
 ) -> Float[Tensor, " segments *dim"]:
     r"""Take the log of the sum of exponentials: :math:`y_s = \log \sum_{p_s \le r < p_{s+1}} e^{x_r}`.
 

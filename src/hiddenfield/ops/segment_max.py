@@ -13,7 +13,7 @@ __all__ = ["segment_argmax", "segment_argmax_reference", "segment_max", "segment
 
 
 def segment_max(
-    rows: Float[Tensor, " rows *dim"], ptr: Int[Tensor, " segments+1"]
+    rows: Float[Tensor, " rows *dim"], ptr: Int[Tensor, " segment_bounds"]
 ) -> Float[Tensor, " segments *dim"]:
     r"""Take the maximum over each segment: :math:`y_s = \max_{p_s \le r < p_{s+1}} x_r`.
 
@@ -46,7 +46,7 @@ def segment_max(
 
 
 def segment_argmax(
-    rows: Float[Tensor, " rows *dim"], ptr: Int[Tensor, " segments+1"]
+    rows: Float[Tensor, " rows *dim"], ptr: Int[Tensor, " segment_bounds"]
 ) -> Int[Tensor, " segments *dim"]:
     """Find the first maximal row of each segment, column by column; -1 for an empty segment.
 

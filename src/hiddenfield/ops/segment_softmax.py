@@ -23,7 +23,7 @@ __all__ = ["segment_softmax", "segment_softmax_reference"]
 
 
 def segment_softmax(
-    rows: Float[Tensor, " rows *dim"], ptr: Int[Tensor, " segments+1"]
+    rows: Float[Tensor, " rows *dim"], ptr: Int[Tensor, " segment_bounds"]
 ) -> Float[Tensor, " rows *dim"]:
     r"""Normalise the exponentials within each segment: :math:`y_r = e^{x_r} / \sum_{r' \in s(r)} e^{x_{r'}}`.
 

@@ -17,7 +17,7 @@ LONG_SEGMENT = 512
 
 
 def segment_sum(
-    rows: Float[Tensor, " rows *dim"], ptr: Int[Tensor, " segments+1"]
+    rows: Float[Tensor, " rows *dim"], ptr: Int[Tensor, " segment_bounds"]
 ) -> Float[Tensor, " segments *dim"]:
     r"""Sum the rows of each segment: :math:`y_s = \sum_{r = p_s}^{p_{s+1} - 1} x_r`.
 
@@ -52,7 +52,7 @@ def segment_sum(
 
 
 def segment_repeat(
-    values: Float[Tensor, " segments *dim"], ptr: Int[Tensor, " segments+1"], num_rows: int
+    values: Float[Tensor, " segments *dim"], ptr: Int[Tensor, " segment_bounds"], num_rows: int
 ) -> Float[Tensor, " rows *dim"]:
     r"""Repeat each segment's value in all of its rows: :math:`y_r = x_s` for :math:`p_s \le r < p_{s+1}`.
 
@@ -118,7 +118,7 @@ def segment_repeat_reference(values: Tensor, ptr: Tensor, num_rows: int) -> Tens
     return torch.repeat_interleave(values, torch.diff(ptr), dim=0, output_size=num_rows)
 
 
-def segment_of_row(ptr: Int[Tensor, " segments+1"], num_rows: int) -> Int[Tensor, " rows"]:
+def segment_of_row(ptr: Int[Tensor, " segment_bounds"], num_rows: int) -> Int[Tensor, " rows"]:
     """Return the segment that each row belongs to, int64."""
     return segment_repeat_reference(torch.arange(ptr.shape[0] - 1, device=ptr.device), ptr, num_rows)
 

@@ -16,7 +16,7 @@ from hiddenfield.shapes import Array, Int, Shaped, Tensor
 __all__ = ["SegmentCut", "take_pointers", "take_segments", "take_segments_reference"]
 
 
-def take_pointers(ptr: Int[Tensor, " segments+1"], index: Int[Tensor, " chosen"]) -> Int[Tensor, " chosen+1"]:
+def take_pointers(ptr: Int[Tensor, " segment_bounds"], index: Int[Tensor, " chosen"]) -> Int[Tensor, " chosen_bounds"]:
     """Return where each chosen segment begins once they stand one after another; int64.
 
     Examples
@@ -34,9 +34,9 @@ def take_pointers(ptr: Int[Tensor, " segments+1"], index: Int[Tensor, " chosen"]
 
 def take_segments(
     values: Shaped[Tensor, " rows *width"],
-    ptr: Int[Tensor, " segments+1"],
+    ptr: Int[Tensor, " segment_bounds"],
     index: Int[Tensor, " chosen"],
-    new_ptr: Int[Tensor, " chosen+1"],
+    new_ptr: Int[Tensor, " chosen_bounds"],
     shift: Int[Tensor, " chosen"] | None = None,
 ) -> Shaped[Tensor, " taken *width"]:
     """Copy the rows of the segments ``index[0]``, ``index[1]``, ... one after another.
@@ -103,7 +103,7 @@ class SegmentCut:
     (tensor([7, 8, 9, 5, 6]), tensor([0, 3, 5]), tensor([-2,  3]))
     """
 
-    def __init__(self, ptr: Int[Tensor, " segments+1"], index: Int[Tensor, " chosen"]) -> None:
+    def __init__(self, ptr: Int[Tensor, " segment_bounds"], index: Int[Tensor, " chosen"]) -> None:
         self.ptr, self.index = ptr, index
         self.new_ptr = take_pointers(ptr, index)
         self.starts = ptr.index_select(0, index)
@@ -136,7 +136,7 @@ class SegmentCut:
         shifts = None if moved is None else moved.on_device(values.device)
         return copy_segments(values.detach(), self.on_device(values.device), shifts, int(self.new_ptr[-1]))
 
-    def on_device(self, device: torch.device) -> Int[Tensor, "two chosen+1"]:
+    def on_device(self, device: torch.device) -> Int[Tensor, "two chosen_bounds"]:
         """Return new bounds and, beneath them, old starts on the device; moved there once."""
         if self._on_device is None:
             both = torch.stack([self.new_ptr, torch.cat([self.starts.long(), self.new_ptr[-1:]])])

@@ -59,7 +59,7 @@ class Topology:
     """
 
     source: Int[Tensor, " arcs"]
-    in_ptr: Int[Tensor, " nodes+1"]
+    in_ptr: Int[Tensor, " node_bounds"]
     reverse: Int[Tensor, " arcs"] | None = None
     symmetric: bool = False
     num_sources: int = -1
@@ -106,7 +106,7 @@ class Topology:
         return segment_repeat_reference(nodes, self.in_ptr, self.num_arcs)
 
     @functools.cached_property
-    def outgoing(self) -> tuple[Int[Tensor, " arcs"], Int[Tensor, " sources+1"]]:
+    def outgoing(self) -> tuple[Int[Tensor, " arcs"], Int[Tensor, " source_bounds"]]:
         """The arcs grouped by the row that sends, and where each group begins.
 
         In a symmetric topology the arcs out of a node are the reverses of the arcs into it; otherwise this is
@@ -175,7 +175,7 @@ class Topology:
     @functools.cached_property
     def one_way(
         self,
-    ) -> tuple[Int[Tensor, " oneway"], Int[Tensor, " nodes+1"], Int[Tensor, " oneway"], Tensor]:
+    ) -> tuple[Int[Tensor, " oneway"], Int[Tensor, " node_bounds"], Int[Tensor, " oneway"], Tensor]:
         """The arcs without a reverse: grouped by sender with pointers, then by receiver with pointers."""
         if self.reverse is None:
             raise InputError(

@@ -31,9 +31,9 @@ class Cycles:
         Bounds of every structure's cycles.
     """
 
-    ptr: Int[Array, " cycles+1"]
+    ptr: Int[Array, " cycle_bounds"]
     node: Int[Array, " visits"]
-    cycle_ptr: Int[Array, " structures+1"]
+    cycle_ptr: Int[Array, " structure_bounds"]
 
 
 def short_cycles(structures: Structures, longest: int = 8, *, most: int = 100_000) -> Cycles:

@@ -84,7 +84,7 @@ class RegionGraph:
     variable_inner: Int[Array, " variables"]
     variable_outer: Int[Array, " variables"]
     variable_position: Int[Array, " variables"]
-    graph_ptr: Int[Array, " graphs+1"]
+    graph_ptr: Int[Array, " graph_bounds"]
 
     def __repr__(self) -> str:
         """Say how large it is."""

@@ -34,7 +34,7 @@ class Sets:
     (2, array([2, 1]), array([0, 0, 1]))
     """
 
-    ptr: Int[Array, " sets+1"]
+    ptr: Int[Array, " set_bounds"]
     members: Int[Array, " members"]
 
     def __len__(self) -> int:

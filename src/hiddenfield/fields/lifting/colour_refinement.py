@@ -36,7 +36,7 @@ __all__ = ["refine"]
 
 def refine(
     scopes: Int[Array, " ports"],
-    port_ptr: Int[Array, " factors+1"],
+    port_ptr: Int[Array, " factor_bounds"],
     variable_colour: Int[Array, " variables"],
     factor_colour: Int[Array, " factors"],
     factor_symmetry: Int[Array, " factors"],

@@ -36,7 +36,7 @@ class Symmetries:
     """
 
     orbit: Int[Array, "symmetries arity"]
-    permutation_ptr: Int[Array, " symmetries+1"]
+    permutation_ptr: Int[Array, " symmetry_bounds"]
     permutations: Int[Array, "permutations arity"]
 
 

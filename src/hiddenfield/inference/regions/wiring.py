@@ -69,9 +69,9 @@ class RegionWiring:
     """
 
     regions: RegionGraph
-    table_ptr: Int[Array, " outer+1"]
-    inner_ptr: Int[Array, " inner+1"]
-    message_ptr: Int[Array, " pairs+1"]
+    table_ptr: Int[Array, " outer_bounds"]
+    inner_ptr: Int[Array, " inner_bounds"]
+    message_ptr: Int[Array, " pair_bounds"]
     map_start: Int[Array, " pairs"]
     maps: Int[Array, " _"]
     factor_start: Int[Array, " factors"]
