@@ -113,6 +113,7 @@ def test_inference_page_names_only_builders_that_exist() -> None:
 def test_readme_commands_run(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "docs" / "examples", tmp_path / "docs" / "examples")
     lines = re.findall(r"`(hiddenfield [^`]+)`", (ROOT / "README.md").read_text(encoding="utf-8"))
+    lines = [line for line in lines if not re.search(r"\b[A-Z]{2,}\b", line)]  # FILE, NAME: to be filled in
     assert lines, "the README shows the command line"
     for command in [part for line in lines for part in line.split("&&")]:
         words = shlex.split(command)[1:]

@@ -49,6 +49,7 @@ def test_a_gap_of_an_alignment_is_an_end():
     assert found.node_vocabularies[1].decode(found.node_labels[:, 1].tolist()) == ["-A-", "A-C", "-C-"]
 
 
+@pytest.mark.bad_input
 def test_what_is_refused():
     words = hf.data.from_sequences(["CAT"])
     for k in (1, 2.0, True):

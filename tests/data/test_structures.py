@@ -188,6 +188,7 @@ def test_batches_cover_everything_once_and_follow_the_seed():
     assert sizes != [batch.num_nodes.tolist() for batch in pack.batches(5, shuffle=True, generator=4)]
 
 
+@pytest.mark.bad_input
 @pytest.mark.parametrize("size", [0, -1, 2.5, True, "3"])
 def test_bad_batch_size(size):
     with pytest.raises(InputError, match="at least 1"):

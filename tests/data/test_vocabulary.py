@@ -47,6 +47,7 @@ def test_unknown_symbol_names_it_and_its_place():
         vocabulary.encode(["a", "b", "z"])
 
 
+@pytest.mark.bad_input
 @pytest.mark.parametrize("symbols", [("a", "a"), (1.5,), (None,), (b"x",)])
 def test_symbols_must_be_distinct_texts_or_integers(symbols):
     with pytest.raises(InputError):

@@ -132,6 +132,7 @@ def test_the_end_of_the_order_is_reached() -> None:
     assert len(huckel_range(size - 2, size)) == 2
 
 
+@pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -154,6 +155,7 @@ def test_bad_arguments_are_refused(arguments: dict[str, object], text: str) -> N
         huckel(**arguments)  # type: ignore[arg-type]
 
 
+@pytest.mark.bad_input
 @pytest.mark.parametrize("shard_size", [0, -1, 1.5, True])
 def test_bad_shard_sizes_are_refused_at_once(shard_size: object) -> None:
     with pytest.raises(InputError, match="shard_size"):

@@ -428,6 +428,7 @@ def test_structures_without_features_get_a_constant():
         assert result.shape == (3, 1)
 
 
+@pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -69,6 +69,7 @@ def test_tables_that_are_one_object_are_stored_once_and_rows_of_an_array_are_not
     np.testing.assert_array_equal(field.groups[0].log_tables, rows)
 
 
+@pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("scopes", "tables", "options", "text"),
     [
@@ -134,6 +135,7 @@ def test_a_table_an_edge_and_a_table_a_label(pack: hf.Structures, seed: int) -> 
         torch.testing.assert_close(labelled.log_value(states), each.log_value(states))
 
 
+@pytest.mark.bad_input
 def test_pairwise_gradients_and_errors() -> None:
     words = built(hf.data.from_sequences, ["CAT", "A"])
     nodes = torch.zeros(4, 2, requires_grad=True)
@@ -186,6 +188,7 @@ def test_ising_and_potts_values() -> None:
     assert ising_grid(1, 1).num_factors == 0
 
 
+@pytest.mark.bad_input
 def test_bad_grids() -> None:
     for build, text in [
         (lambda: ising_grid(0, 3), "at least one row"),

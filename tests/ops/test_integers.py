@@ -41,6 +41,7 @@ def test_counting_sort_is_a_stable_sort(data, dtype, num_keys, stride):
     assert torch.equal(ptr, again[1])
 
 
+@pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("keys", "num_keys", "text"),
     [
@@ -84,6 +85,7 @@ def test_the_kth_arc_is_paired_with_the_kth_the_other_way(case):
     assert torch.equal(reverse, match_reverse_reference(source, in_ptr))
 
 
+@pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("source", "in_ptr", "text"),
     [
@@ -193,6 +195,7 @@ GOOD = {
 }
 
 
+@pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [

@@ -230,6 +230,7 @@ def test_devices_agree(op, case):
     close(op(rows.cuda(), ptr.cuda()).cpu(), op(rows, ptr))
 
 
+@pytest.mark.bad_input
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize(
     ("rows", "ptr", "text"),

@@ -311,6 +311,7 @@ def test_threads_do_not_change_a_bit_of_shared_rows():
         assert torch.equal(one, two)
 
 
+@pytest.mark.bad_input
 def test_bad_kinds_are_refused():
     topology = SMALL["mixed"]
     with pytest.raises(InputError, match="the kind of each of the 10 arcs is needed, got 9"):
@@ -338,6 +339,7 @@ def test_short_floats_run_on_the_reference(dtype):
     assert torch.equal(gather_sum(values, topology), gather_sum(values.float(), topology).to(dtype))
 
 
+@pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("values", "text"),
     [

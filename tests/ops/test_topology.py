@@ -79,6 +79,7 @@ def test_it_survives_pickling():
     assert pairs(again.transpose) == pairs(topology.transpose)
 
 
+@pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [

@@ -111,6 +111,7 @@ def test_ids_name_the_tree() -> None:
         from_parents([[-1], [0]], ids=["first", "second"])
 
 
+@pytest.mark.bad_input
 def test_rows_must_match() -> None:
     with pytest.raises(
         InputError, match="structure 1: node_labels must have one row for each of 2 nodes, got 1"

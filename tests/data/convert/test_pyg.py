@@ -83,6 +83,7 @@ def test_a_data_set_and_numbers_as_targets() -> None:
     assert pack.targets.flatten().tolist() == [0.0, 0.5]
 
 
+@pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("data", "options", "words"),
     [

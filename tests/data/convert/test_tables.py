@@ -67,6 +67,7 @@ def test_bad_tables_are_refused(table: Any, words: str) -> None:
     assert words in str(caught.value)
 
 
+@pytest.mark.bad_input
 def test_kinds_and_missing_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     pack = from_edges([0], [1], node_ptr=[0, 2])
     with pytest.raises(InputError, match="unknown kind of table 'polars'; choose from: arrow, pandas"):

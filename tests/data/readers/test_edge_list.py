@@ -118,6 +118,7 @@ def test_what_is_wrong_is_named(
     assert words in str(caught.value)
 
 
+@pytest.mark.bad_input
 def test_options_are_checked(tmp_path: Path) -> None:
     path = tmp_path / "x.edges"
     path.write_text("a b\n")

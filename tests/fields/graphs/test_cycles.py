@@ -58,6 +58,7 @@ def test_too_many_cycles_name_the_structure():
         short_cycles(pack_of([nx.path_graph(3), nx.complete_bipartite_graph(6, 6)]), 4, most=50)
 
 
+@pytest.mark.bad_input
 @pytest.mark.parametrize("longest", [2, True, 4.0])
 def test_bad_length(longest):
     with pytest.raises(InputError, match="at least 3 nodes"):
