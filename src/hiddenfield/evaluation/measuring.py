@@ -261,7 +261,7 @@ def _class_scores(estimator: Any, X: Any) -> tuple[Float[Array, "structures clas
 def measured(
     metric: Metric, truth: Float[Array, " structures"], found: Predictions
 ) -> dict[str, float | None]:
-    """Return all metrics of the task, None for what cannot be told; the one asked for must be there.
+    """Return all metrics of the task, None for what is undefined; the one asked for must be defined.
 
     Examples
     --------
@@ -275,7 +275,7 @@ def measured(
     result = {name: finite(value) for name, value in found.measure(truth).items()}
     if result[metric.name] is None:
         raise InputError(
-            f"{metric.name} cannot be told on the {len(truth)} structures of a test or validation part, which are of "
+            f"{metric.name} is undefined on the {len(truth)} structures of a test or validation part, which are of "
             f"one class or fewer than two; use fewer folds, a stratified split or another metric"
         )
     return result

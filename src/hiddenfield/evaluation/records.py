@@ -19,15 +19,18 @@ __all__ = [
     "ComparisonRecord",
     "Counts",
     "ErrorRange",
+    "FitRecord",
     "FoldRecord",
     "Interval",
     "LeakageRecord",
     "LearningPoint",
     "Metrics",
+    "PartSizes",
     "Protocol",
     "Record",
     "Roc",
     "RocCurve",
+    "SplitRecord",
     "Summary",
     "TrainingCurve",
     "convert",
@@ -271,6 +274,49 @@ class Assessment(Record, frozen=True, kw_only=True):
         """Metric, mean, deviation and protocol on one line."""
         spread = "" if self.std is None else f" ± {self.std:.4g}"
         return f"Assessment({self.metric} {self.mean:.4g}{spread}; {self.protocol.text})"
+
+
+class PartSizes(Record, frozen=True):
+    """Numbers of training, validation and test structures."""
+
+    train: int
+    validation: int
+    test: int
+
+
+class SplitRecord(Record, frozen=True):
+    """Positions of the training, validation and test structures of a fit."""
+
+    train: list[int]
+    validation: list[int]
+    test: list[int]
+
+
+class FitRecord(Record, frozen=True):
+    """What ``hiddenfield fit`` measured on its held-out structures.
+
+    Parameters
+    ----------
+    task, model
+        Kind of task, and the embedded algorithm.
+    structures
+        Sizes of the parts.
+    parameters
+        Number of trained weights, of all networks.
+    epochs, best_epoch
+        Of each network: epochs trained, and the one whose weights were kept.
+    test, baseline
+        For each target the metrics of the model, and those of the training mean or class frequencies.
+    """
+
+    task: str
+    model: str
+    structures: PartSizes
+    parameters: int
+    epochs: list[int]
+    best_epoch: list[int]
+    test: dict[str, Metrics]
+    baseline: dict[str, Metrics]
 
 
 def convert(content: Any, kind: type[R], what: str, file: str | Path | None = None) -> R:

@@ -18,16 +18,15 @@ import numpy as np
 
 from hiddenfield.embedding.network import EMBEDDINGS
 from hiddenfield.errors import InputError
-from hiddenfield.estimators import StructureClassifier, StructureRegressor
 from hiddenfield.evaluation.assessment.cells import Cell, Context, has_blind_twin
 from hiddenfield.evaluation.assessment.details import Finished
 from hiddenfield.evaluation.assessment.problem import Problem, inner_splits, outer_splits
 from hiddenfield.evaluation.assessment.running import CellStore, Pool, automatic_jobs
 from hiddenfield.evaluation.assessment.settings import DEFAULT_SPACE, AssessmentSettings
 from hiddenfield.evaluation.assessment.tables import collect
+from hiddenfield.evaluation.fitting import make_estimator
 from hiddenfield.evaluation.measuring import better, choose_metric
 from hiddenfield.evaluation.records import Assessment, convert, write_json
-from hiddenfield.evaluation.run import _make
 from hiddenfield.evaluation.search import grid, sample
 from hiddenfield.evaluation.splits.base import digest
 from hiddenfield.progress import progress
@@ -179,8 +178,7 @@ def estimator_of(estimator: Any, task: str, parameters: Mapping[str, Any]) -> An
     """
     if isinstance(estimator, str):
         choose("model", EMBEDDINGS, estimator)
-        kind = StructureRegressor if task == "regression" else StructureClassifier
-        return _make(kind, {"model": estimator, **parameters})
+        return make_estimator(task != "regression", {"model": estimator, **parameters})
     if parameters:
         raise InputError("parameters are for a model that is named; set those of an estimator on itself")
     if not all(hasattr(estimator, name) for name in ("fit", "predict", "get_params", "set_params")):

@@ -140,7 +140,7 @@ class Problem:
         return _take(self.X, positions)
 
     def fingerprint(self) -> str:
-        """Return a short text by which other data are told apart."""
+        """Return a short fingerprint of the data."""
         checksum = hashlib.sha256(self.truth.astype("<f8").tobytes())
         if isinstance(self.X, Structures):
             checksum.update(repr(fingerprint(self.X)).encode())
