@@ -144,7 +144,7 @@ def command(
     check_split_options(of_split, split)
     check_inner_options(of_inner, nested, as_published)
     if resume and out is None:
-        raise InputError("--resume goes on with what a folder holds; name it with --out")
+        raise InputError("--resume continues with what a folder holds; name it with --out")
     check_writable(out, "--out", folder=True)
     check_writable(report, "--report")
     other = None if against is None else Assessment.read(against)

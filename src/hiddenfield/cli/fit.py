@@ -70,7 +70,7 @@ def command(
     ] = 0.1,
     seed: Annotated[int, typer.Option(min=0, help="Of the split and of everything random.")] = 0,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with an interrupted run in the same folder.")
+        bool, typer.Option("--resume", help="Continue an interrupted run in the same folder.")
     ] = False,
     report: Annotated[
         bool, typer.Option("--report/--no-report", help="Also write report.html, the results as a page.")

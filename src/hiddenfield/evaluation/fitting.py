@@ -20,7 +20,15 @@ from hiddenfield.evaluation.assessment.problem import with_row_ids
 from hiddenfield.evaluation.assessment.settings import TASKS
 from hiddenfield.evaluation.baselines import constant_score
 from hiddenfield.evaluation.measuring import finite, measure
-from hiddenfield.evaluation.records import FitRecord, Metrics, PartSizes, SplitRecord
+from hiddenfield.evaluation.records import (
+    FitRecord,
+    Metrics,
+    PartSizes,
+    SplitRecord,
+    claim_folder,
+    read_record,
+    write_json,
+)
 from hiddenfield.evaluation.splits.drawn import hold_out_positions
 from hiddenfield.shapes import Array, Int
 
@@ -77,7 +85,7 @@ def fit_run(
     plan
         What to do.
     resume
-        Whether to go on from the last epoch that was saved, if any. On the CPU the end is the same to the bit.
+        Whether to continue from the last epoch that was saved, if any. On the CPU the result is the same to the bit.
     verbose
         Whether a progress bar is shown, on a terminal.
 
@@ -103,7 +111,7 @@ def fit_run(
     train, test = _held_out(structures, answered, plan)
     own = {"random_state": plan.seed, "checkpoint": folder / "checkpoint", "verbose": verbose}
     estimator = make_estimator(classify, {**own, **plan.parameters})
-    fresh = _take(folder, plan, resume)
+    fresh = claim_folder(folder, "settings.json", asdict(plan), "a run", resume=resume)
     try:
         estimator.fit(structures[train])
     except HiddenfieldError:
@@ -114,10 +122,12 @@ def fit_run(
     validation = train[estimator.validation_indices_]
     rest = np.setdiff1d(train, validation)
     split = SplitRecord(rest.tolist(), validation.tolist(), test.tolist())
-    _write(folder / "split.json", split.as_dict())
-    _write(folder / "history.json", [asdict(history) for history in estimator.histories_])
+    write_json(folder / "split.json", split.as_dict())
+    # Metrics that are undefined stay NaN there, which Python reads.
+    histories = [asdict(history) for history in estimator.histories_]
+    write_text(folder / "history.json", json.dumps(histories, indent=1) + "\n")
     estimator.save(folder / "model", overwrite=(folder / "model").exists())
-    _write(folder / "metrics.json", result.as_dict())
+    write_json(folder / "metrics.json", result.as_dict())
     return result
 
 
@@ -150,34 +160,11 @@ def make_estimator(classify: bool, parameters: Mapping[str, Any]) -> StructureEs
 def read_settings(folder: str | Path) -> dict[str, Any]:
     """Return the settings of a run, or nothing if the folder holds a model alone."""
     file = Path(folder) / "settings.json"
-    try:
-        content = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    except (OSError, ValueError):
-        raise InputError(
-            f"{file} cannot be read; restore it, or remove it and give the options again"
-        ) from None
-    return content if isinstance(content, dict) else {}
-
-
-def _take(folder: Path, plan: Plan, resume: bool) -> bool:
-    """Make the folder ours: a new one, or that of the same run; say whether it is new."""
-    settings = json.loads(json.dumps(asdict(plan)))
-    fresh = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
-    if not fresh:
-        if not resume:
-            raise InputError(
-                f"{folder} is not empty; choose another folder, or go on with what is there with resume"
-            )
-        before = read_settings(folder)
-        for name, value in settings.items():
-            if before.get(name) != value:
-                raise InputError(
-                    f"{folder} is of a run with {name} {json.dumps(before.get(name))}, not {json.dumps(value)}; give "
-                    f"the same, or choose another folder"
-                )
-    folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / "settings.json", settings)
-    return fresh
+    if not file.is_file():
+        return {}
+    return read_record(
+        file, dict, "the settings of a run; restore it, or remove it and give the options again"
+    )
 
 
 def _measured(
@@ -213,7 +200,3 @@ def _measured(
 
 def _finite(metrics: Mapping[str, float]) -> Metrics:
     return {name: finite(value) for name, value in metrics.items()}
-
-
-def _write(file: Path, content: Any) -> None:
-    write_text(file, json.dumps(content, indent=1) + "\n")

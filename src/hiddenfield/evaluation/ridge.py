@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["SparseRidge", "equal_columns"]
 
 ITERATIONS = 1000
-# The longest columns are solved together in the preconditioner, as so many rows (at most) say that they hang together.
+# The longest columns are solved together in the preconditioner; their products are estimated from at most so many rows.
 TOGETHER, LOOKED_AT = 500, 20_000
 # Pieces with equally many entries into which a product is cut, to be shared out among threads.
 PIECES = 64
@@ -33,7 +33,7 @@ class SparseRidge:
 
     Two things make the problem smaller and leave its solution as it is.
 
-    A column with an entry in one row only has the best weight that can be told from the row's error :math:`e_n`,
+    A column with an entry in one row only has a best weight that follows from the row's error :math:`e_n`,
     :math:`w_c = x_{nc} e_n / (\lambda + s_n)`, where :math:`s_n` is the sum of squares of all such entries of the row.
     Put in, it leaves the weight :math:`\lambda / (\lambda + s_n)` on the row's square error, and the column is gone.
     Of Weisfeiler-Lehman colours of six rounds these are nine tenths.
@@ -93,7 +93,7 @@ class SparseRidge:
         Parameters
         ----------
         y
-            What is to be predicted.
+            Targets.
         strength
             :math:`\lambda`, positive.
         tolerance

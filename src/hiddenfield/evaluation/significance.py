@@ -60,7 +60,7 @@ def confidence_interval(
     Parameters
     ----------
     values
-        One a fold; an estimate.
+        One per fold.
     test_share
         n_test / n_train.
     level

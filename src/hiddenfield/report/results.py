@@ -33,7 +33,7 @@ Shares = Callable[[Int[Array, " chosen"]], list[Float[Array, " nodes"]]]
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """What a model reached on test structures.
+    """Results of a model on test structures.
 
     Parameters
     ----------

@@ -234,7 +234,7 @@ SILENT: tuple[object, ...] = (None, False, 0.0)
 
 
 def summary(estimator: StructureEstimator, train: Structures, test: Structures, seconds: float) -> Facts:
-    """Return what a reader must know to judge the numbers, or to have them again."""
+    """Return what a reader needs to judge the numbers, or to reproduce them."""
     return [
         ("Data", _data(train, test)),
         ("Model", _model(estimator)),

@@ -34,10 +34,10 @@ from hiddenfield.registry import choose
 
 __all__ = ["assess", "check_comparable", "estimator_of"]
 
-# Where an object lies in memory, as its text tells.
+# The address of an object in memory, in its text.
 ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+")
 
-# What an estimator is told that does not change its results.
+# Parameters of an estimator that do not change its results.
 SILENT = ("device", "verbose", "checkpoint", "resume", "random_state")
 
 
@@ -75,7 +75,7 @@ def assess(
     folder
         Where every finished piece is kept at once, and ``assessment.json`` at the end; None for nowhere.
     resume
-        Whether to go on with what the folder holds. The result is the same as of a run that was not interrupted.
+        Whether to continue with what the folder holds. The result is that of a run that was not interrupted.
     show_progress
         Whether a bar shows how far it is; only on a terminal.
 
@@ -241,7 +241,7 @@ def _plan(context: Context, settings: AssessmentSettings, candidates: list[dict[
 def _described(value: Any) -> str:
     """Return a text for a value that is the same in every process: without addresses in memory.
 
-    A function is told by its module, its name and its code: a lambda has no name, and what a named one does may change.
+    A function is identified by its module, name and code: a lambda has no name, and the code of a name may change.
 
     Examples
     --------
