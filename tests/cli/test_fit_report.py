@@ -66,7 +66,7 @@ def test_the_comparison_as_json_without_a_page(capsys, words):
     assert not (folder / "report.html").exists()
 
 
-def test_the_page_without_the_simple_models(capsys, words):
+def test_the_page_without_baselines(capsys, words):
     (code, out, _), folder = fit(capsys, words, "--target", "length", "--report", "--no-baselines")
     assert code == 0
     assert "WL-3" not in out
@@ -76,7 +76,7 @@ def test_the_page_without_the_simple_models(capsys, words):
 def test_what_is_refused_is_refused_before_fitting(capsys, words):
     (code, _, err), folder = fit(capsys, words, "--target", "length", "--report", "--test-fraction", 0)
     assert code == 1
-    assert "needs structures to test on" in err
+    assert "needs test structures" in err
     (code, _, err), _ = fit(capsys, words, "--target", "width")
     assert code == 1
     assert "no target 'width'; they have: length, kind" in err
@@ -91,5 +91,5 @@ def test_other_data_than_the_run_had_are_refused(capsys, words):
     with pytest.raises(ReadError, match="give the data of the run"):
         collect_run(folder, structures[:10])
     (folder / "split.json").write_text("[]")
-    with pytest.raises(ReadError, match="does not say which structures were kept aside"):
+    with pytest.raises(ReadError, match="is not the split of a run"):
         collect_run(folder, structures)

@@ -680,7 +680,7 @@ def test_a_metric_that_the_test_part_cannot_tell():
     X, y = table(20)
     train, test = np.flatnonzero(np.arange(20) % 5), np.flatnonzero(y == "up")[:2]
     split = [Split("one", np.setdiff1d(train, test), test)]
-    with pytest.raises(InputError, match="roc_auc cannot be told on the 2 structures"):
+    with pytest.raises(InputError, match="roc_auc is undefined on the 2 structures"):
         assess(LogisticRegression(), X, y, AssessmentSettings(split=split, metric="roc_auc", baselines=False))
 
 

@@ -65,7 +65,7 @@ def test_special_cases():
     assert math.isnan(corrected_t_test([0.5, math.nan], [0.1, 0.2], 0.1).p_value)
     with pytest.raises(InputError, match="fold by fold"):
         corrected_t_test([0.5], [0.5, 0.5], 0.1)
-    with pytest.raises(InputError, match="one fold tells nothing"):
+    with pytest.raises(InputError, match="one fold is not enough"):
         corrected_t_test([0.5], [0.4], 0.1)
 
 

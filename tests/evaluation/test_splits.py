@@ -206,13 +206,13 @@ def test_other_bad_files(tmp_path):
     words = archive(tmp_path / "words.zip", {"train_idx-1.txt": "1\nx\n", "test_idx-1.txt": "0\n"})
     far = archive(tmp_path / "far.zip", {"train_idx-1.txt": f"1\n{2**64}\n", "test_idx-1.txt": "0\n"})
     for file, message in [
-        (tmp_path / "broken.json", "is no JSON"),
+        (tmp_path / "broken.json", "is not JSON"),
         (tmp_path / "broken.zip", "cannot be opened as an archive"),
         (tmp_path / "table.csv", r"splits are read from \.zip"),
         (empty, "has no files train_idx"),
         (half, r"has no test_idx-1\.txt"),
-        (words, r"line 2: expected one position a line, got 'x'"),
-        (far, r"train_idx-1\.txt, line 2: expected one position a line, got '18446744073709551616'"),
+        (words, r"line 2: expected one position per line, got 'x'"),
+        (far, r"train_idx-1\.txt, line 2: expected one position per line, got '18446744073709551616'"),
         (tmp_path / "missing.json", "no such file"),
         (None, "needs a file of indices"),
     ]:

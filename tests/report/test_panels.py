@@ -8,14 +8,16 @@ from hypothesis import given, strategies as st
 from sklearn.decomposition import PCA
 
 import hiddenfield as hf
-from hiddenfield.report.classes import confusion_counts
-from hiddenfield.report.drawings.colours import share_colours
-from hiddenfield.report.drawings.graph import draw_graph, layout
-from hiddenfield.report.drawings.molecule import draw_molecule
-from hiddenfield.report.drawings.sequence import draw_sequence, is_chain
-from hiddenfield.report.embedding_map import principal_components
-from hiddenfield.report.examples import best_and_worst
-from hiddenfield.report.numbers import binned_errors
+from hiddenfield.report.examples import (
+    best_and_worst,
+    draw_graph,
+    draw_molecule,
+    draw_sequence,
+    is_chain,
+    layout,
+    share_colours,
+)
+from hiddenfield.report.panels import binned_errors, confusion_counts, principal_components
 from tests.data.strategies import structures
 from tests.report.test_report import ATTACK, results
 

@@ -1,4 +1,4 @@
-"""The command line: one module a subcommand, each of which parses, calls and prints.
+"""The command line: one module per subcommand, each of which parses, calls and prints.
 
 Exit codes: 0 done; 1 the input or the work failed, with one line that says why and what to do; 2 the command was
 called wrongly; 130 interrupted.

@@ -32,7 +32,7 @@ def command(
     import numpy as np
 
     import hiddenfield
-    from hiddenfield.evaluation.new_data import read_new
+    from hiddenfield.evaluation.reading import read_new
 
     start = time.perf_counter()
     check_suffix(output, (*SUFFIXES, ".npy"))

@@ -73,7 +73,7 @@ def command(
         str | None,
         typer.Option(
             metavar="hold_out|k_fold",
-            help="How the inner validation parts are made.",
+            help="How the inner validation parts are drawn.",
             show_default="hold_out",
         ),
     ] = None,
@@ -84,7 +84,8 @@ def command(
         float | None, typer.Option(help="Share of an inner hold-out.", show_default="0.1")
     ] = None,
     seeds: Annotated[
-        int | None, typer.Option(min=1, help="Final fits a fold; by default 1, nested 3.", show_default=False)
+        int | None,
+        typer.Option(min=1, help="Final fits per fold; by default 1, nested 3.", show_default=False),
     ] = None,
     metric: Annotated[
         str | None, typer.Option(help="accuracy, balanced_accuracy, roc_auc; mae, rmse, r2.")
@@ -96,18 +97,16 @@ def command(
             "--parameter", "-p", metavar="NAME=VALUE", help="A parameter of the estimator, e.g. epochs=50."
         ),
     ] = None,
-    baselines: Annotated[
-        bool, typer.Option("--baselines/--no-baselines", help="Simple models beside it.")
-    ] = True,
+    baselines: Annotated[bool, typer.Option("--baselines/--no-baselines", help="Also fit baselines.")] = True,
     as_published: Annotated[
         bool,
-        typer.Option("--as-published", help="Also what selection on the reported folds gives: too good."),
+        typer.Option("--as-published", help="Also the result of selection on the reported folds: too good."),
     ] = False,
     learning_curve: Annotated[
         str | None, typer.Option(metavar="SHARE,...", help="Also fit to shares of the training structures.")
     ] = None,
     against: Annotated[
-        Path | None, typer.Option(help="Folder or JSON of another model on the same splits: is this better?")
+        Path | None, typer.Option(help="Folder or JSON of another model on the same splits, to compare with.")
     ] = None,
     device: Annotated[str | None, typer.Option(metavar="auto|cpu|cuda", help="Where to compute.")] = None,
     jobs: Annotated[
@@ -118,7 +117,7 @@ def command(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder that keeps every finished piece.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with what the folder holds.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue with what the folder holds.")] = False,
     report: Annotated[
         Path | None, typer.Option(help="Also write a page (.html), with a learning curve.")
     ] = None,
@@ -130,11 +129,13 @@ def command(
 ) -> None:
     """Estimate how good a model is on structures that it has not seen.
 
-    Beside it stand simple models, the same network without arcs, and how many test structures have copies in training.
+    It is compared with baselines and with the same network without arcs; test structures with copies in training are
+    counted.
     """
     from hiddenfield.evaluation import Assessment, AssessmentSettings
     from hiddenfield.evaluation.assessment import assessing
     from hiddenfield.evaluation.assessment.settings import check_inner_options, check_split_options
+    from hiddenfield.evaluation.reading import read_for_learning
 
     of_split = given_options(
         folds=folds, repeats=repeats, test_fraction=test_fraction, split_file=split_file, group=group
@@ -143,7 +144,7 @@ def command(
     check_split_options(of_split, split)
     check_inner_options(of_inner, nested, as_published)
     if resume and out is None:
-        raise InputError("--resume goes on with what a folder holds; name it with --out")
+        raise InputError("--resume continues with what a folder holds; name it with --out")
     check_writable(out, "--out", folder=True)
     check_writable(report, "--report")
     other = None if against is None else Assessment.read(against)
@@ -165,9 +166,8 @@ def command(
         **of_split,
         **of_inner,
     )
-    structures = _read(
-        path, reader_options(format, structure, [target] if target else None, on_error, setting), group
-    )
+    options = reader_options(format, structure, [target] if target else None, on_error, setting)
+    structures, _ = read_for_learning(path, options, keep=group)
     if other is not None:
         assessing.check_comparable(other, f"--against {against}", structures, settings)
     found = assessing.assess(
@@ -203,18 +203,6 @@ def _show(
     finally:
         # Whatever fails here, the result may have taken hours.
         emit(content, "\n".join(told), json)
-
-
-def _read(path: Path, options: dict[str, Any], group: str | None) -> Any:
-    from hiddenfield.evaluation.run import read_for_learning
-
-    if group is not None and "keep" not in options:
-        try:
-            return read_for_learning(path, {**options, "keep": [group]})[0]
-        except InputError as error:
-            if "has no option 'keep'" not in str(error):
-                raise
-    return read_for_learning(path, options)[0]
 
 
 def _space(grid: list[str] | None) -> dict[str, Any]:

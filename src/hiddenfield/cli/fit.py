@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -17,13 +17,11 @@ from hiddenfield.cli.options import (
     Structure,
     Target,
     emit,
+    given_options,
     named_values,
     reader_options,
 )
 from hiddenfield.errors import InputError
-
-if TYPE_CHECKING:
-    from hiddenfield.data.structures import Structures
 
 
 def command(
@@ -71,11 +69,11 @@ def command(
         ),
     ] = None,
     test_fraction: Annotated[
-        float, typer.Option(help="Share of the structures kept aside to measure on.")
+        float, typer.Option(help="Share of the structures held out as the test part.")
     ] = 0.1,
     seed: Annotated[int, typer.Option(min=0, help="Of the split and of everything random.")] = 0,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with an interrupted run in the same folder.")
+        bool, typer.Option("--resume", help="Continue an interrupted run in the same folder.")
     ] = False,
     report: Annotated[
         bool, typer.Option("--report/--no-report", help="Also write report.html, the results as a page.")
@@ -84,87 +82,54 @@ def command(
         bool | None,
         typer.Option(
             "--baselines/--no-baselines",
-            help="Compare with simple models, on the first target; by default where there is a report.",
+            help="Compare with baselines, on the first target; by default where there is a report.",
         ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Fit a model to a data set, measure it on structures kept aside, and save both.
+    """Fit a model to a data set, measure it on held-out structures, and save both.
 
     With nothing but a data set and a target, task, features and model are chosen for you.
     """
-    from hiddenfield.evaluation.run import Plan, fit_run, read_for_learning
+    from hiddenfield.evaluation.fitting import Plan, fit_run
+    from hiddenfield.evaluation.reading import read_for_learning
+    from hiddenfield.report import collect_run, write_report
+    from hiddenfield.report.write import fit_as_text, scores_as_text
 
     compare = report if baselines is None else baselines
     if (report or compare) and test_fraction == 0:
-        raise InputError(
-            "a report or a comparison needs structures to test on; give --test-fraction more than 0"
-        )
+        raise InputError("a report or a comparison needs test structures; give --test-fraction more than 0")
     start = time.perf_counter()
     structures, reader = read_for_learning(path, reader_options(format, structure, target, on_error, setting))
-    given: dict[str, Any] = {
-        "model": model,
-        "dim": dim,
-        "rounds": rounds,
-        "epochs": epochs,
-        "batch_size": batch_size,
-        "learning_rate": learning_rate,
-        "resample": resample,
-        "ensemble": ensemble,
-        "device": device,
-        "devices": devices,
-    }
-    parameters = {name: value for name, value in given.items() if value is not None}
-    parameters |= named_values(parameter, "--parameter")
-    plan = Plan(task, test_fraction, seed, parameters, reader)
-    result = fit_run(structures, out, plan, resume=resume, verbose=not json)
-    told = _compared(structures, path, out, result, report, compare) if report or compare else ""
-    seconds = time.perf_counter() - start
-    emit(
-        {"output": str(out), "seconds": round(seconds, 3), **result}, _text(result, out, seconds) + told, json
+    parameters = given_options(
+        model=model,
+        dim=dim,
+        rounds=rounds,
+        epochs=epochs,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        resample=resample,
+        ensemble=ensemble,
+        device=device,
+    ) | named_values(parameter, "--parameter")
+    found = fit_run(
+        structures,
+        out,
+        Plan(task, test_fraction, seed, parameters, reader),
+        resume=resume,
+        verbose=not json,
     )
-
-
-def _compared(
-    structures: Structures, path: Path, out: Path, result: dict[str, Any], report: bool, compare: bool
-) -> str:
-    """Measure simple models too, write the page if wanted; add both to the result, and return them as text."""
-    from hiddenfield.report.of_run import collect_run
-    from hiddenfield.report.scores import scores_as_text
-    from hiddenfield.report.write import write_report
-
-    title = f"{path.stem}: {structures.target_names[0]}"
-    results = collect_run(out, structures, rounds=(3,) if compare else None, title=title)
-    lines = []
-    if compare:
-        result["comparison"] = [score.as_dict() for score in results.scores]
-        lines += ["", scores_as_text(results.scores)]
-    if report:
-        result["report"] = str(write_report(out / "report.html", results))
-        lines += [f"report: {result['report']}"]
-    return "\n".join(["", *lines])
-
-
-def _text(result: dict[str, Any], out: Path, seconds: float) -> str:
-    counts = result["structures"]
-    lines = [
-        f"{result['task']} with {result['model']}, {result['parameters']:,} weights, best epoch "
-        f"{', '.join(map(str, result['best_epoch']))} of {result['epochs'][0]}",
-        f"{counts['train']:,} structures to train, {counts['validation']:,} to validate, {counts['test']:,} to test",
-    ]
-    for name, measures in result["test"].items():
-        simple = result["baseline"][name]
-        lines.append(f"test {name}: {_listed(measures)}")
-        lines.append(f"  without a model: {_listed(simple)}")
-    return "\n".join([*lines, f"saved to {out} in {seconds:.1f} s"])
-
-
-def _listed(measures: dict[str, float | None]) -> str:
-    return ", ".join(f"{name} {_number(name, value)}" for name, value in measures.items())
-
-
-def _number(name: str, value: float | None) -> str:
-    if value is None:
-        return "unknown"
-    # Errors have the target's units and may be as small as they like; a share of the variance is not.
-    return f"{value:z.4f}" if name == "r2" and abs(value) < 1000 else f"{value:.4g}"
+    result, lines = found.as_dict(), [fit_as_text(found)]
+    seconds = time.perf_counter() - start
+    if report or compare:
+        title = f"{path.stem}: {structures.target_names[0]}"
+        results = collect_run(out, structures, rounds=(3,) if compare else None, title=title)
+        seconds = time.perf_counter() - start
+        if compare:
+            result["comparison"] = [score.as_dict() for score in results.scores]
+            lines += ["", scores_as_text(results.scores)]
+        if report:
+            result["report"] = str(write_report(out / "report.html", results))
+            lines += [f"report: {result['report']}"]
+    lines.insert(1, f"saved to {out} in {seconds:.1f} s")
+    emit({"output": str(out), "seconds": round(seconds, 3), **result}, "\n".join(lines), json)

@@ -32,13 +32,12 @@ def command(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Predict the targets of new structures: a row for each, in their order; rows that were left out are empty.
+    """Predict the targets of new structures: one row for each, in their order; rows left out are empty.
 
-    With --on-error skip a column tells why each of them was.
+    With --on-error skip a column says why a row was left out.
     """
     import hiddenfield
-    from hiddenfield.evaluation.new_data import read_new
-    from hiddenfield.evaluation.predictions import prediction_columns
+    from hiddenfield.evaluation.reading import prediction_columns, read_new
 
     start = time.perf_counter()
     check_suffix(output)

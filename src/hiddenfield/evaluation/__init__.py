@@ -1,4 +1,4 @@
-"""How good a model or an inference is: assessment, splits, metrics, and simple models or other methods beside it."""
+"""Evaluation of models and of inference: assessment, splits, metrics, baselines, comparison of methods."""
 
 import lazy_loader
 

@@ -26,7 +26,14 @@ if TYPE_CHECKING:
 
     from hiddenfield.evaluation.assessment.problem import Problem
 
-__all__ = ["BASELINES", "BaselineTask", "finite_table", "fit_baselines", "problem_baselines"]
+__all__ = [
+    "BASELINES",
+    "BaselineTask",
+    "constant_score",
+    "finite_table",
+    "fit_baselines",
+    "problem_baselines",
+]
 
 # Share of the training structures on which the strength of the penalty is chosen.
 HELD_OUT = 0.1
@@ -171,15 +178,27 @@ def problem_baselines(
 
 @BASELINES.register(summary="mean of the training targets, or the class frequencies")
 def constant(task: BaselineTask) -> list[Score]:
-    """Predict the mean of the training targets or, for classes, their frequencies; one row of predictions for all."""
-    y, count = task.y, len(task.truth)
-    if task.classes is None:
+    """Predict the mean of the training targets or, for classes, their frequencies."""
+    return [constant_score(task.y, task.truth, task.classes)]
+
+
+def constant_score(
+    y: Float[Array, " train"], truth: Float[Array, " test"], classes: int | None = None
+) -> Score:
+    """Score the mean of the training targets or, for classes, their frequencies; one row of predictions for all.
+
+    Examples
+    --------
+    >>> constant_score(np.array([1.0, 3.0]), np.array([2.0, 4.0])).metrics["mae"]
+    1.0
+    """
+    if classes is None:
         row = np.array([y.mean()])
-        metrics = measure(task.truth, np.repeat(row, count))
-        return [Score("mean predictor", metrics, 1, 0.0, f"always {row[0]:.4g}", row)]
-    row = np.bincount(y.astype(np.int64), minlength=task.classes)[None] / len(y)
-    metrics = measure(task.truth, np.repeat(row, count, axis=0))
-    return [Score("class frequencies", metrics, task.classes - 1, 0.0, "always the most frequent class", row)]
+        metrics = measure(truth, np.repeat(row, len(truth)))
+        return Score("mean predictor", metrics, 1, 0.0, f"always {row[0]:.4g}", row)
+    row = np.bincount(y.astype(np.int64), minlength=classes)[None] / len(y)
+    metrics = measure(truth, np.repeat(row, len(truth), axis=0))
+    return Score("class frequencies", metrics, classes - 1, 0.0, "always the most frequent class", row)
 
 
 @BASELINES.register(

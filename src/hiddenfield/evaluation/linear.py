@@ -51,15 +51,15 @@ def fit_linear(
 
     Logistic regression is tried on columns that are divided by their largest entry, and on rows of unit length, as
     normalised kernels have them, then without the columns that have an entry in but one row. Where nearly all are of
-    this kind, as the colours of large graphs, they learn the training rows by heart, and their absence from others
-    shifts every prediction to one side.
+    this kind, as the colours of large graphs, they memorise the training rows, and their absence from others shifts
+    every prediction to one side.
 
     Of more than 200,000 rows the strength is chosen on so many, drawn at random in the proportion of `kept` and
     `aside`: as the ratio of two variances, of the noise and of the weights, it does not grow with the rows.
 
     Equal columns have equal weights at the optimum, so k of them are fitted as one that is :math:`\sqrt k` times as
     long: the same model, sooner. Most Weisfeiler-Lehman colours have equals: those of a rare piece are all where it is.
-    How ridge regression is solved, `SparseRidge` says.
+    See `SparseRidge` for the solver of ridge regression.
 
     Examples
     --------

@@ -100,7 +100,7 @@ def choose_metric(name: str | None, task: str) -> Metric:
 
 
 def better(metric: Metric, first: float, second: float) -> bool:
-    """Say whether the first value is better than the second; anything is better than NaN."""
+    """Return whether the first value is better than the second; anything is better than NaN."""
     if math.isnan(first) or math.isnan(second):
         return math.isnan(second) and not math.isnan(first)
     return first > second if metric.higher_is_better else first < second
@@ -122,7 +122,7 @@ class Score:
     seconds
         That fitting took, choice of settings included; None where it is not known.
     note
-        What was chosen.
+        Chosen settings.
     predictions
         Predicted numbers or probabilities, where they were kept; one row where it is the same for all structures.
     """
@@ -142,7 +142,7 @@ class Score:
 
 
 NUMBERS: dict[str, Callable[[Array, Array], float]] = {"mae": mae, "rmse": rmse, "r2": r2}
-# Of classes, those that look at which class is said, and those that look at the scores.
+# Metrics of the predicted class, and of the scores.
 LABELS: dict[str, Callable[[Array, Array], float]] = {
     "accuracy": accuracy,
     "balanced_accuracy": balanced_accuracy,
@@ -167,8 +167,8 @@ def measure(
     only
         A metric, where the others are not needed.
     labels
-        The codes of the classes that are said, by which accuracies are measured; None where that is the one of the
-        highest score. A model with a threshold of its own says others.
+        Predicted class codes, by which accuracies are measured; None where they are those of the highest score. A model
+        with a threshold of its own predicts others.
 
     Examples
     --------
@@ -186,14 +186,14 @@ def measure(
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """What a model says of a test part.
+    """Predictions of a model on a test part.
 
     Parameters
     ----------
     values
         Predicted numbers (N,), or (N, classes) probabilities of the classes, or scores where there are none.
     labels
-        (N,) codes of the classes that it says; None where these are the ones of the highest score, or for numbers.
+        (N,) predicted class codes; None where they are those of the highest score, or for numbers.
     """
 
     values: Float[Array, "structures ..."]
@@ -211,8 +211,8 @@ class Predictions:
 def predicted(estimator: Any, X: Any, problem: Problem) -> Predictions:
     """Return what a fitted estimator predicts.
 
-    Classes that it has not seen get the lowest score. Without probabilities and decision function the class that it
-    says has 1 and the others 0.
+    Classes that it has not seen get the lowest score. Without probabilities and decision function the predicted
+    class has 1 and the others 0.
     """
     if problem.classes is None:
         values = np.asarray(estimator.predict(X), dtype=np.float64)
@@ -228,9 +228,9 @@ def predicted(estimator: Any, X: Any, problem: Problem) -> Predictions:
 def _labels(
     estimator: Any, X: Any, code_of: Mapping[Any, int], table: Float[Array, "structures classes"]
 ) -> Int[Array, " structures"] | None:
-    """Return the codes of what an estimator says, where that is not everywhere the class of the highest score."""
+    """Return the predicted class codes; None where they are everywhere those of the highest score."""
     if getattr(type(estimator), "predict", None) is StructureClassifier.predict:
-        return None  # says that class by definition, and would compute everything twice
+        return None  # predicts that class by definition, and would compute everything twice
     said = np.asarray(estimator.predict(X)).reshape(len(table)).tolist()
     unknown = [label for label in said if label not in code_of]
     if unknown:
@@ -261,7 +261,7 @@ def _class_scores(estimator: Any, X: Any) -> tuple[Float[Array, "structures clas
 def measured(
     metric: Metric, truth: Float[Array, " structures"], found: Predictions
 ) -> dict[str, float | None]:
-    """Return all metrics of the task, None for what cannot be told; the one asked for must be there.
+    """Return all metrics of the task, None for what is undefined; the one asked for must be defined.
 
     Examples
     --------
@@ -275,7 +275,7 @@ def measured(
     result = {name: finite(value) for name, value in found.measure(truth).items()}
     if result[metric.name] is None:
         raise InputError(
-            f"{metric.name} cannot be told on the {len(truth)} structures of a test or validation part, which are of "
+            f"{metric.name} is undefined on the {len(truth)} structures of a test or validation part, which are of "
             f"one class or fewer than two; use fewer folds, a stratified split or another metric"
         )
     return result

@@ -25,7 +25,7 @@ __all__ = ["MethodResult", "compare_methods", "total_variation"]
 
 @dataclass(frozen=True)
 class MethodResult:
-    """How one algorithm did on one field; None is what it has not, or what there is no exact answer to measure.
+    """Result of one algorithm on one field; None where it has no such value, or no exact answer is known.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ def _accepted(name: str) -> set[str]:
 
 
 def _small_fields(field: FactorGraph) -> list[FactorGraph]:
-    """Return fields on which an algorithm's kernels are compiled, so that no time is that of the compiler."""
+    """Return small fields on which an algorithm's loops are compiled first, so that times exclude the compiler."""
     pair = np.zeros((2, 2))
     triple = np.zeros((3, 2, 3))
     small = [

@@ -1,4 +1,4 @@
-"""Ask a field one question: marginals, partition function or most likely assignment."""
+"""Queries to a field: marginals, partition function or most likely assignment."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ Query = Literal["marginals", "map", "partition"]
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What was asked, and what came out: a posterior, or a joint assignment.
+    """A query and its answer: a posterior, or a joint assignment.
 
     Parameters
     ----------
     query
-        What was asked.
+        The query.
     field
         The field, with its evidence.
     outcome

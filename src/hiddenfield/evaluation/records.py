@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
-from hiddenfield.data.paths import read_text, write_text
-from hiddenfield.errors import ReadError
+from hiddenfield.data.files import read_text, write_text
+from hiddenfield.errors import InputError, ReadError
 
 __all__ = [
     "AsPublished",
@@ -19,17 +20,21 @@ __all__ = [
     "ComparisonRecord",
     "Counts",
     "ErrorRange",
+    "FitRecord",
     "FoldRecord",
     "Interval",
     "LeakageRecord",
     "LearningPoint",
     "Metrics",
+    "PartSizes",
     "Protocol",
     "Record",
     "Roc",
     "RocCurve",
+    "SplitRecord",
     "Summary",
     "TrainingCurve",
+    "claim_folder",
     "convert",
     "read_record",
     "write_json",
@@ -273,6 +278,49 @@ class Assessment(Record, frozen=True, kw_only=True):
         return f"Assessment({self.metric} {self.mean:.4g}{spread}; {self.protocol.text})"
 
 
+class PartSizes(Record, frozen=True):
+    """Numbers of training, validation and test structures."""
+
+    train: int
+    validation: int
+    test: int
+
+
+class SplitRecord(Record, frozen=True):
+    """Positions of the training, validation and test structures of a fit."""
+
+    train: list[int]
+    validation: list[int]
+    test: list[int]
+
+
+class FitRecord(Record, frozen=True):
+    """What ``hiddenfield fit`` measured on its held-out structures.
+
+    Parameters
+    ----------
+    task, model
+        Kind of task, and the embedded algorithm.
+    structures
+        Sizes of the parts.
+    parameters
+        Number of trained weights, of all networks.
+    epochs, best_epoch
+        Of each network: epochs trained, and the one whose weights were kept.
+    test, baseline
+        For each target the metrics of the model, and those of the training mean or class frequencies.
+    """
+
+    task: str
+    model: str
+    structures: PartSizes
+    parameters: int
+    epochs: list[int]
+    best_epoch: list[int]
+    test: dict[str, Metrics]
+    baseline: dict[str, Metrics]
+
+
 def convert(content: Any, kind: type[R], what: str, file: str | Path | None = None) -> R:
     """Return plain values as a record; what does not fit is a `ReadError` that names the place.
 
@@ -281,7 +329,7 @@ def convert(content: Any, kind: type[R], what: str, file: str | Path | None = No
     content
         Plain values.
     kind
-        The record, or a list or dictionary of records.
+        The type of the record.
     what
         What it should be, for the error.
     file
@@ -318,3 +366,45 @@ def write_json(file: Path, content: Any) -> None:
     # A line break in JSON is never part of a value: lists of plain values come on one line, to be read and compared.
     text = FLAT_LIST.sub(lambda found: "[" + re.sub(r"\s*\n\s*", " ", found[1]).strip() + "]", text)
     write_text(file, text + "\n")
+
+
+def claim_folder(folder: Path, name: str, plan: Mapping[str, Any], what: str, *, resume: bool) -> bool:
+    """Take a folder for one plan, which is kept in the file `name`; return whether the folder was new.
+
+    Parameters
+    ----------
+    folder
+        New or empty; with `resume` one of the same plan.
+    name
+        Of the file that keeps the plan.
+    plan
+        Everything that the results depend on, in terms that JSON knows.
+    what
+        What the plan is of, for errors.
+    resume
+        Whether to continue with what is there.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; name a folder")
+    fresh = not folder.exists() or not any(folder.iterdir())
+    plan = json.loads(json.dumps(plan))
+    if not fresh and not resume:
+        raise InputError(
+            f"{folder} is not empty; choose another folder, or go on with what is there with resume"
+        )
+    if not fresh:
+        before = read_record(folder / name, dict, f"the plan of {what}; choose another folder")
+        for key in sorted({*plan, *before}):
+            if before.get(key) != plan.get(key):
+                raise InputError(
+                    f"{folder} is of {what} with {key} {_short(before.get(key))}, not {_short(plan.get(key))}; give "
+                    f"the same, or choose another folder"
+                )
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / name, plan)
+    return fresh
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 120 else text[:117] + "..."

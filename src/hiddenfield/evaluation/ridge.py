@@ -1,4 +1,8 @@
-"""Ridge regression on sparse counts with more columns than anybody could solve for, exactly as if one did."""
+"""Ridge regression on sparse counts with far more columns than rows.
+
+scikit-learn's ``Ridge(solver="sparse_cg")`` gives the same answer, but has no preconditioner: with 90,000 molecules,
+WL-3 and a strength of 0.01 it takes more than three times as long.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hiddenfield.ops.compile import compiled, prange
-from hiddenfield.ops.equal_rows import Rows, number_rows
-from hiddenfield.shapes import Array, Float, Int
+from hiddenfield.shapes import Array, Bool, Float, Int
 
 if TYPE_CHECKING:
     from scipy.sparse import csc_matrix, csr_matrix
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["SparseRidge", "equal_columns"]
 
 ITERATIONS = 1000
-# The longest columns are solved together in the preconditioner, as so many rows (at most) say that they hang together.
+# The longest columns are solved together in the preconditioner; their products are estimated from at most so many rows.
 TOGETHER, LOOKED_AT = 500, 20_000
 # Pieces with equally many entries into which a product is cut, to be shared out among threads.
 PIECES = 64
@@ -29,7 +32,7 @@ class SparseRidge:
 
     Two things make the problem smaller and leave its solution as it is.
 
-    A column with an entry in one row only has the best weight that can be told from the row's error :math:`e_n`,
+    A column with an entry in one row only has a best weight that follows from the row's error :math:`e_n`,
     :math:`w_c = x_{nc} e_n / (\lambda + s_n)`, where :math:`s_n` is the sum of squares of all such entries of the row.
     Put in, it leaves the weight :math:`\lambda / (\lambda + s_n)` on the row's square error, and the column is gone.
     Of Weisfeiler-Lehman colours of six rounds these are nine tenths.
@@ -38,26 +41,26 @@ class SparseRidge:
 
     Parameters
     ----------
-    features
-        The rows as they were given.
     by_row
         (rows, groups): the columns that are left.
     by_column
         The same, transposed.
-    place
-        For every column its place among those that are in several rows; -1 for others.
+    shared
+        For every column whether it has entries in several rows.
+    lone
+        (rows, lone columns): the others.
     lone_squares
         (rows,) s.
     group
-        For every column that is in several rows that of `by_row`.
+        For every shared column that of `by_row`.
     lengths
         (groups,) the square roots of k.
     """
 
-    features: csr_matrix
     by_row: csr_matrix
     by_column: csr_matrix
-    place: Int[Array, " columns"]
+    shared: Bool[Array, " columns"]
+    lone: csr_matrix
     lone_squares: Float[Array, " rows"]
     group: Int[Array, " shared"]
     lengths: Float[Array, " groups"]
@@ -65,14 +68,14 @@ class SparseRidge:
     @classmethod
     def of(cls, features: csr_matrix) -> SparseRidge:
         """Prepare rows, which must have no two entries of one column: a few passes over the entries."""
-        several = np.bincount(features.indices, minlength=features.shape[1]) > 1
-        place = np.where(several, np.cumsum(several) - 1, -1)
-        left, lone_squares = _without_lone(features, place)
+        shared = np.bincount(features.indices, minlength=features.shape[1]) > 1
+        lone, left = features[:, ~shared], features[:, shared].tocsc()
+        lone_squares = np.asarray(lone.power(2).sum(axis=1), dtype=np.float64).reshape(-1)
         group, first = equal_columns(left)
         lengths = np.sqrt(np.bincount(group, minlength=len(first)))
-        left = left[:, first]
+        left = left[:, first].astype(np.float64)
         left.data *= np.repeat(lengths, np.diff(left.indptr))
-        return cls(features, left.tocsr(), left.T.tocsr(), place, lone_squares, group, lengths)
+        return cls(left.tocsr(), left.T.tocsr(), shared, lone, lone_squares, group, lengths)
 
     def solve(
         self,
@@ -89,7 +92,7 @@ class SparseRidge:
         Parameters
         ----------
         y
-            What is to be predicted.
+            Targets.
         strength
             :math:`\lambda`, positive.
         tolerance
@@ -148,17 +151,9 @@ class SparseRidge:
         errors = y - _product(self.by_row, weights)
         intercept = float(share @ errors / share.sum())
         of_row = (errors - intercept) / (strength + self.lone_squares)
-        every = np.zeros(self.features.shape[1])
-        every[self.place >= 0] = (weights / self.lengths)[self.group]
-        _set_lone(
-            self.features.indptr,
-            self.features.indices,
-            self.features.data,
-            self.place,
-            of_row,
-            every,
-            work=self.features.nnz,
-        )
+        every = np.empty(len(self.shared))
+        every[self.shared] = (weights / self.lengths)[self.group]
+        every[~self.shared] = self.lone.T @ of_row
         return every, intercept
 
 
@@ -216,22 +211,6 @@ def equal_columns(columns: csc_matrix) -> tuple[Int[Array, " columns"], Int[Arra
     return number_rows(Rows(2 * columns.indptr.astype(np.int64), pairs.reshape(-1)))
 
 
-def _without_lone(
-    features: csr_matrix, place: Int[Array, " columns"]
-) -> tuple[csc_matrix, Float[Array, " rows"]]:
-    """Return the columns that have a place, and of every row the sum of squares of its other entries."""
-    from scipy.sparse import csr_matrix
-
-    indptr, entries = features.indptr, (features.indptr, features.indices, features.data)
-    squares, new_ptr = np.empty(len(indptr) - 1), np.zeros_like(indptr)
-    _measure_lone(*entries, place, new_ptr[1:], squares, work=features.nnz)
-    np.cumsum(new_ptr, out=new_ptr)
-    indices, data = np.empty(new_ptr[-1], dtype=indptr.dtype), np.empty(new_ptr[-1])
-    _write_shared(*entries, place, new_ptr, indices, data, work=features.nnz)
-    shape = (features.shape[0], int(place.max(initial=-1)) + 1)
-    return csr_matrix((data, indices, new_ptr), shape=shape).tocsc(), squares
-
-
 def _product(matrix: csr_matrix, vector: Float[Array, " columns"]) -> Float[Array, " rows"]:
     """Multiply, on several threads where they are allowed; the result does not depend on how many there are."""
     out = np.empty(matrix.shape[0])
@@ -250,45 +229,3 @@ def _multiply(indptr: Array, indices: Array, data: Array, vector: Array, bounds:
             for place in range(indptr[row], indptr[row + 1]):
                 total += data[place] * vector[indices[place]]
             out[row] = total
-
-
-@compiled
-def _measure_lone(
-    indptr: Array, indices: Array, data: Array, place: Array, counts: Array, squares: Array
-) -> None:
-    for row in prange(indptr.size - 1):
-        shared, total = 0, 0.0
-        for entry in range(indptr[row], indptr[row + 1]):
-            if place[indices[entry]] >= 0:
-                shared += 1
-            else:
-                total += data[entry] ** 2
-        counts[row] = shared
-        squares[row] = total
-
-
-@compiled
-def _write_shared(
-    indptr: Array,
-    indices: Array,
-    data: Array,
-    place: Array,
-    new_ptr: Array,
-    new_indices: Array,
-    new_data: Array,
-) -> None:
-    for row in prange(indptr.size - 1):
-        to = new_ptr[row]
-        for entry in range(indptr[row], indptr[row + 1]):
-            if place[indices[entry]] >= 0:
-                new_indices[to] = place[indices[entry]]
-                new_data[to] = data[entry]
-                to += 1
-
-
-@compiled
-def _set_lone(indptr: Array, indices: Array, data: Array, place: Array, of_row: Array, out: Array) -> None:
-    for row in prange(indptr.size - 1):
-        for entry in range(indptr[row], indptr[row + 1]):
-            if place[indices[entry]] < 0:
-                out[indices[entry]] = data[entry] * of_row[row]

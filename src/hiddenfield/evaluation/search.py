@@ -1,4 +1,7 @@
-"""Which settings are tried: all of a grid, or some drawn at random."""
+"""Candidates for selection: all of a grid, or some drawn at random.
+
+scikit-learn's ParameterGrid and ParameterSampler give other orders and draws, on which resumable folders depend.
+"""
 
 from __future__ import annotations
 

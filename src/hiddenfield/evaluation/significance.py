@@ -60,7 +60,7 @@ def confidence_interval(
     Parameters
     ----------
     values
-        One a fold; an estimate.
+        One per fold.
     test_share
         n_test / n_train.
     level
@@ -117,7 +117,7 @@ def corrected_t_test(first: Sequence[float], second: Sequence[float], test_share
             f"models are compared fold by fold, but there are {len(first)} and {len(second)} values"
         )
     if len(first) < 2:
-        raise InputError("one fold tells nothing about the difference of two models; use two or more")
+        raise InputError("one fold is not enough to compare two models; use two or more")
     differences = np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)
     mean, error = float(differences.mean()), _error(differences, test_share)
     if not np.isfinite(differences).all():

@@ -26,7 +26,7 @@ BLUE, RED = "#3b6ea5", "#b5483a"
 class Distributions:
     """Gathers, pack by pack, the numbers whose histograms are drawn.
 
-    Memory: a few numbers a structure, whatever its size.
+    Memory: a few numbers per structure, whatever its size.
 
     Examples
     --------

@@ -17,7 +17,7 @@ __all__ = ["BLUE", "GREY", "MANY_POINTS", "RED", "clean_svg", "draw"]
 
 BLUE, RED, GREY = "#3b6ea5", "#b5483a", "#8a949e"
 
-# A scatter plot of more points is drawn as an image inside the SVG, or the page would grow by 100 bytes a point.
+# A scatter plot of more points is drawn as an image inside the SVG, or the page would grow by 100 bytes per point.
 MANY_POINTS = 1000
 
 SETTINGS: dict[Any, Any] = {

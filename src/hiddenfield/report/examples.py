@@ -1,22 +1,44 @@
-"""Single structures: those that the model predicts best and worst."""
+"""Single structures: those predicted best and worst, drawn with the contributions of their nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hiddenfield.data.structures import Structures
-from hiddenfield.report.drawings.graph import draw_graph
-from hiddenfield.report.drawings.molecule import draw_molecule
-from hiddenfield.report.drawings.sequence import draw_sequence
-from hiddenfield.report.page import escape
-from hiddenfield.report.results import Results
+from hiddenfield.report.drawing import clean_svg, draw
+from hiddenfield.report.page import escape, shortened
 from hiddenfield.shapes import Array, Float, Int
 
-__all__ = ["best_and_worst", "examples"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from hiddenfield.report.results import Results
+
+__all__ = [
+    "best_and_worst",
+    "draw_graph",
+    "draw_molecule",
+    "draw_sequence",
+    "examples",
+    "is_chain",
+    "layout",
+    "share_colours",
+]
 
 EACH = 4
+# Where the colour is deepest, dark text on it must still be readable.
+RED, BLUE = np.array([0.93, 0.36, 0.30]), np.array([0.30, 0.56, 0.90])
+# Beyond this a layout takes long and shows nothing.
+MOST_NODES = 400
+# Kamada and Kawai's layout is the better and the slower one.
+SMALL = 60
+MOST_SYMBOLS = 600
+# Of a molecule, in pixels.
+WIDTH, HEIGHT = 250, 185
+COLUMN = "smiles"
 
 
 def best_and_worst(results: Results, each: int = EACH) -> tuple[Int[Array, " best"], Int[Array, " worst"]]:
@@ -67,9 +89,9 @@ def _card(results: Results, position: int, shares: Float[Array, " nodes"] | None
     ids = results.structures.ids
     label = f"structure {position}" if ids is None else str(ids[position])
     smiles = structure.columns.get("smiles")
-    line = "" if smiles is None else f"<code>{escape(_shortened(str(smiles[0]), 160))}</code>"
+    line = "" if smiles is None else f"<code>{escape(shortened(str(smiles[0]), 160))}</code>"
     return (
-        f'<div class="card">{_picture(structure, shares, name)}<b>{escape(_shortened(label, 80))}</b>'
+        f'<div class="card">{_picture(structure, shares, name)}<b>{escape(shortened(label, 80))}</b>'
         f'<div class="values">{_values(results, position)}</div>{line}</div>'
     )
 
@@ -88,9 +110,164 @@ def _values(results: Results, position: int) -> str:
     if results.classes is None:
         return f"true {truth:.4g}, predicted {predicted:.4g}<br>error {predicted - truth:+.4g}"
     code, own = int(predicted.argmax()), int(truth)
-    names = [escape(_shortened(results.classes[k], 40)) for k in (own, code)]
+    names = [escape(shortened(results.classes[k], 40)) for k in (own, code)]
     return f"true {names[0]} ({predicted[own]:.1%})<br>predicted {names[1]} ({predicted[code]:.1%})"
 
 
-def _shortened(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+# -- drawings ----------------------------------------------------------------------------------------------
+
+
+def share_colours(shares: Float[Array, " nodes"]) -> Float[Array, "nodes channels"]:
+    """Return red, green and blue between 0 and 1 for every share; the largest of the structure is deepest.
+
+    Examples
+    --------
+    >>> share_colours(np.array([0.0, 2.0, -1.0])).round(2).tolist()
+    [[1.0, 1.0, 1.0], [0.93, 0.36, 0.3], [0.65, 0.78, 0.95]]
+    """
+    finite = np.nan_to_num(shares)
+    top = np.abs(finite).max(initial=0.0)
+    depth = (np.abs(finite) / top if top > 0 else np.zeros_like(finite))[:, None]
+    return 1.0 - depth * (1.0 - np.where(finite[:, None] >= 0, RED, BLUE))
+
+
+def _as_hex(colour: Float[Array, " channels"]) -> str:
+    """Return ``#rrggbb``.
+
+    Examples
+    --------
+    >>> _as_hex(np.array([1.0, 0.5, 0.0]))
+    '#ff8000'
+    """
+    return "#" + "".join(f"{round(float(channel) * 255):02x}" for channel in colour)
+
+
+def draw_molecule(structure: Structures, shares: Float[Array, " nodes"] | None, name: str) -> str | None:
+    """Return the molecule as SVG, or None where it cannot be drawn.
+
+    It can if RDKit is installed, there is a column ``smiles``, RDKit reads the text, and its atoms are as many as the
+    nodes and, where the nodes have elements, of the same elements in the same order.
+    """
+    molecule = _molecule(structure)
+    if molecule is None:
+        return None
+    from rdkit.Chem.Draw import rdMolDraw2D
+
+    canvas = rdMolDraw2D.MolDraw2DSVG(WIDTH, HEIGHT)
+    options: Any = canvas.drawOptions()
+    options.clearBackground = False
+    options.padding = 0.04
+    options.bondLineWidth = 1.4
+    highlight: dict[str, Any] = {}
+    if shares is not None and len(shares):
+        options.useBWAtomPalette()
+        options.continuousHighlight = False
+        options.atomHighlightsAreCircles = True
+        colours = {atom: tuple(float(c) for c in colour) for atom, colour in enumerate(share_colours(shares))}
+        highlight = {
+            "highlightAtoms": list(colours),
+            "highlightBonds": [],
+            "highlightAtomColors": colours,
+            "highlightAtomRadii": dict.fromkeys(colours, 0.42),
+        }
+    rdMolDraw2D.PrepareAndDrawMolecule(canvas, molecule, **highlight)
+    canvas.FinishDrawing()
+    return clean_svg(canvas.GetDrawingText(), name, "molecule")
+
+
+def _molecule(structure: Structures) -> Any:
+    if COLUMN not in structure.columns:
+        return None
+    try:
+        from rdkit import Chem, rdBase
+    except ImportError:
+        return None
+    with rdBase.BlockLogs():
+        molecule = Chem.MolFromSmiles(str(structure.columns[COLUMN][0]))
+    if molecule is None or molecule.GetNumAtoms() != structure.total_nodes or not structure.total_nodes:
+        return None
+    words = [vocabulary.name for vocabulary in structure.node_vocabularies]
+    if "element" in words and structure.node_labels is not None:
+        column = words.index("element")
+        codes = structure.node_labels[:, column].cpu().numpy()
+        elements = np.array(structure.node_vocabularies[column].decode(codes), dtype=object)
+        if [str(element) for element in elements] != [atom.GetSymbol() for atom in molecule.GetAtoms()]:
+            return None
+    return molecule
+
+
+def is_chain(structure: Structures) -> bool:
+    """Return whether a structure is a sequence: each node joined to the next, and to nothing else.
+
+    Examples
+    --------
+    >>> import hiddenfield as hf
+    >>> (
+    ...     is_chain(hf.data.from_sequences(["CAT"])),
+    ...     is_chain(hf.Structures.from_edges([0, 0], [1, 2], node_ptr=[0, 3])),
+    ... )
+    (True, False)
+    """
+    source, target = structure.source.cpu().numpy(), structure.target.cpu().numpy()
+    forward = np.unique(np.minimum(source, target))
+    return bool(np.all(np.abs(source - target) == 1)) and len(forward) == max(structure.total_nodes - 1, 0)
+
+
+def draw_sequence(structure: Structures, shares: Float[Array, " nodes"] | None) -> str | None:
+    """Return the symbols as HTML, each on the colour of its share; None if the structure is no sequence of labels."""
+    if structure.node_labels is None or structure.total_nodes == 0 or not is_chain(structure):
+        return None
+    codes = structure.node_labels[:MOST_SYMBOLS, 0].cpu().numpy()
+    symbols = [str(symbol) for symbol in structure.node_vocabularies[0].decode(codes)]
+    gap = " " if any(len(symbol) > 1 for symbol in symbols) else ""
+    if shares is None:
+        text = escape(gap.join(symbols))
+    else:
+        colours = [_as_hex(colour) for colour in share_colours(shares)]
+        text = gap.join(
+            f'<span style="background:{colour}">{escape(symbol)}</span>'
+            for symbol, colour in zip(symbols, colours, strict=False)
+        )
+    more = structure.total_nodes - len(symbols)
+    return f'<div class="sequence">{text}{f" … and {more:,} more" if more else ""}</div>'
+
+
+def draw_graph(structure: Structures, shares: Float[Array, " nodes"] | None, name: str) -> str | None:
+    """Return the structure as SVG, its nodes with their first label; None if it is too large or empty."""
+    if not 0 < structure.total_nodes <= MOST_NODES:
+        return None
+    places = layout(structure)
+    colours: Any = "#e9edf1" if shares is None else share_colours(shares)
+    ends = np.stack([structure.source.cpu().numpy(), structure.target.cpu().numpy()], axis=1)
+    size = float(np.clip(2600 / structure.total_nodes, 12, 150))
+
+    def paint(figure: Figure) -> None:
+        from matplotlib.collections import LineCollection
+
+        axes = figure.add_subplot()
+        axes.set_axis_off()
+        axes.add_collection(LineCollection(list(places[ends]), colors="#9aa4ae", linewidths=1.0, zorder=1))
+        axes.scatter(
+            places[:, 0], places[:, 1], s=size, c=colours, edgecolors="#6b7782", linewidths=0.6, zorder=2
+        )
+        if structure.node_labels is not None and structure.total_nodes <= SMALL:
+            codes = structure.node_labels[:, 0].cpu().numpy()
+            for place, symbol in zip(places, structure.node_vocabularies[0].decode(codes), strict=True):
+                axes.annotate(str(symbol)[:3], place, ha="center", va="center", fontsize=6.5, zorder=3)
+        axes.margins(0.12)
+
+    return draw(name, paint, width=3.0, height=2.2, title="graph")
+
+
+def layout(structure: Structures) -> Float[Array, "nodes axes"]:
+    """Return a place in the plane for every node; the same structure always has the same."""
+    import networkx
+
+    graph = networkx.Graph()
+    graph.add_nodes_from(range(structure.total_nodes))
+    graph.add_edges_from(zip(structure.source.tolist(), structure.target.tolist(), strict=True))
+    if structure.total_nodes <= SMALL and structure.total_nodes > 1 and networkx.is_connected(graph):
+        places = networkx.kamada_kawai_layout(graph)
+    else:
+        places = networkx.spring_layout(graph, seed=0)
+    return np.array([places[node] for node in range(structure.total_nodes)], dtype=np.float64).reshape(-1, 2)

@@ -11,6 +11,7 @@ import numpy as np
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.report.drawing import SETTINGS
+from hiddenfield.report.page import shortened
 from hiddenfield.shapes import Array, Float
 
 if TYPE_CHECKING:
@@ -208,7 +209,7 @@ def _draw_variables(
         name = field.variable_names[variable] if field.variable_names else str(variable)
         best = int(np.argmax(row))
         state_name = field.state_names[variable][best] if field.state_names else str(best)
-        text = f"{_short(name, 18)}\n{_short(state_name, 12)} {row[best]:.2f}"
+        text = f"{shortened(name, 18)}\n{shortened(state_name, 12)} {row[best]:.2f}"
         axes.annotate(
             text, (place[0], place[1] - 1.12 * radius), ha="center", va="top", fontsize=small, linespacing=1.05,
             color="#1c232b", zorder=5, bbox={"facecolor": "white", "alpha": 0.75, "pad": 0.6, "edgecolor": "none"},
@@ -225,7 +226,7 @@ def _legend(axes: Axes, field: FactorGraph) -> None:
         return
     (states,) = names
     handles = [
-        Patch(facecolor=colour, edgecolor=RING, linewidth=0.6, label=_short(name, 16))
+        Patch(facecolor=colour, edgecolor=RING, linewidth=0.6, label=shortened(name, 16))
         for colour, name in zip(_colours(len(states)), states, strict=True)
     ]
     axes.legend(
@@ -239,7 +240,3 @@ def _colours(states: int) -> list[Any]:
     import matplotlib
 
     return list(matplotlib.colormaps["viridis"](np.linspace(0.95, 0.05, states)))
-
-
-def _short(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"

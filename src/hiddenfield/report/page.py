@@ -6,7 +6,7 @@ import html
 import re
 from collections.abc import Iterable
 
-__all__ = ["Section", "escape", "facts", "figure_box", "page", "printable"]
+__all__ = ["Section", "escape", "facts", "figure_box", "page", "printable", "shortened"]
 
 Section = tuple[str, str]
 """A heading, and the HTML below it."""
@@ -87,6 +87,11 @@ def escape(text: object) -> str:
 def printable(text: str) -> str:
     """Return the text with a replacement character for each that no HTML document may hold."""
     return CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def shortened(text: str, most: int) -> str:
+    """Return at most so many characters, the last an ellipsis where some are left out."""
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def page(title: str, lead: str, sections: Iterable[Section], footer: str) -> str:

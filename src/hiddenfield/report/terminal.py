@@ -18,7 +18,7 @@ SUFFIXES = (".csv", ".tsv", ".parquet")
 
 
 def check_suffix(path: Path, allowed: tuple[str, ...] = SUFFIXES) -> None:
-    """Refuse a file name whose ending says nothing, before any work is done."""
+    """Refuse a file name with an unknown suffix, before any work is done."""
     if path.suffix.lower() not in allowed:
         raise InputError(f"the output must end in {', '.join(allowed[:-1])} or {allowed[-1]}, got {path}")
 

@@ -1,23 +1,32 @@
-"""Write results as one page."""
+"""The report of a fitted estimator: one page, and its table of scores and summary."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hiddenfield.data.paths import write_text
+from hiddenfield.data.files import write_text
+from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError
-from hiddenfield.report.classes import confusion, roc
-from hiddenfield.report.embedding_map import embedding_map
+from hiddenfield.evaluation.measuring import METRICS, Score
+from hiddenfield.evaluation.records import FitRecord, Metrics
 from hiddenfield.report.examples import examples
-from hiddenfield.report.learning_curves import learning_curves
-from hiddenfield.report.numbers import error_by_range, parity
-from hiddenfield.report.page import Section, facts, page
-from hiddenfield.report.results import Results
-from hiddenfield.report.scores import scores_table
+from hiddenfield.report.page import Section, escape, facts, page
+from hiddenfield.report.panels import confusion, embedding_map, error_by_range, learning_curves, parity, roc
 
-__all__ = ["write_report"]
+if TYPE_CHECKING:
+    from hiddenfield.estimators.base import StructureEstimator
+    from hiddenfield.report.results import Results
+
+__all__ = ["Facts", "fit_as_text", "scores_as_text", "scores_table", "summary", "write_report"]
+
+Facts = Sequence[tuple[str, Sequence[tuple[str, object]]]]
+"""Groups of names and values, each under a heading."""
 
 COMPARISON = (
     "<p>On test structures that no model has seen. Whatever had to be chosen, the strength of a penalty or the epoch "
@@ -45,7 +54,8 @@ def write_report(path: str | Path, results: Results) -> Path:
     Examples
     --------
     >>> import tempfile, hiddenfield as hf
-    >>> from hiddenfield.evaluation.measuring import Score, measure
+    >>> from hiddenfield.evaluation.measuring import measure
+    >>> from hiddenfield.report import Results
     >>> words = hf.data.from_sequences(["GATTACA", "CAT", "TAG"], ids=["a", "b", "c"])
     >>> truth, predicted = np.array([7.0, 3.0, 3.0]), np.array([6.0, 3.5, 3.0])
     >>> own = Score("a guess", measure(truth, predicted))
@@ -95,3 +105,193 @@ def _sections(results: Results) -> list[Section]:
         )
     sections.append(("Best and worst", examples(results)))
     return sections
+
+
+# -- scores ------------------------------------------------------------------------------------------------
+
+HEADINGS = {
+    "mae": "test MAE",
+    "rmse": "test RMSE",
+    "r2": "test R²",
+    "accuracy": "test accuracy",
+    "balanced_accuracy": "balanced accuracy",
+    "roc_auc": "ROC AUC",
+}
+
+
+def scores_table(scores: Sequence[Score]) -> str:
+    """Return the comparison as an HTML table: the last row is the model's own, the best of each column is bold."""
+    names = list(scores[0].metrics)
+    best = {name: _best(name, scores) for name in names}
+    header = "".join(f'<th class="number">{HEADINGS[name]}</th>' for name in names)
+    rows = []
+    for score in scores:
+        cells = [f"<td>{escape(score.name)}</td>"]
+        for name in names:
+            mark = " best" if score.metrics[name] == best[name] else ""
+            cells.append(f'<td class="number{mark}">{_number(score.metrics[name])}</td>')
+        cells.append(
+            f'<td class="number">{score.parameters:,}</td><td class="number">{_seconds(score.seconds)}</td>'
+        )
+        cells.append(f"<td>{escape(score.note)}</td>")
+        opening = '<tr class="own">' if score is scores[-1] else "<tr>"
+        rows.append(f"{opening}{''.join(cells)}</tr>")
+    fixed = "".join(f'<th class="number">{name}</th>' for name in ("parameters", "seconds"))
+    head = f"<tr><th>model</th>{header}{fixed}<th></th></tr>"
+    body = f"<thead>{head}</thead><tbody>{''.join(rows)}</tbody>"
+    return f'<div class="scroll"><table class="scores">{body}</table></div>'
+
+
+def scores_as_text(scores: Sequence[Score]) -> str:
+    """Return the comparison as lines of text.
+
+    Examples
+    --------
+    >>> print(scores_as_text([Score("mean predictor", {"mae": 1.5, "rmse": 2.0}, 1)]))
+    model           test MAE  test RMSE  parameters
+    mean predictor    1.5000     2.0000           1
+    """
+    names = list(scores[0].metrics)
+    lines = [["model", *(HEADINGS[name] for name in names), "parameters"]]
+    lines += [[s.name, *(_number(s.metrics[name]) for name in names), f"{s.parameters:,}"] for s in scores]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    return "\n".join(
+        "  ".join(
+            [line[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True))]
+        )
+        for line in lines
+    )
+
+
+def _best(name: str, scores: Sequence[Score]) -> float:
+    values = [score.metrics[name] for score in scores if not math.isnan(score.metrics[name])]
+    return (max if METRICS[name].higher_is_better else min)(values, default=math.nan)
+
+
+def _number(value: float) -> str:
+    return "–" if math.isnan(value) else f"{value:z.4f}" if abs(value) < 1000 else f"{value:.4g}"
+
+
+def _seconds(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f}"
+
+
+# -- text --------------------------------------------------------------------------------------------------
+
+
+def fit_as_text(found: FitRecord) -> str:
+    """Return the result of a fit as lines of text: model, sizes of the parts, metrics of each target."""
+    counts = found.structures
+    lines = [
+        f"{found.task} with {found.model}, {found.parameters:,} weights, best epoch "
+        f"{', '.join(map(str, found.best_epoch))} of {found.epochs[0]}",
+        f"{counts.train:,} training, {counts.validation:,} validation, {counts.test:,} test structures",
+    ]
+    for name, measures in found.test.items():
+        lines.append(f"test {name}: {_listed(measures)}")
+        lines.append(f"  without a model: {_listed(found.baseline[name])}")
+    return "\n".join(lines)
+
+
+def _listed(measures: Metrics) -> str:
+    return ", ".join(f"{name} {_known(name, value)}" for name, value in measures.items())
+
+
+def _known(name: str, value: float | None) -> str:
+    if value is None:
+        return "undefined"
+    # Errors have the target's units and may be as small as they like; a share of the variance is not.
+    return f"{value:z.4f}" if name == "r2" and abs(value) < 1000 else f"{value:.4g}"
+
+
+# -- summary -----------------------------------------------------------------------------------------------
+
+OF_THE_MODEL = (
+    "model",
+    "dim",
+    "rounds",
+    "activation",
+    "pooling",
+    "every_round",
+    "standardise",
+    "node_width",
+    "hidden",
+    "dropout",
+)
+OF_TRAINING = (
+    "optimizer",
+    "learning_rate",
+    "schedule",
+    "batch_size",
+    "weight_decay",
+    "loss",
+    "class_weight",
+    "resample",
+    "monitor",
+    "random_state",
+)
+SILENT: tuple[object, ...] = (None, False, 0.0)
+
+
+def summary(estimator: StructureEstimator, train: Structures, test: Structures, seconds: float) -> Facts:
+    """Return what a reader needs to judge the numbers, or to reproduce them."""
+    return [
+        ("Data", _data(train, test)),
+        ("Model", _model(estimator)),
+        ("Training", _training(estimator, seconds)),
+    ]
+
+
+def _data(train: Structures, test: Structures) -> list[tuple[str, object]]:
+    entries: list[tuple[str, object]] = [
+        ("training", f"{len(train):,} structures"),
+        ("test", f"{len(test):,} structures"),
+        ("nodes", f"{train.total_nodes / max(len(train), 1):.1f} per structure"),
+        ("arcs", f"{train.total_arcs / max(len(train), 1):.1f} per structure"),
+    ]
+    for kind, words in (("node", train.node_vocabularies), ("arc", train.arc_vocabularies)):
+        if words:
+            entries.append((f"{kind} labels", ", ".join(f"{word.name} ({len(word)})" for word in words)))
+    for kind, names in (("node", train.node_attribute_names), ("arc", train.arc_attribute_names)):
+        if names:
+            entries.append((f"{kind} attributes", f"{len(names)}"))
+    (name,), (classes,) = train.target_names, train.target_vocabularies
+    if classes is not None:
+        return [*entries, ("target", f"{name}: {len(classes)} classes")]
+    assert train.targets is not None
+    values = train.targets[:, 0]
+    spread = f"mean {values.mean():.4g}, deviation {values.std(unbiased=False):.4g}"
+    return [*entries, ("target", f"{name}: {values.min():.4g} to {values.max():.4g}, {spread}")]
+
+
+def _model(estimator: StructureEstimator) -> list[tuple[str, object]]:
+    options = estimator.get_params()
+    entries = [(name, options[name]) for name in OF_THE_MODEL if options.get(name) not in SILENT]
+    entries += list((options.get("model_options") or {}).items())
+    entries.append(("parameters", f"{sum(network.num_parameters for network in estimator.networks_):,}"))
+    if len(estimator.networks_) > 1:
+        entries.append(("networks", len(estimator.networks_)))
+    return entries
+
+
+def _training(estimator: StructureEstimator, seconds: float) -> list[tuple[str, object]]:
+    options, history = estimator.get_params(), estimator.history_
+    entries = [
+        (name.replace("_", " "), options[name]) for name in OF_TRAINING if options.get(name) not in SILENT
+    ]
+    if history.rows:
+        rates = sorted(row["structures_per_second"] for row in history.rows)
+        entries += [
+            ("epochs", f"{len(history.rows)}, the weights of epoch {history.best_epoch} were kept"),
+            ("ended", history.reason),
+            ("time", f"{seconds:.0f} s, {rates[len(rates) // 2]:,.0f} structures/s"),
+        ]
+    entries.append(("versions", ", ".join(f"{name} {_version(name)}" for name in ("hiddenfield", "torch"))))
+    return entries
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "from source"

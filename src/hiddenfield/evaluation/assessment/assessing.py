@@ -18,16 +18,15 @@ import numpy as np
 
 from hiddenfield.embedding.base import EMBEDDINGS
 from hiddenfield.errors import InputError
-from hiddenfield.estimators import StructureClassifier, StructureRegressor
 from hiddenfield.evaluation.assessment.cells import Cell, Context, has_blind_twin
 from hiddenfield.evaluation.assessment.details import Finished
 from hiddenfield.evaluation.assessment.problem import Problem, inner_splits, outer_splits
 from hiddenfield.evaluation.assessment.running import CellStore, Pool, automatic_jobs
 from hiddenfield.evaluation.assessment.settings import DEFAULT_SPACE, AssessmentSettings
 from hiddenfield.evaluation.assessment.tables import collect
+from hiddenfield.evaluation.fitting import make_estimator
 from hiddenfield.evaluation.measuring import better, choose_metric
 from hiddenfield.evaluation.records import Assessment, convert, write_json
-from hiddenfield.evaluation.run import _make
 from hiddenfield.evaluation.search import grid, sample
 from hiddenfield.evaluation.splits.base import digest
 from hiddenfield.progress import progress
@@ -35,10 +34,10 @@ from hiddenfield.registry import choose
 
 __all__ = ["assess", "check_comparable", "estimator_of"]
 
-# Where an object lies in memory, as its text tells.
+# The address of an object in memory, in its text.
 ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+")
 
-# What an estimator is told that does not change its results.
+# Parameters of an estimator that do not change its results.
 SILENT = ("device", "verbose", "checkpoint", "resume", "random_state")
 
 
@@ -76,7 +75,7 @@ def assess(
     folder
         Where every finished piece is kept at once, and ``assessment.json`` at the end; None for nowhere.
     resume
-        Whether to go on with what the folder holds. The result is the same as of a run that was not interrupted.
+        Whether to continue with what the folder holds. The result is that of a run that was not interrupted.
     show_progress
         Whether a bar shows how far it is; only on a terminal.
 
@@ -179,8 +178,7 @@ def estimator_of(estimator: Any, task: str, parameters: Mapping[str, Any]) -> An
     """
     if isinstance(estimator, str):
         choose("model", EMBEDDINGS, estimator)
-        kind = StructureRegressor if task == "regression" else StructureClassifier
-        return _make(kind, {"model": estimator, **parameters})
+        return make_estimator(task != "regression", {"model": estimator, **parameters})
     if parameters:
         raise InputError("parameters are for a model that is named; set those of an estimator on itself")
     if not all(hasattr(estimator, name) for name in ("fit", "predict", "get_params", "set_params")):
@@ -243,7 +241,7 @@ def _plan(context: Context, settings: AssessmentSettings, candidates: list[dict[
 def _described(value: Any) -> str:
     """Return a text for a value that is the same in every process: without addresses in memory.
 
-    A function is told by its module, its name and its code: a lambda has no name, and what a named one does may change.
+    A function is identified by its module, name and code: a lambda has no name, and the code of a name may change.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Details of an assessment beside its mean: size, training curve, ROC curve, errors by range, bootstrap draws."""
+"""Details of an assessment: size, training curve, ROC curve, errors by range, bootstrap draws."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Problem: what is to be predicted from what, checked once; and its outer and inner splits."""
+"""Problem: checked data with one target, and its outer and inner splits."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class Problem:
         return _take(self.X, positions)
 
     def fingerprint(self) -> str:
-        """Return a short text by which other data are told apart."""
+        """Return a short fingerprint of the data."""
         checksum = hashlib.sha256(self.truth.astype("<f8").tobytes())
         if isinstance(self.X, Structures):
             checksum.update(repr(fingerprint(self.X)).encode())
@@ -156,7 +156,7 @@ class Problem:
 
 
 def is_table(X: Any) -> bool:
-    """Say whether X is a table of features: an array, a sparse matrix or a data frame with two axes."""
+    """Return whether X is a table of features: an array, a sparse matrix or a data frame with two axes."""
     return not isinstance(X, Structures) and len(getattr(X, "shape", ())) == 2
 
 
@@ -254,7 +254,7 @@ def _rows(problem: Problem) -> Int[Array, " structures"] | None:
     rows = np.asarray(problem.X.columns[ROWS])
     if rows.dtype.kind not in "iu" or (rows < 0).any() or len(np.unique(rows)) < len(rows):
         raise InputError(
-            f"the column {ROWS!r} must hold different whole numbers from 0, by which given splits are told; correct it"
+            f"the column {ROWS!r} must hold different whole numbers from 0, to which given splits refer; correct it"
         )
     return rows.astype(np.int64)
 

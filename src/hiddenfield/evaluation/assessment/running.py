@@ -17,19 +17,19 @@ from pathlib import Path
 from typing import Any
 
 from hiddenfield.data.structures import Structures
-from hiddenfield.errors import InputError, ReadError
+from hiddenfield.errors import InputError
 from hiddenfield.estimators.base import StructureEstimator
 from hiddenfield.evaluation.assessment.cells import KINDS, Cell, Context, work, work_together
-from hiddenfield.evaluation.records import Record, convert, write_json
-from hiddenfield.learning.device import resolve_device
+from hiddenfield.evaluation.records import Record, claim_folder, convert, write_json
+from hiddenfield.learning.predicting import resolve_device
 
 __all__ = ["CellStore", "Pool", "automatic_jobs"]
 
-# On a GPU a small network waits for its launches; many are trained side by side, as many as there are at most of these
-# nodes and arcs in all their structures, and not more than so many.
+# On a GPU a small network waits for its launches, so many are trained side by side: as many as have at most this
+# number of nodes and arcs in all their structures, and at most so many.
 MOST_ENTRIES, MOST_TOGETHER = 150_000_000, 512
 
-# An estimator from elsewhere: up to so many processes on a GPU.
+# Processes on a GPU, at most, of an estimator from elsewhere.
 PROCESSES_ON_GPU = 8
 
 # Seconds after which a worker notices that the process it works for was killed.
@@ -37,20 +37,20 @@ NOTICE = 1.0
 
 
 def automatic_jobs(context: Context) -> int:
-    """Return how many processes to use: one a core; of an estimator from elsewhere on a GPU at most eight."""
+    """Return how many processes to use: one per core; at most eight for an estimator from elsewhere on a GPU."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(PROCESSES_ON_GPU, cores) if _on_gpu(context) and not _side_by_side(context) else cores
 
 
 def _on_gpu(context: Context) -> bool:
-    """Say whether the estimator computes on a GPU: told by the assessment, or by its own parameter."""
+    """Return whether the estimator computes on a GPU, by the settings or by its own parameter."""
     own = getattr(context.estimator, "device", None)
     device = context.device or (own if isinstance(own, str) else None)
     return device is not None and resolve_device(device).type == "cuda"
 
 
 def _side_by_side(context: Context) -> bool:
-    """Say whether the cells are trained side by side in this process: networks, on a GPU."""
+    """Return whether the cells are trained side by side in this process: networks, on a GPU."""
     estimator = context.estimator
     return isinstance(estimator, StructureEstimator) and estimator.checkpoint is None and _on_gpu(context)
 
@@ -202,7 +202,7 @@ class CellStore:
     plan
         What the results depend on; it is kept in ``plan.json``.
     resume
-        Whether to go on with what is there.
+        Whether to continue with what is there.
 
     Examples
     --------
@@ -215,32 +215,9 @@ class CellStore:
 
     def __init__(self, folder: str | Path, plan: Mapping[str, Any], *, resume: bool = False) -> None:
         self.folder = Path(folder)
+        claim_folder(self.folder, "plan.json", plan, "an assessment", resume=resume)
         self.cells = self.folder / "cells"
-        plan = json.loads(json.dumps(plan))
-        if self.folder.exists() and not self.folder.is_dir():
-            raise InputError(f"{self.folder} is a file; name a folder")
-        if self.folder.exists() and any(self.folder.iterdir()):
-            self._check(plan, resume)
-        self.cells.mkdir(parents=True, exist_ok=True)
-        write_json(self.folder / "plan.json", plan)
-
-    def _check(self, plan: Mapping[str, Any], resume: bool) -> None:
-        if not resume:
-            raise InputError(
-                f"{self.folder} is not empty; choose another folder, or go on with what is there with resume"
-            )
-        file = self.folder / "plan.json"
-        try:
-            before = json.loads(file.read_text(encoding="utf-8"))
-            assert isinstance(before, dict)
-        except (OSError, ValueError, AssertionError):
-            raise ReadError("is not the plan of an assessment; choose another folder", file=file) from None
-        for name in sorted({*plan, *before}):
-            if before.get(name) != plan.get(name):
-                raise InputError(
-                    f"{self.folder} is of an assessment with {name} {_short(before.get(name))}, not "
-                    f"{_short(plan.get(name))}; give the same, or choose another folder"
-                )
+        self.cells.mkdir(exist_ok=True)
 
     def write(self, cell: Cell, result: Record) -> None:
         """Keep the result of a cell."""
@@ -269,8 +246,3 @@ class CellStore:
 
 def _checksum(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 120 else text[:117] + "..."

@@ -311,14 +311,14 @@ def _in_words(context: Context, settings: AssessmentSettings, finished: Finished
         # Without a selection that names it, the inner split is named here.
         named = f" ({inner})" if settings.nested and len(finished.candidates) == 1 else ""
         parts.append(f"epoch chosen on {where}{named}")
-    parts.append(f"{finished.seeds} final fit{'s' * (finished.seeds > 1)} a split")
+    parts.append(f"{finished.seeds} final fit{'s' * (finished.seeds > 1)} per split")
     return "; ".join(parts)
 
 
 def _epoch_chosen_on(context: Context, settings: AssessmentSettings) -> str | None:
-    """Say where the epoch is chosen; None where it is not, or an estimator from elsewhere does not tell.
+    """Return where the epoch is chosen; None where it is not, or is unknown, as of estimators from elsewhere.
 
-    Others have a parameter `validation_fraction` too, which some of them use only if yet another says so.
+    Others have a parameter `validation_fraction` too, which some of them use only together with another one.
     """
     if settings.nested and accepts_aside(context.estimator):
         return "the inner validation part"
@@ -327,7 +327,7 @@ def _epoch_chosen_on(context: Context, settings: AssessmentSettings) -> str | No
 
 
 def _are_drawn(settings: AssessmentSettings, finished: Finished) -> bool:
-    """Say whether there were more candidates than were tried."""
+    """Return whether there were more candidates than were tried."""
     if settings.draws is None:
         return False
     space = settings.space or {name: DEFAULT_SPACE[name] for name in finished.candidates[0]}

@@ -44,7 +44,7 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """What a way to split may ask for; each takes what it needs.
+    """Input of a splitting method; each uses what it needs.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ SPLITTERS: Registry[Callable[[Request], list[Split]]] = Registry("split", "hidde
 
 
 def make_splits(method: Any, request: Request) -> list[Split]:
-    """Split as a name of `SPLITTERS` says; all are deterministic under the request's seed.
+    """Split by a method of `SPLITTERS`; all are deterministic under the request's seed.
 
     Parameters
     ----------

@@ -72,7 +72,7 @@ def stratified(request: Request) -> list[Split]:
 
 @SPLITTERS.register(summary="k folds drawn several times")
 def repeated(request: Request) -> list[Split]:
-    """Draw folds anew, `repeats` times: stratified where the target is a class.
+    """Draw folds `repeats` times: stratified where the target is a class.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def repeated(request: Request) -> list[Split]:
 
 @SPLITTERS.register(summary="one held-out share, or several draws of one")
 def hold_out(request: Request) -> list[Split]:
-    """Keep a share aside once, or `repeats` times: stratified where the target is a class.
+    """Hold out a share once, or `repeats` times: stratified where the target is a class.
 
     Examples
     --------
@@ -115,9 +115,9 @@ def hold_out_positions(
     fraction: float,
     generator: np.random.Generator,
 ) -> tuple[Int[Array, " kept"], Int[Array, " aside"]]:
-    """Return the positions that are kept and those put aside, of every class about the same share.
+    """Return the positions that are kept and those held out, about the same share of every class.
 
-    At least one is put aside, and where there is room one of every class. A class with a single member stays with those
+    At least one is held out, and where there is room one of every class. A class with a single member stays with those
     that are kept.
 
     Examples
@@ -126,7 +126,7 @@ def hold_out_positions(
     (array([0, 1, 4]), array([2, 3, 5]))
     """
     if not 0.0 < fraction < 1.0:
-        raise InputError(f"the share to put aside must lie between 0 and 1, got {fraction}")
+        raise InputError(f"the held-out share must lie between 0 and 1, got {fraction}")
     if total < 2:
         raise InputError(f"{total} structures cannot be divided; at least two are needed")
     size = min(max(round(total * fraction), 1), total - 1)
@@ -134,7 +134,7 @@ def hold_out_positions(
     if classes is None:
         return np.sort(order[size:]), np.sort(order[:size])
     # Members of each class in random order, and for each of them how far through its class it stands: those that
-    # come first in all classes are put aside.
+    # come first in all classes are held out.
     order = order[np.argsort(classes[order], kind="stable")]
     _, first, count = np.unique(classes[order], return_index=True, return_counts=True)
     place = np.arange(total) - np.repeat(first, count)
@@ -200,7 +200,7 @@ def check_groups(
 
 
 def _is_missing(group: Any) -> bool:
-    """Say whether there is no group: None, NaN, or what a table has in its place."""
+    """Return whether a group is missing: None, NaN, or an entry that counts as missing in a table."""
     return group is None or str(group).strip() in (*MISSING, "<NA>", "NaT")
 
 

@@ -28,8 +28,8 @@ INDEX_FILE = re.compile(r"(?:^|/)(train|test)_idx-(\d+)\.txt$")
 def given(request: Request) -> list[Split]:
     """Read splits from a file, and check them.
 
-    Three layouts are known. An archive (.zip) or folder of ``train_idx-K.txt`` and ``test_idx-K.txt``, one position a
-    line, from 0. JSON of the fair-comparison study: a list of objects with ``test`` and ``model_selection``, whose
+    Three layouts are known. An archive (.zip) or folder of ``train_idx-K.txt`` and ``test_idx-K.txt``, one position
+    per line, from 0. JSON of the fair-comparison study: a list of objects with ``test`` and ``model_selection``, whose
     first entry has ``train`` and ``validation``. JSON of this project: an object, or a list of objects, with ``train``,
     ``test`` and perhaps ``validation``. JSON may be compressed. What no fold tests on is not an error; what two folds
     test on is.
@@ -98,7 +98,9 @@ def _members(path: Path) -> dict[str, str]:
 def _positions(text: str, file: str) -> Int[Array, " part"]:
     for number, line in enumerate(text.splitlines(), start=1):
         if line.strip() and not POSITION.fullmatch(line.strip()):
-            raise ReadError(f"expected one position a line, got {line.strip()!r:.60}", file=file, line=number)
+            raise ReadError(
+                f"expected one position per line, got {line.strip()!r:.60}", file=file, line=number
+            )
     return np.sort(np.array(text.split(), dtype=np.int64))
 
 
@@ -129,7 +131,7 @@ def _of_json(path: Path) -> list[Split]:
     try:
         content = json.loads(read_text(path))
     except ValueError as error:
-        raise ReadError(f"is no JSON: {error}", file=path) from None
+        raise ReadError(f"is not JSON: {error}", file=path) from None
     entries = [content] if isinstance(content, Mapping) else content
     if not isinstance(entries, list) or not entries:
         raise ReadError("expected a list of splits", file=path)

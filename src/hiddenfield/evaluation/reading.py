@@ -1,7 +1,8 @@
-"""New structures for a fitted model: read as its own were, with the rows that cannot be predicted left out."""
+"""Files for learning and for prediction: structures read as models take them, and predictions as columns."""
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,19 +10,89 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
-from hiddenfield.data.paths import existing
+from hiddenfield.data.convert.sequences import DIRECTION
+from hiddenfield.data.files import existing
+from hiddenfield.data.formats import Format, formats
 from hiddenfield.data.reading import read
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError, SkippedInputWarning
-from hiddenfield.estimators import StructureEstimator
-from hiddenfield.evaluation.run import accepted_options, read_settings
+from hiddenfield.estimators import StructureClassifier, StructureEncoder, StructureEstimator
+from hiddenfield.estimators.classifier import class_array
+from hiddenfield.evaluation.fitting import read_settings
 from hiddenfield.shapes import Array, Int
 
-__all__ = ["NewData", "read_new"]
+__all__ = ["NewData", "prediction_columns", "read_for_learning", "read_new"]
 
-# What is said of the training file alone.
+# Options that concern the training file alone.
 OF_TRAINING = {"format", "target", "classes", "keep", "cache", "on_error", "labels", "label", "label_id"}
+
+# Formats that may hold sequences.
+OF_SEQUENCES = ("fasta", "table")
+
+
+def read_for_learning(
+    path: str | Path, options: Mapping[str, Any], keep: str | None = None
+) -> tuple[Structures, dict[str, Any]]:
+    """Read structures, sequences with arcs labelled by direction; return them and the options that did it.
+
+    Parameters
+    ----------
+    path
+        Of the structures.
+    options
+        Of the reader. Of a format that has its own targets, those that the option ``target`` names are kept.
+    keep
+        A column that is to travel along, where the format has an option for that.
+    """
+    found = _format(Path(path), options.get("format"))
+    known, reader = _options(found), dict(options)
+    if keep is not None and "keep" in known:
+        reader.setdefault("keep", [keep])
+    names = None if "target" in known else reader.pop("target", None)
+    structures = read(path, **reader)
+    if names:
+        structures = _with_targets(structures, [names] if isinstance(names, str) else list(names))
+    # Molecules have labels of bonds: a pack without labels of arcs, from such a file, holds sequences.
+    flat = found is not None and found.name in OF_SEQUENCES
+    if flat and "arc_labels" not in options and not structures.arc_vocabularies:
+        structures = _with_directions(structures)
+        reader["arc_labels"] = "direction"
+    return structures, reader
+
+
+def _format(path: Path, name: str | None = None) -> Format | None:
+    known = formats()
+    if name is not None:
+        return known.get(name)
+    return next((entry for entry in known.values() if entry.recognises(path)), None)
+
+
+def _options(found: Format | None) -> set[str]:
+    """Return the names of the options of a format; none where it is not known, of which reading complains."""
+    return set() if found is None else set(inspect.signature(found.read).parameters)
+
+
+def _with_targets(structures: Structures, names: list[str]) -> Structures:
+    """Return the structures with these of their targets."""
+    for name in names:
+        if name not in structures.target_names:
+            listed = ", ".join(structures.target_names) or "none"
+            raise InputError(f"the structures have no target {name!r}; they have: {listed}")
+    places = [structures.target_names.index(name) for name in names]
+    assert structures.targets is not None
+    return structures.replace(
+        targets=structures.targets[:, places],
+        target_names=tuple(names),
+        target_vocabularies=tuple(structures.target_vocabularies[place] for place in places),
+    )
+
+
+def _with_directions(structures: Structures) -> Structures:
+    """Label the arcs of sequences, as `from_sequences` does: to the symbol after, or to the one before."""
+    backwards = (structures.source > structures.target).to(torch.int32)
+    return structures.replace(arc_labels=backwards[:, None], arc_vocabularies=(DIRECTION,))
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +128,7 @@ class NewData:
         return result
 
     def row_columns(self, *, errors: bool = False) -> dict[str, Array]:
-        """Return what a table says of every row: its number, its id, and if wanted why it was left out."""
+        """Return columns for all rows: number, id and, on request, why a row was left out."""
         columns: dict[str, Array] = {"row": np.arange(self.total)}
         if self.ids is not None:
             columns["id"] = self.ids
@@ -133,7 +204,8 @@ def read_new(
 
 def _read_alike(path: Path, before: Mapping[str, Any], options: Mapping[str, Any]) -> Structures:
     """Read as the training file was read; where that had its labels in the headers, new files may have them too."""
-    known = accepted_options(path, before)
+    accepted = _options(_format(path))
+    known = {name: value for name, value in before.items() if name in accepted}
     alike = {name: value for name, value in known.items() if name not in OF_TRAINING}
     try:
         return read(path, **{**alike, **options})
@@ -144,7 +216,45 @@ def _read_alike(path: Path, before: Mapping[str, Any], options: Mapping[str, Any
 
 
 def _of_reader(path: Path, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options without ``on_error`` where the format has none: symbols are looked at here all the same."""
-    if "format" in options or "on_error" in accepted_options(path, options):
+    """Return the options without ``on_error`` where the format has none: symbols are checked here all the same."""
+    if "format" in options or "on_error" in _options(_format(path)):
         return dict(options)
     return {name: value for name, value in options.items() if name != "on_error"}
+
+
+def prediction_columns(
+    model: StructureEstimator, new: NewData, *, probabilities: bool = False
+) -> dict[str, Array]:
+    """Return one column for each target and, where there are several networks, one for their standard deviation.
+
+    Parameters
+    ----------
+    model
+        A fitted regressor or classifier.
+    new
+        Structures; rows that were left out are NaN, or None in a column of classes.
+    probabilities
+        Whether a column for each class comes too.
+    """
+    if isinstance(model, StructureEncoder):
+        raise InputError("an encoder predicts nothing; use it with embed")
+    classify = isinstance(model, StructureClassifier)
+    if probabilities and not classify:
+        raise InputError("a regressor has no probabilities; leave --probabilities out")
+    columns: dict[str, Array] = {}
+    for column, kind, members in zip(
+        model.task_.columns, model.target_kinds_, model._predictions(new.structures), strict=True
+    ):
+        average = members.mean(axis=0)
+        if not classify:
+            columns[column.name] = new.spread(average, np.nan)
+            if len(members) > 1:
+                columns[f"{column.name}_std"] = new.spread(members.std(axis=0, ddof=1), np.nan)
+            continue
+        assert column.vocabulary is not None
+        classes = class_array(column.vocabulary.symbols, kind)
+        columns[column.name] = new.spread(classes[average.argmax(axis=1)].astype(object), None)
+        if probabilities:
+            for code, symbol in enumerate(classes.tolist()):
+                columns[f"{column.name}={symbol}"] = new.spread(average[:, code], np.nan)
+    return columns

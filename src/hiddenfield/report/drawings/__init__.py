@@ -1,1 +1,0 @@
-"""Pictures of single structures, their nodes coloured by what they contribute."""
