@@ -1,8 +1,11 @@
-"""Results of experiments that nobody ran, for pages and pictures."""
+"""Made-up results of experiments, for pages and plots."""
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
+
+from hiddenfield.report.study import Result
 
 RUN = {
     "processor": "A processor", "cores": 16, "memory_gib": 128, "gpu": "A GPU", "system": "Linux 6.1-build",
@@ -25,7 +28,7 @@ def roc(sharpness, std=True):
     return {
         "positive": "1", "false_positive": false.round(5).tolist(), "true_positive": true.round(5).tolist(),
         "std": (0.05 * np.sin(np.pi * false)).round(5).tolist() if std else None,
-        "auc": round(sharpness / (1 + sharpness), 6),
+        "auc": round(sharpness / (1 + sharpness), 6), "baselines": {},
     }  # fmt: skip
 
 
@@ -98,13 +101,13 @@ def published(base, mean, figure):
 
 
 def result(experiment, rows, **more):
-    about = (
-        "Accuracy on sets that were made up. *As published*: selected on the reported folds. *Honest*: not."
-    )
-    return {
+    """Return a result with these rows, given as plain values."""
+    about = "Accuracy on made-up data. *As published*: selected on the reported folds. *Honest*: not."
+    content = {
         "experiment": experiment, "title": "A made-up experiment", "about": about, "layout": "table", "remarks": [],
         "scale": SCALE, "rows": rows,
-    } | more  # fmt: skip
+    }  # fmt: skip
+    return msgspec.convert(content | more, Result)
 
 
 def graphs():

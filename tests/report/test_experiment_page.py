@@ -8,9 +8,10 @@ from importlib import metadata
 from pathlib import Path
 from xml.etree import ElementTree
 
+import msgspec
 import pytest
 
-from hiddenfield.report.experiment_page import experiment_files, write_experiment
+from hiddenfield.report.study import read_result, result_files, write_page
 from tests.evaluation.made_up import RESULTS, molecules, strings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,7 +20,7 @@ FOLDER = ROOT / "docs" / "results"
 
 def differences(file: Path) -> list[str]:
     """Return the names of files beside a result that are not what it gives."""
-    expected = experiment_files(json.loads(file.read_text(encoding="utf-8")), file.stem)
+    expected = result_files(read_result(file, file.stem), file.stem)
     if not pinned_matplotlib():
         # Another version draws the same in other numbers.
         expected = {name: text for name, text in expected.items() if name.endswith(".md")}
@@ -48,27 +49,26 @@ def test_committed_pages_are_what_their_results_give(file):
 def test_nothing_else_is_committed():
     expected = {"index.md"}
     for file in FOLDER.glob("*.json"):
-        content = json.loads(file.read_text(encoding="utf-8"))
-        expected |= {file.name, *experiment_files(content, file.stem)}
+        expected |= {file.name, *result_files(read_result(file, file.stem), file.stem)}
     assert {file.name for file in FOLDER.glob("*") if file.is_file()} <= expected
 
 
 def test_a_changed_page_or_result_is_found(tmp_path):
     content = molecules()
     file = tmp_path / "s2v-cep.json"
-    file.write_text(json.dumps(content))
+    file.write_text(json.dumps(content.as_dict()))
     assert "s2v-cep.md" in differences(file)
-    write_experiment(tmp_path / "s2v-cep.md", content)
+    write_page(tmp_path / "s2v-cep.md", content)
     assert differences(file) == []
-    content["rows"][0]["mean"] += 0.01
-    file.write_text(json.dumps(content))
+    rows = [msgspec.structs.replace(content.rows[0], mean=1.6), *content.rows[1:]]
+    file.write_text(json.dumps(msgspec.structs.replace(content, rows=rows).as_dict()))
     assert differences(file) == ["s2v-cep.md"]
 
 
 def test_pictures_that_are_no_longer_there_are_removed(tmp_path):
     for name in ("a-training-Old.svg", "a-roc.svg", "a-more-roc.svg", "b-roc.svg", "a-map.svg"):
         (tmp_path / name).write_text("")
-    write_experiment(tmp_path / "a.md", molecules())
+    write_page(tmp_path / "a.md", molecules())
     assert {file.name for file in tmp_path.iterdir()} == {
         "a.md", "a-training-CEP.svg", "a-ranges-CEP.svg", "a-more-roc.svg", "b-roc.svg", "a-map.svg",
     }  # fmt: skip
@@ -76,7 +76,7 @@ def test_pictures_that_are_no_longer_there_are_removed(tmp_path):
 
 @pytest.mark.parametrize("name", RESULTS)
 def test_pictures_are_documents_and_all_are_shown(name):
-    files = experiment_files(RESULTS[name]())
+    files = result_files(RESULTS[name]())
     page = files[f"{name}.md"]
     drawn = {file: text for file, text in files.items() if file.endswith(".svg")}
     assert set(re.findall(r"\]\(([^)]*\.svg)\)", page)) == set(drawn)
@@ -85,14 +85,14 @@ def test_pictures_are_documents_and_all_are_shown(name):
         assert root.tag == "{http://www.w3.org/2000/svg}svg"
         assert int(root.get("width")) > 400
         assert root.find("{http://www.w3.org/2000/svg}title").text
-    assert drawn == {file: text for file, text in experiment_files(RESULTS[name]()).items() if file in drawn}
+    assert drawn == {file: text for file, text in result_files(RESULTS[name]()).items() if file in drawn}
 
 
 def test_what_pictures_say():
-    drawn = experiment_files(strings())["s2v-strings-roc.svg"]
+    drawn = result_files(strings())["s2v-strings-roc.svg"]
     for part in ("SCOP 3.50, given split", "FC_RES, leave one gene out", "WL-3 + logistic (0.7500)"):
         assert part in drawn
-    files = experiment_files(molecules())
+    files = result_files(molecules())
     for part in (
         "training steps",
         "root mean square error, validation",
@@ -105,9 +105,12 @@ def test_what_pictures_say():
 
 def test_curves_end_where_most_networks_have_stopped():
     content = molecules()
-    for entry in content["rows"]:
-        entry["training_curve"]["runs"] = [5] * 30 + [1] * 30
-        entry["training_curve"]["valid_rmse"][0] = None
-    text = experiment_files(content)["s2v-cep-training-CEP.svg"]
+    rows = []
+    for entry in content.rows:
+        values = [None, *entry.training_curve.valid_rmse[1:]]
+        curve = msgspec.structs.replace(entry.training_curve, runs=[5] * 30 + [1] * 30, valid_rmse=values)
+        rows.append(msgspec.structs.replace(entry, training_curve=curve))
+    content = msgspec.structs.replace(content, rows=rows)
+    text = result_files(content)["s2v-cep-training-CEP.svg"]
     assert "10,000" in text
     assert "20,000" not in text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hiddenfield as hf
-from hiddenfield.studies.s2v_cep import EXPERIMENT
+from hiddenfield.studies import EXPERIMENTS
 
 
 def test_parquet_is_read_where_it_is(tmp_path):
@@ -12,7 +12,8 @@ def test_parquet_is_read_where_it_is(tmp_path):
     pack = hf.datasets.huckel(20)
     hf.write(pack, folder / "cep-processed.parquet")
     (folder / "cep-processed.csv.xz").write_bytes(b"not to be read")
-    trial = EXPERIMENT.trials(EXPERIMENT.scale(quick=True))[0]
+    experiment = EXPERIMENTS["s2v-cep"]
+    trial = experiment.trials(experiment.scale(quick=True))[0]
     structures, splits = trial.load(tmp_path)
     assert structures == pack
     assert splits is None

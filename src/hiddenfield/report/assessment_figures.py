@@ -9,9 +9,8 @@ import numpy as np
 from hiddenfield.evaluation.measuring import NAMES, capital
 from hiddenfield.evaluation.records import Assessment, TrainingCurve
 from hiddenfield.report.drawing import BLUE, GREY, RED, draw
-from hiddenfield.report.experiment_figures import draw_picture
 from hiddenfield.report.page import figure_box
-from hiddenfield.report.results_pages.pictures import Picture
+from hiddenfield.report.study import Picture, Row, draw_picture
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -85,7 +84,7 @@ def curve_plot(found: Assessment) -> str:
 def detail_plots(found: Assessment) -> list[str]:
     """Draw those of training curve, ROC curve and errors by range that an assessment has."""
     drawn = [] if found.training_curve is None else [_training(found.training_curve)]
-    own = {**found.as_dict(), "column": "", "variant": ""}
+    own = Row.of(found)
     if found.roc is not None:
         picture = Picture("roc", "roc", "ROC curve", "", ((f"members: {found.roc.positive}", (own,)),))
         caption = (

@@ -1,4 +1,5 @@
 from .base import (
+    EXPERIMENTS as EXPERIMENTS,
     FULL as FULL,
     QUICK as QUICK,
     Experiment as Experiment,
@@ -6,8 +7,8 @@ from .base import (
     Scale as Scale,
     Trial as Trial,
 )
-from .registry import EXPERIMENTS as EXPERIMENTS
 from .running import (
+    Result as Result,
     join_results as join_results,
     merge_results as merge_results,
     run_experiment as run_experiment,

@@ -8,11 +8,9 @@ from pathlib import Path
 from hiddenfield.data.reading import read
 from hiddenfield.data.structures import Structures
 from hiddenfield.evaluation.assessment.settings import AssessmentSettings
-from hiddenfield.studies.base import Experiment, Figure, Scale, Trial
+from hiddenfield.studies.base import Experiment, Figure, Scale, Trial, register
 
-__all__ = ["EXPERIMENT"]
-
-# Of the 24,978 molecules that are not tested on, 20,000 are trained on.
+# Of the 24,978 molecules outside the test set, 20,000 are trained on.
 PARAMETERS = {
     "dim": 64,
     "epochs": 80,
@@ -30,7 +28,7 @@ FIGURES = (
 def trials(scale: Scale) -> list[Trial]:
     """Return a trial for each model and number of rounds."""
     settings = AssessmentSettings(split="hold_out", test_fraction=5000 / 29978, repeats=5, metric="rmse")
-    # The simple models are the same beside all; they, and less data, stand beside one.
+    # The baselines are the same for all models; they, and the learning curve, are computed with one.
     alone = replace(settings, baselines=False)
     beside = replace(settings, learning_curve=(0.25, 0.5), wl_rounds=(3, 6))
     counts = (1, 2, 3, 4) if not scale.small_grid else (2,)
@@ -50,8 +48,8 @@ def trials(scale: Scale) -> list[Trial]:
 
 
 def _load(data: Path) -> tuple[Structures, None]:
-    # SMILES are read by RDKit, which not every machine with a GPU has: where somebody wrote the same molecules as
-    # Parquet (hiddenfield.write) beside the table, these are read, and need nothing.
+    # SMILES need RDKit, which not every machine with a GPU has: if the same molecules are there as Parquet
+    # (hiddenfield.write), these are read instead.
     folder = data / "graphs" / "CEP"
     written = folder / "cep-processed.parquet"
     if written.exists():
@@ -59,10 +57,9 @@ def _load(data: Path) -> tuple[Structures, None]:
     return read(folder / "cep-processed.csv.xz", structure="smiles", target="PCE"), None
 
 
-EXPERIMENT = Experiment(
-    "s2v-cep",
-    "Power conversion efficiency",
-    "Root mean square error in per cent of efficiency on 5,000 molecules, five times drawn anew; settings fixed "
-    "beforehand, the epoch chosen on 5,000 others.",
-    trials,
+ABOUT = (
+    "Root mean square error of the efficiency, in percentage points, on 5,000 held-out molecules, for five random "
+    "splits. Settings were fixed in advance; the epoch is chosen on 5,000 other molecules."
 )
+
+register(Experiment("s2v-cep", "Power conversion efficiency", ABOUT, trials))
