@@ -1,1 +1,1 @@
-"""One module a question; ``python -m benchmarks`` asks them all and writes docs/benchmarks.md."""
+"""Benchmarks, one module per question; ``python -m benchmarks`` runs them all and writes docs/benchmarks.md."""

@@ -1,11 +1,11 @@
-"""How well is the efficiency of Clean Energy Project molecules predicted, against the mean and counted substructures?
+"""How well is the efficiency of Clean Energy Project molecules predicted, compared with baselines?
 
 The 29,978 molecules of ``graphs/CEP`` (``$HIDDENFIELD_DATA``, or ``shared/data`` beside the repository; a copy
-converted to Parquet serves where RDKit is not installed). A random tenth is the test set, the same for all; it has no
-part in any choice. Rivals: the mean, ridge regression on counted atoms, and on Weisfeiler-Lehman colours of 3 and 6
-rounds (the baseline of Dai, Dai and Song 2016, table 3), their penalty chosen on a tenth of the training molecules.
-The networks keep the weights of the best epoch on a tenth of the training molecules; settings as in the code, not
-tuned further. PCE in per cent.
+converted to Parquet can be used where RDKit is not installed). A random tenth is held out as the test set, the same
+for all models and used for no choice. Baselines: the mean, ridge regression on atom counts, and ridge regression on
+counts of Weisfeiler-Lehman colours of 3 and 6 rounds (the baseline of Dai, Dai and Song 2016, table 3), with the
+penalty chosen on a tenth of the training molecules. The networks keep the weights of the best epoch on a tenth of the
+training molecules; settings are those in the code, not tuned further. PCE in per cent.
 """
 
 from __future__ import annotations

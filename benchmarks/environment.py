@@ -1,4 +1,4 @@
-"""What every benchmark shares: the machine in words, timing side by side, tables."""
+"""Shared parts of the benchmarks: description of the machine, alternating timings, tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def environment() -> dict[str, Any]:
 
 
 def side_by_side(candidates: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
-    """Return each candidate's best time in seconds; they take turns, so that a busy machine is busy for all."""
+    """Return each candidate's best time in seconds; they alternate, so that a busy machine affects all alike."""
     for candidate in candidates.values():
         candidate()
     best = dict.fromkeys(candidates, float("inf"))
@@ -50,9 +50,9 @@ def _text(value: Any) -> str:
 
 def main(run: Callable[..., dict[str, Any]]) -> None:
     """Give one benchmark a command line: ``--quick`` for small sizes, ``--json`` for the results' file."""
-    parser = argparse.ArgumentParser(description="see the module's docstring for the question and the rivals")
+    parser = argparse.ArgumentParser(description="see the docstring of the module")
     parser.add_argument("--quick", action="store_true", help="small sizes, few repeats")
-    parser.add_argument("--json", type=Path, help="where to write the results")
+    parser.add_argument("--json", type=Path, help="file for the results")
     arguments = parser.parse_args()
     result = run(quick=arguments.quick)
     print(table(result["rows"]))

@@ -1,13 +1,13 @@
-"""Ask how long exact marginals of all variables take on the largest Bayesian networks, against pyAgrum and pgmpy.
+"""How long do exact marginals of all variables take on large Bayesian networks, compared with pyAgrum and pgmpy?
 
-The networks are those of the bnlearn repository (BIF files), without evidence. *All* includes what depends on the
-structure alone: an elimination order, the junction tree, and where every number lies; *infer* is the rest, up to the
-marginals of all variables (ours computes those of all factors too). Rivals: pyAgrum's LazyPropagation and
-ShaferShenoy, pgmpy's variable elimination, each in a process of its own that is stopped after a limit (a blank, and on
-larger networks it is not asked again); everybody on one thread, best of several runs where a run is short. Without
-evidence pgmpy leaves out all but the ancestors of what is asked (of munin1's 186 variables 13 on average), which is
-less work than a calibrated tree; with evidence at the leaves it takes seconds for each variable. The deviation is the
-greatest difference from our marginals; the files' tables are rounded, and pyAgrum normalises them.
+The networks are those of the bnlearn repository (BIF files), without evidence. *All* includes what depends only on
+the structure: elimination order, junction tree and memory layout; *infer* is the rest, up to the marginals of all
+variables (ours also computes those of all factors). Compared with: pyAgrum's LazyPropagation and ShaferShenoy, and
+pgmpy's variable elimination, each in its own process with a time limit (blank where it is exceeded; larger networks
+are then skipped). All use one thread; the best of several runs where a run is short. Without evidence pgmpy drops
+everything but the ancestors of the query (of munin1's 186 variables, 13 remain on average), which is less work than a
+calibrated tree; with evidence at the leaves it takes seconds per variable. The deviation is the largest difference
+from our marginals; the tables in the files are rounded, and pyAgrum normalises them.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def work(connection: Any, name: str, path: Path) -> None:
 
 
 def measure(name: str, path: Path, limit: float) -> Measured | None:
-    """Return what a rival reaches within the limit, None where it does not."""
+    """Return the result of a rival within the limit; None where it is exceeded."""
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=work, args=(sender, name, path), daemon=True)
@@ -160,7 +160,7 @@ def deviation(marginals: dict[str, np.ndarray], rival: dict[str, np.ndarray]) ->
 
 
 def row(path: Path, limit: float, gone: set[str]) -> dict[str, Any]:
-    """Measure one network; a rival that missed the limit on a smaller one is not asked again."""
+    """Measure one network; a rival that exceeded the limit on a smaller one is skipped."""
     (plan, infer, marginals), size = ours(path)
     result: dict[str, Any] = {
         "network": path.stem,

@@ -1,8 +1,8 @@
-"""How fast are Hueckel molecules made, and where does the time go?
+"""How fast are Hückel molecules generated, and where does the time go?
 
-Steps of ``hiddenfield.datasets.huckel`` on one core, and the whole of it with and without SMILES; then the whole in two
-processes, which make different ranges. Rival for the solver: one ``numpy.linalg.eigvalsh`` call a molecule instead of
-one a size. Error: the largest difference of gap and energy from that rival, in units of beta.
+Steps of ``hiddenfield.datasets.huckel`` on one core, and all of it with and without SMILES; then all of it in two
+processes that generate different ranges. Alternative solver: one ``numpy.linalg.eigvalsh`` call per molecule instead
+of one per size. Error: the largest difference of gap and energy from that solver, in units of beta.
 """
 
 from __future__ import annotations

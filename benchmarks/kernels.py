@@ -1,7 +1,7 @@
 """How fast are Weisfeiler-Lehman colours counted?
 
-Rounds 1 to 6 on Hueckel molecules on one core, and how many columns they give. Rival: the same refinement in plain
-Python, one dictionary a round, on fewer molecules. Error: the largest difference of the two kernel matrices, which
+Rounds 1 to 6 on Hückel molecules on one core, and the number of columns. Compared with the same refinement in plain
+Python, one dictionary per round, on fewer molecules. Error: the largest difference of the two kernel matrices, which
 must be 0.
 """
 

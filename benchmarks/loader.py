@@ -1,8 +1,9 @@
-"""How fast are shuffled batches cut from 100,000 molecule-sized graphs, against PyG's DataLoader?
+"""How fast are shuffled batches cut from 100,000 molecule-sized graphs, compared with PyG's DataLoader?
 
-Rival: ``torch_geometric.loader.DataLoader(dataset, batch_size=512, shuffle=True)`` over a list of ``Data`` objects
-(no worker processes, as the pack has none). Both give batches with node labels, arcs, arc labels and a target; a
-graph has about 30 nodes and 63 arcs. One thread. The result is checked: both deliver as many nodes and arcs.
+Compared with ``torch_geometric.loader.DataLoader(dataset, batch_size=512, shuffle=True)`` over a list of ``Data``
+objects (without worker processes, as the pack has none). Both return batches with node labels, arcs, arc labels and a
+target; a graph has about 30 nodes and 63 arcs. One thread. The result is checked: both deliver the same numbers of
+nodes and arcs.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def molecule_sized(count: int, seed: int = 0) -> Structures:
 
 
 def run(quick: bool = False) -> dict[str, Any]:
-    """Time an epoch of each loader, taking turns; best of several."""
+    """Time an epoch of each loader, alternating; best of several runs."""
     from torch_geometric.loader import DataLoader
 
     from hiddenfield.data import to_pyg

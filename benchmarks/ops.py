@@ -1,11 +1,11 @@
-"""Ask how fast, and how exact, the sums of message passing are against the usual PyTorch formulation.
+"""How fast and how accurate are the sums of message passing, compared with the usual PyTorch formulation?
 
-``gather_sum`` (nodes add what their neighbours hold) and ``cavity_sum`` (each arc adds the messages into its
-sender but the one that came along the same edge), forward and backward, on disjoint unions of molecule-like
-graphs (30 nodes, 64 arcs), float32 rows of 64, from 100 arcs to 10 million, on one thread and on two. Rival:
-``index_select`` and ``zeros.index_add_`` with int64 indices, which is what PyG's scatter does. The two take turns;
-best of several. The error is the greatest difference from the same formulation in float64, result and gradient.
-Sizes that do not fit the free memory are left out.
+``gather_sum`` (each node sums the values of its neighbours) and ``cavity_sum`` (each arc sums the messages into its
+sender, except the one along the same edge), forward and backward, on disjoint unions of molecule-like graphs (30
+nodes, 64 arcs), float32 rows of 64, from 100 arcs to 10 million, on one thread and on two. Compared with
+``index_select`` and ``zeros.index_add_`` with int64 indices, which is what PyG's scatter does. The two alternate;
+best of several runs. The error is the largest difference from the same formulation in float64, of result and
+gradient. Sizes that do not fit into free memory are left out.
 """
 
 from __future__ import annotations

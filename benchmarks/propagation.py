@@ -1,15 +1,15 @@
-"""Ask how fast belief propagation is: nanoseconds a message, and seconds until no probability changes by 1e-6.
+"""How fast is belief propagation: nanoseconds per message, and seconds until no probability changes by 1e-6?
 
-Ising 100 x 100 (fields N(0, 0.5), couplings N(0, 0.4); 39,600 messages a sweep) and Potts 50 x 50 with 10 states (log
-tables N(0, 1), one for each edge; 9,800 messages). Ours: the parallel schedule on one core (CPU time) and two (wall
-time), sequential and residual schedules, and the same in plain torch. Rivals, where they are installed: PGMax in single
-precision, run by the interpreter that ``HIDDENFIELD_PGMAX_PYTHON`` names, as many sweeps as ours needed (it has
-no test for convergence); pyAgrum's loopy propagation on the field as a Bayesian network with observed children, and
-pgmpy's Mplp, which finds assignments only (both on 20 x 20: more they do not finish). They take turns; best of several.
-The deviation is the greatest difference of a marginal from double precision at 1e-9; *times ours* is the time of a
-message in that of our parallel schedule in single precision.
+Ising 100 x 100 (fields N(0, 0.5), couplings N(0, 0.4); 39,600 messages per sweep) and Potts 50 x 50 with 10 states
+(log tables N(0, 1), one per edge; 9,800 messages). Ours: the parallel schedule on one core (CPU time) and two (wall
+time), the sequential and residual schedules, and the same in plain torch. Compared with, where installed: PGMax in
+single precision, run by the interpreter that ``HIDDENFIELD_PGMAX_PYTHON`` names, for as many sweeps as ours needed
+(it has no test for convergence); pyAgrum's loopy propagation on the field as a Bayesian network with observed
+children; and pgmpy's Mplp, which finds assignments only (both on 20 x 20: they do not finish larger grids). All
+alternate; best of several runs. The deviation is the largest difference of a marginal from double precision at 1e-9;
+*times ours* is the time per message relative to our parallel schedule in single precision.
 
-Last, 10,000 Hueckel molecules as pairwise fields of 8 states, tables by bond: in one batch, and one at a time.
+Last, 10,000 Hückel molecules as pairwise fields of 8 states, with tables by bond: in one batch, and one at a time.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def to_tolerance(field: FactorGraph, **options: Any) -> Callable[[], tuple[float
 
 
 class Pgmax:
-    """PGMax in its process; None of it where there is none."""
+    """PGMax in its own process; nothing where it is not installed."""
 
     def __init__(self, field: FactorGraph, folder: Path) -> None:
         self.process: subprocess.Popen[str] | None = None
@@ -120,14 +120,14 @@ class Pgmax:
         return float(self.process.stdout.readline())
 
     def marginals(self) -> np.ndarray:
-        """End it and return the marginals of its last run."""
+        """End the process and return the marginals of its last run."""
         assert self.process is not None
         self.process.communicate("\n")
         return np.load(self.path.with_suffix(".npy"))
 
 
 def compare(name: str, field: FactorGraph, folder: Path, repeats: int) -> list[dict[str, Any]]:
-    """Measure everyone on one grid, in turns."""
+    """Measure all candidates on one grid, alternating."""
     single = field.to(torch.float32)
     messages = 2 * field.num_factors
     truth = infer(field, "loopy_bp", tolerance=1e-9).marginals.numpy()

@@ -1,8 +1,8 @@
-"""PGMax in a process of its own: it needs an older jax than the project's environment may have.
+"""PGMax in its own process: it needs an older jax than the project's environment may have.
 
-``python propagation_rival.py problem.npz``: builds the field, says ``ready``, and for each number n that it reads runs
-n sweeps from the start and prints the CPU seconds that they took; an empty line ends it, and the beliefs of the last
-run are written beside the problem. On one core, with the XLA runtime that is faster for this program.
+``python propagation_rival.py problem.npz``: builds the field, prints ``ready``, and for each number n that it reads
+runs n sweeps from the start and prints the CPU seconds that they took; an empty line ends it, and the beliefs of the
+last run are written beside the problem. On one core, with the XLA runtime that is faster for this program.
 """
 
 from __future__ import annotations

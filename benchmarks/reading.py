@@ -1,13 +1,13 @@
-"""How fast is a data set read, from the TU text files and from Arrow, and does it come out the same?
+"""How fast is a data set read, from the TU text files and from Arrow, and is the result the same?
 
-NCI1 and DD in the TU format, from the unpacked folder and from the zip archive itself; rival:
-``torch_geometric.io.read_tu_data`` on the same unpacked folder. The readers take turns; best of several, after one
-call that compiles. `differences` counts the arcs, node labels and classes that are not the rival's. Then a pack of
-30,000 structures as Arrow IPC (mapped into memory and checked) and as Parquet (decompressed, too); here `differences`
-is against the pack that was written, and there is no rival.
+NCI1 and DD in the TU format, from the unpacked folder and from the zip archive itself, compared with
+``torch_geometric.io.read_tu_data`` on the same unpacked folder. The readers alternate; best of several runs, after
+one call that compiles. `differences` counts the arcs, node labels and classes that differ from PyG's. Then a pack of
+30,000 structures as Arrow IPC (memory-mapped and checked) and as Parquet (also decompressed); here `differences` is
+relative to the pack that was written.
 
-The sets are taken from ``$HIDDENFIELD_DATA``, or from ``shared/data`` beside the repository; where there are none,
-random ones of the same size are made.
+The data sets are taken from ``$HIDDENFIELD_DATA``, or from ``shared/data`` beside the repository; where there are
+none, random ones of the same size are generated.
 """
 
 from __future__ import annotations

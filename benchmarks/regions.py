@@ -1,13 +1,13 @@
-"""How accurate, and how fast, is generalized belief propagation on the faces of a grid?
+"""How accurate and how fast is generalized belief propagation on the faces of a grid?
 
 10 x 10 Ising grids, couplings uniform in ±w (mixed) or from 0 to w (attractive), fields uniform in ±0.05, sixty seeds
-each. Every method's total variation of a variable's marginal, its mean error of log Z, both against exact inference,
-how many converged, and the median time of a call on a field whose regions or plans are known; the last column builds
-these too. Rival: Kikuchi's free energy on 4-loops by libDAI's double loop (HAK), whose mean total variation and error
-of log Z over five seeds of its own are .0000/.00, .0001/+.003, .0019/+.05, .0000/-.001, .0056/-.12 and .0033/-.18, in
-1 to 17 s. Errors of single grids differ a hundredfold, so five of them say little: the column *five at HAK's* is the
-share of samples of five of our grids whose mean total variation is at most HAK's. Both minimise the same free energy,
-and our double loop ends where our single loop does.
+each. For every method: total variation of the marginals of variables and mean error of log Z, both relative to exact
+inference; how many runs converged; and the median time of a call on a field whose regions or plans are known; the
+last column includes building these. Compared with Kikuchi's free energy on 4-loops by libDAI's double loop (HAK),
+whose mean total variation and error of log Z over five seeds of its own are .0000/.00, .0001/+.003, .0019/+.05,
+.0000/-.001, .0056/-.12 and .0033/-.18, in 1 to 17 s. Errors of single grids differ a hundredfold, so that five of
+them say little: the column *five at HAK's* is the share of samples of five of our grids whose mean total variation is
+at most HAK's. Both minimise the same free energy, and our double loop ends where our single loop does.
 """
 
 from __future__ import annotations

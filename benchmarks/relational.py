@@ -1,13 +1,13 @@
-"""What do templates and lifting win, and how fast are networks sampled?
+"""What do templates and lifting gain, and how fast are networks sampled?
 
 Templates: one inference on edges and triangles for domains of any size, and a landscape of 10,000 settings of the
-weights, each from three starts, in one batch. Compression: colour refinement of the ground field of edges and triangles
-on a network of 10 million ports, without evidence and with edges observed at random. Lifted against ground belief
-propagation to the same tolerance on 50 vertices, 1 % and 10 % of the edges observed at random, and 99 % (link
-prediction); compressing is timed by itself. Error: the largest difference of their marginals. Sampling: proposals of a
-pair a second on one core, 100 vertices; error: of the mean density on 7 vertices, in standard errors of the mean over
-chains. Enumeration: all networks of 7 and 8 vertices; error: of the log partition against the sum over all labelled
-networks, or of their number.
+weights, each from three starts, in one batch. Compression: colour refinement of the ground field of edges and
+triangles on a network of 10 million ports, without evidence and with edges observed at random. Lifted compared with
+ground belief propagation to the same tolerance on 50 vertices, with 1 %, 10 % and 99 % (link prediction) of the edges
+observed at random; compression is timed separately. Error: the largest difference of their marginals. Sampling: pair
+proposals per second on one core, 100 vertices; error: of the mean density on 7 vertices, in standard errors of the
+mean over chains. Enumeration: all networks of 7 and 8 vertices; error: of the log partition against the sum over all
+labelled networks, or of their number.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def enumeration(quick: bool) -> list[Row]:
 
 
 def templates(quick: bool) -> list[Row]:
-    """Time one inference at template level for ever larger domains, and a landscape of weights in one batch."""
+    """Time one inference at template level for growing domains, and a landscape of weights in one batch."""
     scheme = graph_scheme("edge", "triangle")
     rows = []
     for size in (7, 100, 10_000, 1_000_000):

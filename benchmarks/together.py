@@ -1,9 +1,10 @@
-"""How fast are small networks trained side by side, against one after the other?
+"""How fast are small networks trained side by side, compared with one after the other?
 
-The networks of an assessment: embedded loopy belief propagation, d = 64, T = 4, Adam, batches of 50 graphs of about 30
-nodes and 63 arcs, each network with its own 1,000 graphs, order and initial weights. Rival: our own `train`, a network
-at a time, of which three are timed. Both end with the same weights up to rounding; the greatest difference
-of their losses after the last epoch is in the table. Graphs a second of all networks together; best of several epochs.
+The networks of an assessment: embedded loopy belief propagation, d = 64, T = 4, Adam, batches of 50 graphs of about
+30 nodes and 63 arcs, each network with its own 1,000 graphs, order and initial weights. Compared with our own
+`train`, one network at a time, of which three are timed. Both end with the same weights up to rounding; the largest
+difference of their losses after the last epoch is in the table. Graphs per second of all networks together; best of
+several epochs.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""How fast do embedded mean field and loopy belief propagation train, against the same models in PyG?
+"""How fast do embedded mean field and loopy belief propagation train, compared with the same models in PyG?
 
-T = 4 rounds, d = 64, sum pooling, a two-layer head, Adam, square loss; graphs of about 30 nodes and 63 arcs with one
-node label and one arc label; an epoch with loader, forward, backward and step. Rival: PyTorch Geometric as one writes
-it (``MessagePassing`` with ``aggr="add"``, ``DataLoader`` with shuffling; loopy propagation on directed edges with a
-``reverse`` index, node sums by ``scatter``), given the same savings: what does not change between rounds is computed
-once. Both networks have the same weights, and the greatest difference of their outputs is in the table. They take
-turns; best epoch of several. On a GPU our pack lies on the device and is cut there. On the CPU the last column says
-where the time of our batches goes, by ``torch.profiler``: the fused sums include the rectifier and its gradient.
+T = 4 rounds, d = 64, sum pooling, a two-layer head, Adam, squared loss; graphs of about 30 nodes and 63 arcs with one
+node label and one arc label; an epoch includes loader, forward, backward and step. Compared with idiomatic PyTorch
+Geometric (``MessagePassing`` with ``aggr="add"``, ``DataLoader`` with shuffling; loopy propagation on directed edges
+with a ``reverse`` index, node sums by ``scatter``), with the same optimisation: what does not change between rounds
+is computed once. Both networks have the same weights, and the largest difference of their outputs is in the table.
+They alternate; best epoch of several. On a GPU our pack is on the device and batches are cut there. On the CPU the
+last column says where the time of our batches goes, by ``torch.profiler``: the fused sums include the rectifier and
+its gradient.
 """
 
 from __future__ import annotations
