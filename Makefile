@@ -41,7 +41,7 @@ DATA := -n 20000 --seed 0 --start 20000
 MODEL := --model loopy_bp --dim 64 --rounds 6 -p activation=silu -p node_width=128 -p loss=absolute -p monitor=mae \
 	--epochs 35 --batch-size 64 --learning-rate 0.003
 
-run: env ## generate molecules, draw them, train on them, compare with simple models, write out/report.html
+run: env ## generate molecules, draw them, train on them, compare with baselines, write out/report.html
 	@mkdir -p $(OUT)
 	$(BIN)/hiddenfield generate huckel $(DATA) --smiles --out $(OUT)/huckel.parquet
 	$(BIN)/hiddenfield describe $(OUT)/huckel.parquet --plot $(OUT)/huckel.png

@@ -1,4 +1,4 @@
-"""The machine and the versions that a figure was measured with, in plain values."""
+"""Description of the machine and the versions that a result was measured with."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["describe_machine"]
 
 
 def describe_machine(packages: Sequence[str]) -> dict[str, Any]:
-    """Describe where and when something was measured.
+    """Return where and when something was measured, in plain values.
 
     Parameters
     ----------
     packages
-        Whose versions matter; None stands for one that is not installed.
+        Names of packages whose versions are recorded; None for one that is not installed.
 
     Returns
     -------
