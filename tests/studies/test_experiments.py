@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 
@@ -56,6 +57,24 @@ def test_the_quick_version_of_it(data_path, tmp_path, name, capsys):
         assert call(capsys, *given)[0] == 0
         again = json.loads((tmp_path / "result.json").read_text())
         assert [row["mean"] for row in again["rows"]] == [row["mean"] for row in content["rows"]]
+
+
+def test_adding_a_study_is_adding_one_file(tmp_path, monkeypatch):
+    (tmp_path / "coin_study.py").write_text(
+        '"""Coins.\n\nHow often a coin\nlands on heads.\n\n- It is fair.\n"""\n'
+        "from hiddenfield.studies.base import study\n"
+        "@study('coins', computed=True)\n"
+        "def trials(scale): return []\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(EXPERIMENTS, "_entries", dict(EXPERIMENTS._found()))
+    importlib.import_module("coin_study")
+    found = EXPERIMENTS.choose("coins")
+    assert (found.title, found.about, found.remarks) == (
+        "Coins",
+        "How often a coin lands on heads.",
+        ("It is fair.",),
+    )
 
 
 def test_molecules_as_published(data_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +27,7 @@ __all__ = [
     "Scale",
     "Trial",
     "chosen_trials",
-    "register",
+    "study",
 ]
 
 
@@ -71,6 +73,9 @@ class Trial:
         return "-".join(filter(None, self.place)).replace(" ", "_").replace("/", "_")
 
 
+Trials = Callable[[Scale], "list[Trial]"]
+
+
 @dataclass(frozen=True, eq=False)
 class Experiment:
     """A table of a paper.
@@ -94,7 +99,7 @@ class Experiment:
     name: str
     title: str
     about: str
-    trials: Callable[[Scale], list[Trial]]
+    trials: Trials
     layout: str = "table"
     quick: tuple[str, ...] = ()
     computed: bool = False
@@ -119,10 +124,30 @@ class Experiment:
 EXPERIMENTS: Registry[Experiment] = Registry("experiment", package="hiddenfield.studies")
 
 
-def register(experiment: Experiment) -> Experiment:
-    """Add an experiment to `EXPERIMENTS` under its name."""
-    EXPERIMENTS.register(experiment.name, summary=experiment.title)(experiment)
-    return experiment
+def study(name: str, **options: Any) -> Callable[[Trials], Trials]:
+    """Return a decorator that adds an experiment to `EXPERIMENTS`, given the function that returns its trials.
+
+    The texts are in the docstring of the module: the title, what a reader must know, and the remarks, each a paragraph
+    that begins with a dash.
+
+    Parameters
+    ----------
+    name
+        In `EXPERIMENTS`.
+    options
+        Further fields of `Experiment`.
+    """
+
+    def add(trials: Trials) -> Trials:
+        text = inspect.cleandoc(sys.modules[trials.__module__].__doc__ or name)
+        title, *parts = (" ".join(part.split()) for part in text.split("\n\n"))
+        about = "\n\n".join(part for part in parts if not part.startswith("- "))
+        remarks = tuple(part.removeprefix("- ") for part in parts if part.startswith("- "))
+        experiment = Experiment(name, title.rstrip("."), about, trials, remarks=remarks, **options)
+        EXPERIMENTS.register(name, summary=experiment.title)(experiment)
+        return trials
+
+    return add
 
 
 # What a scale may name: its field, the attribute of a trial, and the word for it.

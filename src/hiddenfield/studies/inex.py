@@ -1,4 +1,14 @@
-"""XML documents as trees: INEX 2005 and 2006, given split."""
+"""XML documents.
+
+Accuracy on the test sets of the INEX 2005 and 2006 document collections. Arcs are labelled by the position among the
+children and by direction; settings are selected within the training set.
+
+- Arc labels with the direction but without the position among the children were tried first, and were far behind on
+  INEX2005.
+
+- Weisfeiler-Lehman colour counts do as well: the trees are shallow, so that there is little to learn beyond counting.
+  In INEX2006 many test documents have copies in training with another label, which limits what any model can reach.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +23,7 @@ from hiddenfield.data.reading import read
 from hiddenfield.data.structures import Structures
 from hiddenfield.evaluation.assessment.settings import AssessmentSettings
 from hiddenfield.evaluation.splits.base import Split
-from hiddenfield.studies.base import Experiment, Figure, Scale, Trial, register
+from hiddenfield.studies.base import Figure, Scale, Trial, study
 
 GRID = {"rounds": [2, 4], "dropout": [0.3, 0.5]}
 PARAMETERS = {"epochs": 40, "batch_size": 128, "every_round": True, "standardise": True}
@@ -24,6 +34,7 @@ PUBLISHED = {
 }
 
 
+@study("inex", quick=("INEX2006",))
 def trials(scale: Scale) -> list[Trial]:
     """Return a trial for each year and model."""
     settings = AssessmentSettings(nested=True, space=GRID, seeds=3)
@@ -51,18 +62,3 @@ def _load(year: str, data: Path) -> tuple[Structures, Sequence[Split]]:
     pack = concatenate(parts)
     bound = len(parts[0])
     return pack, [Split("given", np.arange(bound), np.arange(bound, len(pack)))]
-
-
-ABOUT = (
-    "Accuracy on the test sets of the INEX 2005 and 2006 document collections. Arcs are labelled by the position "
-    "among the children and by direction; settings are selected within the training set."
-)
-REMARKS = (
-    "Arc labels with the direction but without the position among the children were tried first, and were far "
-    "behind on INEX2005.",
-    "Weisfeiler-Lehman colour counts do as well: the trees are shallow, so that there is little to learn beyond "
-    "counting. In INEX2006 many test documents have copies in training with another label, which limits what any "
-    "model can reach.",
-)
-
-register(Experiment("inex", "XML documents", ABOUT, trials, quick=("INEX2006",), remarks=REMARKS))

@@ -1,4 +1,8 @@
-"""Clean Energy Project: power conversion efficiency of 29,978 molecules."""
+"""Power conversion efficiency.
+
+Root mean square error of the efficiency, in percentage points, on 5,000 held-out molecules, for five random splits.
+Settings were fixed in advance; the epoch is chosen on 5,000 other molecules.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from pathlib import Path
 from hiddenfield.data.reading import read
 from hiddenfield.data.structures import Structures
 from hiddenfield.evaluation.assessment.settings import AssessmentSettings
-from hiddenfield.studies.base import Experiment, Figure, Scale, Trial, register
+from hiddenfield.studies.base import Figure, Scale, Trial, study
 
 # Of the 24,978 molecules outside the test set, 20,000 are trained on.
 PARAMETERS = {
@@ -25,6 +29,7 @@ FIGURES = (
 )
 
 
+@study("s2v-cep")
 def trials(scale: Scale) -> list[Trial]:
     """Return a trial for each model and number of rounds."""
     settings = AssessmentSettings(split="hold_out", test_fraction=5000 / 29978, repeats=5, metric="rmse")
@@ -55,11 +60,3 @@ def _load(data: Path) -> tuple[Structures, None]:
     if written.exists():
         return read(written), None
     return read(folder / "cep-processed.csv.xz", structure="smiles", target="PCE"), None
-
-
-ABOUT = (
-    "Root mean square error of the efficiency, in percentage points, on 5,000 held-out molecules, for five random "
-    "splits. Settings were fixed in advance; the epoch is chosen on 5,000 other molecules."
-)
-
-register(Experiment("s2v-cep", "Power conversion efficiency", ABOUT, trials))
