@@ -33,6 +33,12 @@ FEW = 2
 TRIVIAL = ("class frequencies", "mean predictor")
 # The error to show beside the one that is reported: papers report both.
 OTHER_ERROR = {"rmse": "MAE", "mae": "RMSE"}
+# Verdicts of a comparison with a baseline.
+WORDS = {
+    "better": "better than",
+    "worse": "worse than",
+    "not told apart": "not significantly different from",
+}
 OPTIMISTIC = "Settings and epoch were selected on the reported folds: **these numbers are too optimistic.**"
 SELECTED = "Settings were selected within each training part, never on the test part."
 FIXED = "Settings are fixed; the test parts are used neither for training nor for choosing the epoch."
@@ -292,13 +298,6 @@ def _remark(row: Row) -> str:
         named = verdict != "better" and len(names) <= FEW
         told.append(f"{WORDS[verdict]} {' and '.join(names) if named else count}")
     return "; ".join(told)
-
-
-WORDS = {
-    "better": "better than",
-    "worse": "worse than",
-    "not told apart": "not significantly different from",
-}
 
 
 def _baseline_lines(rows: Sequence[Row]) -> list[list[str]]:
