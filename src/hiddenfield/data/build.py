@@ -138,7 +138,7 @@ def from_arcs(
             node_attribute_names,
             total_nodes,
             "node",
-            _placer("node", np.arange(total_nodes), node_bounds, names),
+            _placer("node", range(total_nodes), node_bounds, names),
         ),
         "arc_attributes": numbers,
         "targets": as_targets(targets, target_names, target_vocabularies, count, "target", names),
@@ -360,12 +360,16 @@ def _taken(columns: Columns | None, rows: Array) -> Columns | None:
     return None if columns is None else columns.take(rows)
 
 
-def _placer(unit: str, node: Array, node_ptr: Array, ids: Array | None) -> Callable[[int], tuple[str, str]]:
+def _placer(
+    unit: str, node: Array | range, node_ptr: Array, ids: Array | None
+) -> Callable[[int], tuple[str, str]]:
     """Return what names the structure of a row, found by one of its nodes, and the row's number within it."""
 
     def place(row: int) -> tuple[str, str]:
+        if not 0 <= node[row] < node_ptr[-1]:
+            return "the pack", f"{unit} {row}"  # whose ends are refused later
         owner = int(np.searchsorted(node_ptr, node[row], side="right")) - 1
-        before = node[:row]
+        before = np.asarray(node[:row])
         number = int(np.count_nonzero((before >= node_ptr[owner]) & (before < node_ptr[owner + 1])))
         return structure_name(owner, ids), f"{unit} {number}"
 

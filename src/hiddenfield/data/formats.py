@@ -33,6 +33,8 @@ class Format(Generic[T]):
         ``read(path, **options)``: the whole file. Keyword options are the format's own and checked by the signature.
     priority
         Formats of higher priority are asked first whether a file is theirs: the more particular ones.
+    scan
+        Like `read`, part by part, for sets that may be larger than memory.
     write
         ``write(content, path, **options)``, if it can be written.
     suffixes
@@ -44,6 +46,7 @@ class Format(Generic[T]):
     recognises: Callable[[Path], bool]
     read: Callable[..., T]
     priority: int = 0
+    scan: Callable[..., Iterator[T]] | None = None
     write: Callable[..., None] | None = None
     suffixes: tuple[str, ...] = ()
 

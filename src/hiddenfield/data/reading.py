@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,31 +45,17 @@ def read(path: str | Path, format: str | None = None, **options: Any) -> Structu
     Structures(2 structures, 5 nodes, 6 arcs; node labels: symbol (4))
     """
     path = existing(path)
-    chosen = FORMATS.recognise(path) if format is None else FORMATS.choose(format)
-    if chosen is None:
-        raise ReadError(
-            f"not recognised as any known format; name one with format=: {', '.join(FORMATS)}",
-            file=path,
-        )
-    _check_options(chosen, options)
-    return chosen.read(path, **options)
+    return _chosen(path, format, options).read(path, **options)
 
 
-def scan(path: str | Path, **options: Any) -> Iterator[Structures]:
+def scan(path: str | Path, format: str | None = None, **options: Any) -> Iterator[Structures]:
     """Read pack by pack: every shard or row group of an Arrow or Parquet set in turn, anything else as one pack.
 
     Memory is bounded by the largest shard, so a set may be larger than memory.
     """
-    from hiddenfield.data.readers import arrow
-
     path = existing(path)
-    if options.get("format") == arrow.FORMAT.name or (
-        "format" not in options and arrow.FORMAT.recognises(path)
-    ):
-        options.pop("format", None)
-        _check_options(arrow.FORMAT, options)
-        return arrow.scan(path, **options)
-    return iter([read(path, **options)])
+    chosen = _chosen(path, format, options)
+    return iter([chosen.read(path, **options)]) if chosen.scan is None else chosen.scan(path, **options)
 
 
 def write(structures: Structures, path: str | Path, **options: Any) -> None:
@@ -79,9 +65,15 @@ def write(structures: Structures, path: str | Path, **options: Any) -> None:
     arrow.write(structures, Path(path), **options)
 
 
-def _check_options(chosen: Format[Structures], options: dict[str, Any]) -> None:
-    accepted = inspect.signature(chosen.read).parameters
+def _chosen(path: Path, format: str | None, options: Mapping[str, Any]) -> Format[Structures]:
+    """Return the format that is named, or else that of the file; refuse options that it does not have."""
+    chosen = FORMATS.recognise(path) if format is None else FORMATS.choose(format)
+    if chosen is None:
+        known = ", ".join(FORMATS.ordered())
+        raise ReadError(f"not recognised as any known format; name one with format=: {known}", file=path)
+    accepted = list(inspect.signature(chosen.read).parameters)[1:]
     for name in options:
         if name not in accepted:
-            choices = ", ".join(list(accepted)[1:]) or "none"
+            choices = ", ".join(accepted) or "none"
             raise InputError(f"format {chosen.name!r} has no option {name!r}; its options are: {choices}")
+    return chosen

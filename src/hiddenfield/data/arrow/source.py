@@ -55,8 +55,11 @@ class Source:
         lengths = to_numpy(compute.list_value_length(column)).astype(np.int64)
         return Lists(field, lengths, compute.list_flatten(column))
 
-    def integers(self, lists: Lists) -> Array:
-        """Return the values of a list column that must be integers without nulls."""
+    def small_integers(self, lists: Lists) -> Int[Array, " values"]:
+        """Return the values of a list column that must be integers without nulls, as int32.
+
+        Those that do not fit are refused, since no node, arc or code has such a number.
+        """
         import pyarrow
         from pyarrow import types
 
@@ -64,13 +67,8 @@ class Source:
         if not (types.is_integer(kind) or types.is_boolean(kind) or types.is_null(kind)):
             raise self.refuse(f"column {lists.field!r} must hold lists of integers, it holds lists of {kind}")
         self.no_null(lists)
-        if types.is_integer(kind) and not types.is_uint64(kind):
-            return to_numpy(lists.values)
-        return to_numpy(self.cast(lists.values, pyarrow.int64(), lists.field))
-
-    def small_integers(self, lists: Lists) -> Int[Array, " values"]:
-        """Return integers as int32; refuse those that do not fit, since no node, arc or code has such a number."""
-        values = self.integers(lists)
+        plain = types.is_integer(kind) and not types.is_uint64(kind)
+        values = to_numpy(lists.values if plain else self.cast(lists.values, pyarrow.int64(), lists.field))
         if values.dtype == np.int32:
             return values
         limits = np.iinfo(np.int32)

@@ -277,6 +277,7 @@ FORMAT = FORMATS.add(
         summary="Parquet and Arrow IPC files, one row per structure, and folders of them",
         recognises=_recognises,
         read=read,
+        scan=scan,
         priority=90,
     )
 )

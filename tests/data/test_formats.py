@@ -1,0 +1,50 @@
+"""Formats: each reader module registers its own, and the more particular ones are asked first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hiddenfield.data.formats import formats
+from hiddenfield.errors import InputError
+
+READER = """
+from rings_package import FORMATS
+from hiddenfield.data.formats import Format
+from hiddenfield.data import from_edges
+
+def read(path):
+    sizes = [int(line) for line in path.read_text().split()]
+    first = [sum(sizes[:k]) + i for k, size in enumerate(sizes) for i in range(size)]
+    second = [sum(sizes[:k]) + (i + 1) % size for k, size in enumerate(sizes) for i in range(size)]
+    return from_edges(first, second, node_ptr=[sum(sizes[:k]) for k in range(len(sizes) + 1)])
+
+FORMAT = FORMATS.add(Format.of_suffixes("rings", "one ring per line, given by its size", (".rings",), read=read))
+"""
+PACKAGE = "from hiddenfield.data.formats import Formats\nFORMATS = Formats('format', __name__)\n"
+
+
+def test_adding_a_format_is_adding_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "rings_package"
+    package.mkdir()
+    (package / "__init__.py").write_text(PACKAGE)
+    (package / "rings.py").write_text(READER)
+    monkeypatch.syspath_prepend(tmp_path)
+    from rings_package import FORMATS
+
+    path = tmp_path / "some.rings"
+    path.write_text("5\n6\n")
+    found = FORMATS.recognise(path)
+    assert found.read(path).num_nodes.tolist() == [5, 6]
+    assert FORMATS.facts("rings")["summary"] == "one ring per line, given by its size"
+    assert FORMATS.recognise(tmp_path / "some.csv") is None
+    with pytest.raises(InputError, match="unknown format 'ring'"):
+        FORMATS.choose("ring")
+
+
+def test_the_more_particular_formats_are_asked_first() -> None:
+    names = list(formats())
+    assert names[0] == "arrow"
+    assert names[-1] == "edge_list"
+    assert names.index("tu") < names.index("neighbours") < names.index("edge_list")
