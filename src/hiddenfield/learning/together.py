@@ -11,7 +11,7 @@ import numpy as np
 from hiddenfield.embedding.stack import stack_kind
 from hiddenfield.errors import TrainingError
 from hiddenfield.learning.checkpoint import History
-from hiddenfield.learning.trainer import Fit, Training, train
+from hiddenfield.learning.trainer import Fit, Training, train_fit
 
 __all__ = ["train_in_parts", "train_together"]
 
@@ -67,15 +67,7 @@ def train_in_parts(fits: Sequence[Fit]) -> Iterator[tuple[int, History | Trainin
 
 
 def _train(fits: list[Fit]) -> list[History | TrainingError]:
-    if fits[0].settings.devices == 1:
-        return Training(fits).run()
-    (fit,) = fits
-    try:
-        return [
-            train(fit.network, fit.task, fit.structures, fit.validation, fit.settings, name_of=fit.name_of)
-        ]
-    except TrainingError as error:
-        return [error]
+    return Training(fits).run() if len(fits) > 1 else [train_fit(fits[0])]
 
 
 def _alike(fits: Sequence[Fit]) -> Iterator[list[int]]:
