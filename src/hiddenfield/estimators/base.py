@@ -49,7 +49,7 @@ NETWORK_PARAMETERS = [
 
 @dataclass(frozen=True, eq=False)
 class Begun:
-    """What an estimator knows when its networks are made, and not yet trained."""
+    """What an estimator holds when its networks are built but not yet trained."""
 
     fits: list[Fit]
     task: Task
@@ -89,7 +89,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
     model_options
         The model's own, for example ``{"longest_cycle": 6}`` for ``"generalized_bp"``.
     representation
-        What X holds: ``"structures"``, ``"smiles"``, ``"sequence"``, ``"networkx"`` or ``"pyg"``. ``"auto"`` tells by
+        What X holds: ``"structures"``, ``"smiles"``, ``"sequence"``, ``"networkx"`` or ``"pyg"``. ``"auto"`` decides by
         the entries' types. For strings it is ``"smiles"`` if some have signs that no sequence of letters has (bonds,
         branches, rings, charges: ``=#()[]@/\+0-9``) and all are molecules to RDKit; ``"sequence"`` if none has a
         sign and some are no molecules; anything else, such as ``["CCO", "CCN"]``, could be either and is refused. What
@@ -103,7 +103,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
     learning_rate, optimizer, weight_decay, schedule, clip, patience, monitor, resample, precision, device, devices
         As in `hiddenfield.learning.TrainSettings`.
     validation_fraction
-        Share of the structures that is kept aside, drawn with `random_state` and stratified by class where possible,
+        Share of the structures that is held out, drawn with `random_state` and stratified by class where possible,
         to choose the epoch whose weights are kept. 0 for none: then the last epoch's are.
     ensemble
         Networks, fitted with different seeds; predictions are their average.
@@ -124,7 +124,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
     task_
         The targets, with their units.
     validation_indices_
-        Positions in X of the structures that were kept aside; a model that was loaded does not know them.
+        Positions in X of the held-out structures; a model that was loaded does not know them.
     features_, reading_
         The vocabularies and scales of the input, and how X is read.
     """
@@ -177,7 +177,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         y
             Targets; None for those that the structures have.
         aside
-            Positions in X of the structures that are kept aside to choose the epoch; by default a share of
+            Positions in X of the structures that are held out to choose the epoch; by default a share of
             `validation_fraction` is drawn. Weights are learned from the others alone.
 
         Returns
@@ -266,7 +266,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         name_of: Callable[[int], str],
         chosen: Int[Array, " aside"] | None = None,
     ) -> tuple[list[Fit], Int[Array, " aside"]]:
-        """Make every network of the ensemble, each with a seed of its own, all with the same structures kept aside."""
+        """Make every network of the ensemble, each with its own seed, all with the same structures held out."""
         seeds = check_random_state(self.random_state).randint(2**31 - 1, size=self.ensemble + 1).tolist()
         kept, aside = keep_aside(structures, float(self.validation_fraction), seeds[0], chosen)
         training, validation = structures[kept], structures[aside] if len(aside) else None
@@ -327,7 +327,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         return vars(self)[name]
 
     def embed(self, X: Any) -> Float[Array, "structures width"]:
-        """Return one vector a structure: the pooled node embeddings of every network, side by side.
+        """Return one vector per structure: the pooled node embeddings of every network, side by side.
 
         A structure without nodes is embedded as zeros.
         """
@@ -370,7 +370,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         return "networks_" in vars(self)
 
     def __sklearn_tags__(self) -> Any:
-        """Say what X and y may be: structures, not arrays of numbers; targets missing or several."""
+        """Return scikit-learn's tags: X holds structures, not arrays of numbers; targets may be missing or several."""
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = False
         tags.input_tags.string = True

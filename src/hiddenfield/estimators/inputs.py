@@ -308,7 +308,7 @@ leave the structure out, or fit on data that has this symbol
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, for saving."""
-        return msgspec.to_builtins(self)
+        return msgspec.json.decode(msgspec.json.encode(self))
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Features:

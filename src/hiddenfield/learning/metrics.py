@@ -18,7 +18,7 @@ __all__ = ["accuracy", "balanced_accuracy", "mae", "r2", "rmse", "roc_auc", "roc
 
 
 def mae(truth: Any, predicted: Any) -> float:
-    r"""Return the mean absolute error, :math:`\frac1N \sum_n |y_n - \hat y_n|`; NaN if nothing is there.
+    r"""Return the mean absolute error, :math:`\frac1N \sum_n |y_n - \hat y_n|`; NaN without entries.
 
     Examples
     --------
@@ -30,7 +30,7 @@ def mae(truth: Any, predicted: Any) -> float:
 
 
 def rmse(truth: Any, predicted: Any) -> float:
-    r"""Return the root mean square error, :math:`\sqrt{\frac1N \sum_n (y_n - \hat y_n)^2}`; NaN if nothing is there.
+    r"""Return the root mean squared error, :math:`\sqrt{\frac1N \sum_n (y_n - \hat y_n)^2}`; NaN without entries.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def r2(truth: Any, predicted: Any) -> float:
 
 
 def accuracy(truth: Any, predicted: Any) -> float:
-    """Return the share of class codes that are right; NaN if nothing is there.
+    """Return the share of class codes that are right; NaN if there are no entries.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def accuracy(truth: Any, predicted: Any) -> float:
 
 
 def balanced_accuracy(truth: Any, predicted: Any) -> float:
-    """Return the recall averaged over the classes that occur; NaN if nothing is there.
+    """Return the recall averaged over the classes that occur; NaN if there are no entries.
 
     Examples
     --------

@@ -84,7 +84,7 @@ def _alike(fits: Sequence[Fit]) -> Iterator[list[int]]:
 
 
 def _circumstances(fit: Fit) -> str:
-    """Return, as text, what must be the same beside the kind of network."""
+    """Return, as text, what must be the same in addition to the kind of network."""
     pack = fit.structures
     words = [(v.name, v.symbols) for v in (*pack.node_vocabularies, *pack.arc_vocabularies)]
     names = (pack.target_names, pack.node_attribute_names, pack.arc_attribute_names)
