@@ -531,17 +531,17 @@ def test_a_constant_target_is_predicted(words):
 
 
 def test_messages_of_the_trainer_count_as_the_user_does(words, monkeypatch):
-    """Whatever is left out or kept aside before, a structure is named by its place in X."""
+    """Whatever is left out or held out before, a structure is named by its place in X."""
     from hiddenfield.estimators import base
 
-    def spy(network, task, training, *arguments, name_of, **options):
-        for position, name in enumerate(training.ids.tolist()):
-            assert name_of(position) == f"structure {name} ({name!r})"
-        seen.append(len(training))
-        return train(network, task, training, *arguments, name_of=name_of, **options)
+    def spy(fit, **options):
+        for position, name in enumerate(fit.structures.ids.tolist()):
+            assert fit.name_of(position) == f"structure {name} ({name!r})"
+        seen.append(len(fit.structures))
+        return train(fit, **options)
 
-    train, seen = base.train, []
-    monkeypatch.setattr(base, "train", spy)
+    train, seen = base.train_fit, []
+    monkeypatch.setattr(base, "train_fit", spy)
     pack = hf.data.from_sequences(words, ids=[str(k) for k in range(24)])
     targets = [np.nan if k % 4 == 0 else float(k) for k in range(24)]
     hf.StructureRegressor(**TINY | {"validation_fraction": 0.5}, ensemble=2).fit(pack, targets)

@@ -10,8 +10,7 @@ import sklearn.metrics as peer
 from hypothesis import assume, given, strategies as st
 
 from hiddenfield.errors import InputError
-from hiddenfield.evaluation import accuracy, balanced_accuracy, mae, r2, rmse, roc_auc
-from hiddenfield.learning.metrics import roc_curve
+from hiddenfield.learning.metrics import accuracy, balanced_accuracy, mae, r2, rmse, roc_auc, roc_curve
 
 NUMBERS = st.floats(-100, 100, allow_nan=False).map(lambda value: round(value, 3))
 

@@ -25,9 +25,9 @@ def command(
     setting: Setting = None,
     json: Json = False,
 ) -> None:
-    """Embed new structures: one vector a row, in their order, as a table or a plain array.
+    """Embed new structures: one row per structure, in their order, as a table or a plain array.
 
-    With --on-error skip a column of a table tells why a row was left out and is empty.
+    With --on-error skip, rows that could not be read stay empty, and a column of the table says why.
     """
     import numpy as np
 

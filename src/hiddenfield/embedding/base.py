@@ -157,7 +157,7 @@ class Embedding(nn.Module, ABC):
         return next(self.parameters()).dtype
 
     def settings(self) -> dict[str, Any]:
-        """Return what is needed to build the module again, beside the sizes."""
+        """Return the options that build the same module again, given the sizes."""
         return {"dim": self.dim, "rounds": self.rounds, "activation": self.activation_name, "bias": self.bias}
 
 

@@ -127,5 +127,5 @@ class GeneralizedBP(Embedding):
         return self.gathered(taken, regions.cycle_overcounted.topology, total)
 
     def settings(self) -> dict[str, Any]:
-        """Return what is needed to build the module again, beside the sizes."""
+        """Return the options that build the same module again, given the sizes."""
         return {**super().settings(), "longest_cycle": self.longest_cycle}

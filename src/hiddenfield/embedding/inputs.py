@@ -1,4 +1,4 @@
-"""What a node or an arc brings in: its labels and attributes, and linear maps of them."""
+"""The features of nodes and arcs, labels and attributes, and linear maps of them."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def _cast(values: Tensor | None, dtype: torch.dtype) -> Tensor | None:
 
 
 class Projection(nn.Module):
-    r"""Linear map of labels and attributes: :math:`W x + b`, with x the one-hot labels beside the attributes.
+    r"""Linear map of labels and attributes: :math:`W x + b`, with x the one-hot labels followed by the attributes.
 
     With no features at all x is the constant 1. One network alone on the CPU forms no one-hot vectors: a row's symbols
     pick and add rows of the table, at a cost that does not depend on how many symbols there are.
@@ -208,7 +208,7 @@ class Projection(nn.Module):
     width
         Rows of W.
     bias
-        Whether b is there.
+        Whether to add b.
     """
 
     def __init__(

@@ -32,7 +32,7 @@ class Predictor(nn.Module):
     .. math::
         f(\chi) = U_2\, \sigma\Bigl(U_1\, \sigma\bigl(\mathrm{pool}_i\, \sigma(W_o \tilde\mu_i)\bigr) + u_1\Bigr) + u_2
 
-    where :math:`\sigma(W_o \cdot)` is there only with `node_width`.
+    where :math:`\sigma(W_o \cdot)` is applied only with `node_width`.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ class Predictor(nn.Module):
         return self.head(self.embed(structures, *prepared))
 
     def settings(self) -> dict[str, Any]:
-        """Return what is needed to build the network again, beside the sizes: plain values."""
+        """Return the options that build the same network again, given the sizes; plain values."""
         return dict(self._settings)
 
     @property
@@ -249,7 +249,7 @@ class Standardise(nn.Module):
 
 
 class Dropout(nn.Dropout):
-    """Dropout whose factors may be given, where those of a batch are not drawn by this network alone.
+    """Dropout whose factors can be set from outside, where they are not drawn by this network alone.
 
     So it is for networks side by side, each of which draws with a seed of its own, and for a part of a batch.
     """

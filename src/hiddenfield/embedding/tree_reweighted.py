@@ -148,5 +148,5 @@ class TreeReweighted(Embedding):
         return uniform / (uniform + (1 - uniform) * torch.exp(-shift))
 
     def settings(self) -> dict[str, Any]:
-        """Return what is needed to build the module again, beside the sizes."""
+        """Return the options that build the same module again, given the sizes."""
         return {**super().settings(), "weights": self.weights}

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.embedding.predictor import Predictor
-from hiddenfield.errors import InputError
+from hiddenfield.errors import InputError, TrainingError
 from hiddenfield.estimators.inputs import Features, Reading
 from hiddenfield.estimators.parameters import COMMON, auto_batch_size, auto_epochs
 from hiddenfield.estimators.targets import Answers, attach, chosen_aside, keep_aside
@@ -26,15 +26,30 @@ from hiddenfield.learning.batches import predict
 from hiddenfield.learning.checkpoint import History
 from hiddenfield.learning.settings import TrainSettings
 from hiddenfield.learning.task import Task
-from hiddenfield.learning.trainer import Fit, train
+from hiddenfield.learning.trainer import Fit, train_fit
 from hiddenfield.shapes import Array, Float, Int
 
 __all__ = ["StructureEstimator"]
 
+# Parameters that the network takes as they are.
+NETWORK_PARAMETERS = [
+    "dim",
+    "rounds",
+    "hidden",
+    "model",
+    "activation",
+    "bias",
+    "pooling",
+    "every_round",
+    "node_width",
+    "standardise",
+    "dropout",
+]
+
 
 @dataclass(frozen=True, eq=False)
 class Begun:
-    """What an estimator knows when its networks are made, and not yet trained."""
+    """What an estimator holds when its networks are built but not yet trained."""
 
     fits: list[Fit]
     task: Task
@@ -74,7 +89,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
     model_options
         The model's own, for example ``{"longest_cycle": 6}`` for ``"generalized_bp"``.
     representation
-        What X holds: ``"structures"``, ``"smiles"``, ``"sequence"``, ``"networkx"`` or ``"pyg"``. ``"auto"`` tells by
+        What X holds: ``"structures"``, ``"smiles"``, ``"sequence"``, ``"networkx"`` or ``"pyg"``. ``"auto"`` decides by
         the entries' types. For strings it is ``"smiles"`` if some have signs that no sequence of letters has (bonds,
         branches, rings, charges: ``=#()[]@/\+0-9``) and all are molecules to RDKit; ``"sequence"`` if none has a
         sign and some are no molecules; anything else, such as ``["CCO", "CCN"]``, could be either and is refused. What
@@ -88,7 +103,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
     learning_rate, optimizer, weight_decay, schedule, clip, patience, monitor, resample, precision, device, devices
         As in `hiddenfield.learning.TrainSettings`.
     validation_fraction
-        Share of the structures that is kept aside, drawn with `random_state` and stratified by class where possible,
+        Share of the structures that is held out, drawn with `random_state` and stratified by class where possible,
         to choose the epoch whose weights are kept. 0 for none: then the last epoch's are.
     ensemble
         Networks, fitted with different seeds; predictions are their average.
@@ -109,7 +124,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
     task_
         The targets, with their units.
     validation_indices_
-        Positions in X of the structures that were kept aside; a model that was loaded does not know them.
+        Positions in X of the held-out structures; a model that was loaded does not know them.
     features_, reading_
         The vocabularies and scales of the input, and how X is read.
     """
@@ -162,7 +177,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         y
             Targets; None for those that the structures have.
         aside
-            Positions in X of the structures that are kept aside to choose the epoch; by default a share of
+            Positions in X of the structures that are held out to choose the epoch; by default a share of
             `validation_fraction` is drawn. Weights are learned from the others alone.
 
         Returns
@@ -170,22 +185,14 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         self
         """
         begun = self._begin(X, y, aside)
-        histories = [
-            train(
-                fit.network,
-                fit.task,
-                fit.structures,
-                fit.validation,
-                fit.settings,
-                checkpoint=None
-                if self.checkpoint is None
-                else Path(self.checkpoint) / f"member-{member}.safetensors",
-                resume=self.resume,
-                show_progress=self.verbose,
-                name_of=fit.name_of,
-            )
-            for member, fit in enumerate(begun.fits)
-        ]
+        histories: list[History] = []
+        for member, fit in enumerate(begun.fits):
+            folder = None if self.checkpoint is None else Path(self.checkpoint)
+            file = None if folder is None else folder / f"member-{member}.safetensors"
+            found = train_fit(fit, checkpoint=file, resume=self.resume, show_progress=self.verbose)
+            if isinstance(found, TrainingError):
+                raise found
+            histories.append(found)
         return self._end(begun, histories)
 
     def _begin(self, X: Any, y: Any, aside: Any) -> Begun:
@@ -259,7 +266,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         name_of: Callable[[int], str],
         chosen: Int[Array, " aside"] | None = None,
     ) -> tuple[list[Fit], Int[Array, " aside"]]:
-        """Make every network of the ensemble, each with a seed of its own, all with the same structures kept aside."""
+        """Make every network of the ensemble, each with its own seed, all with the same structures held out."""
         seeds = check_random_state(self.random_state).randint(2**31 - 1, size=self.ensemble + 1).tolist()
         kept, aside = keep_aside(structures, float(self.validation_fraction), seeds[0], chosen)
         training, validation = structures[kept], structures[aside] if len(aside) else None
@@ -283,48 +290,23 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
             return Predictor(features.sizes, outputs, **self._network_options(features))
 
     def _network_options(self, features: Features) -> dict[str, Any]:
-        own = {
-            "dim": int(self.dim),
-            "rounds": int(self.rounds),
-            "hidden": int(self.hidden),
-            "model": self.model,
-            "activation": self.activation,
-            "bias": bool(self.bias),
-            "pooling": self.pooling,
-            "every_round": bool(self.every_round),
-            "node_width": None if self.node_width is None else int(self.node_width),
-            "scale": features.mean_nodes if self.pooling == "sum" else 1.0,
-            "standardise": bool(self.standardise),
-            "dropout": float(self.dropout),
-        }
+        own = {name: _plain(getattr(self, name)) for name in NETWORK_PARAMETERS}
+        own["scale"] = features.mean_nodes if self.pooling == "sum" else 1.0
         for name, value in (self.model_options or {}).items():
             if name in own:
                 raise InputError(
                     f"The 'model_options' parameter of {type(self).__name__} must hold options of the model alone. Got "
                     f"{name!r}, which is a parameter of its own, instead."
                 )
-            own[name] = value.item() if isinstance(value, np.generic) else value
+            own[name] = _plain(value)
         return own
 
     def _settings(self, training: Structures, validation: Structures | None, seed: int) -> TrainSettings:
         size = auto_batch_size(len(training)) if self.batch_size == "auto" else int(self.batch_size)
         epochs = auto_epochs(len(training), size) if self.epochs == "auto" else int(self.epochs)
-        return TrainSettings(
-            epochs=epochs,
-            batch_size=size,
-            optimizer=self.optimizer,
-            learning_rate=float(self.learning_rate),
-            weight_decay=float(self.weight_decay),
-            schedule=self.schedule,
-            clip=None if self.clip is None else float(self.clip),
-            patience=None if self.patience is None or validation is None else int(self.patience),
-            monitor=self.monitor,
-            resample=None if self.resample is None else float(self.resample),
-            precision=self.precision,
-            device=self.device,
-            devices=int(self.devices),
-            seed=seed,
-        )
+        own = {name: _plain(getattr(self, name)) for name in TrainSettings.names() if hasattr(self, name)}
+        own |= {"epochs": epochs, "batch_size": size, "seed": seed}
+        return TrainSettings(**own if validation is not None else own | {"patience": None})
 
     # -- fitted --------------------------------------------------------------------------------------------
 
@@ -345,7 +327,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         return vars(self)[name]
 
     def embed(self, X: Any) -> Float[Array, "structures width"]:
-        """Return one vector a structure: the pooled node embeddings of every network, side by side.
+        """Return one vector per structure: the pooled node embeddings of every network, side by side.
 
         A structure without nodes is embedded as zeros.
         """
@@ -388,7 +370,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         return "networks_" in vars(self)
 
     def __sklearn_tags__(self) -> Any:
-        """Say what X and y may be: structures, not arrays of numbers; targets missing or several."""
+        """Return scikit-learn's tags: X holds structures, not arrays of numbers; targets may be missing or several."""
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = False
         tags.input_tags.string = True
@@ -396,3 +378,8 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         tags.non_deterministic = self.random_state is None
         tags.no_validation = True
         return tags
+
+
+def _plain(value: Any) -> Any:
+    """Return a parameter that may be a NumPy scalar as a plain value."""
+    return value.item() if isinstance(value, np.generic) else value

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from hiddenfield.data.combine import concatenate
@@ -205,8 +206,8 @@ class Attribute:
     """A continuous feature, with the mean and the scale that its values are standardised by."""
 
     name: str
-    mean: float = 0.0
-    scale: float = 1.0
+    mean: float
+    scale: float
 
 
 @dataclass(frozen=True)
@@ -225,11 +226,11 @@ class Features:
 leave the structure out, or fit on data that has this symbol
     """
 
-    node_vocabularies: tuple[Vocabulary, ...] = ()
-    arc_vocabularies: tuple[Vocabulary, ...] = ()
-    node_attributes: tuple[Attribute, ...] = ()
-    arc_attributes: tuple[Attribute, ...] = ()
-    mean_nodes: float = 1.0
+    node_vocabularies: tuple[Vocabulary, ...]
+    arc_vocabularies: tuple[Vocabulary, ...]
+    node_attributes: tuple[Attribute, ...]
+    arc_attributes: tuple[Attribute, ...]
+    mean_nodes: float
 
     @classmethod
     def of(cls, structures: Structures) -> Features:
@@ -307,42 +308,19 @@ leave the structure out, or fit on data that has this symbol
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, for saving."""
-        return {
-            **{
-                name: [{"name": v.name, "symbols": list(v.symbols)} for v in getattr(self, name)]
-                for name in ("node_vocabularies", "arc_vocabularies")
-            },
-            **{
-                name: [{"name": a.name, "mean": a.mean, "scale": a.scale} for a in getattr(self, name)]
-                for name in ("node_attributes", "arc_attributes")
-            },
-            "mean_nodes": self.mean_nodes,
-        }
+        return msgspec.json.decode(msgspec.json.encode(self))
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Features:
-        """Build from what `as_dict` gave."""
-
-        def vocabularies(name: str) -> tuple[Vocabulary, ...]:
-            return tuple(Vocabulary(entry["name"], tuple(entry["symbols"])) for entry in values[name])
-
-        def attributes(name: str) -> tuple[Attribute, ...]:
-            return tuple(Attribute(e["name"], float(e["mean"]), float(e["scale"])) for e in values[name])
-
-        return cls(
-            vocabularies("node_vocabularies"),
-            vocabularies("arc_vocabularies"),
-            attributes("node_attributes"),
-            attributes("arc_attributes"),
-            float(values["mean_nodes"]),
-        )
+        """Build from what `as_dict` returned; a value of another type is a `ValueError`."""
+        return msgspec.convert(values, cls)
 
 
 def _attributes(names: tuple[str, ...], values: Tensor | None) -> tuple[Attribute, ...]:
     if values is None:
         return ()
     if not len(values):
-        return tuple(Attribute(name) for name in names)
+        return tuple(Attribute(name, 0.0, 1.0) for name in names)
     wide = values.double()
     means, scales = wide.mean(dim=0).tolist(), wide.std(dim=0, unbiased=False).tolist()
     # A constant attribute says nothing, but must not be divided by nothing.

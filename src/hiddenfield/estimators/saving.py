@@ -36,7 +36,7 @@ LARGEST_DESCRIPTION = 256 * 2**20
 
 
 def save(estimator: StructureEstimator, path: str | Path, *, overwrite: bool = False) -> None:
-    """Write a fitted estimator into a folder that is there whole or not at all; see `StructureEstimator.save`."""
+    """Write a fitted estimator into a folder, atomically; see `StructureEstimator.save`."""
     path = Path(path)
     if path.exists() and not (
         overwrite and path.is_dir() and set(os.listdir(path)) <= {DESCRIPTION, WEIGHTS}
@@ -100,7 +100,7 @@ def _describe(estimator: StructureEstimator) -> dict[str, Any]:
 
 
 def _plain(name: str, value: Any) -> Any:
-    """Return a parameter in terms that JSON knows; a mapping as pairs, since its keys may be numbers."""
+    """Return a parameter as JSON can hold it; a mapping as pairs, since its keys may be numbers."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, Mapping):
@@ -135,7 +135,7 @@ def load(path: str | Path) -> StructureEstimator:
     """Open a saved estimator, or the one in the folder of a run of ``hiddenfield fit``.
 
     A folder from a stranger is safe to open: nothing in it is executed, and no network is made that is larger than the
-    weights that are there.
+    weights in the folder.
 
     Parameters
     ----------

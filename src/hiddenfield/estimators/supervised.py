@@ -148,11 +148,11 @@ class StructureRegressor(RegressorMixin, StructureEstimator):  # type: ignore[mi
             Structures.
         return_std
             Whether the standard deviation over the members of the ensemble comes too. It tells how much the networks
-            disagree, which is not the error to expect: that is measured on structures that were kept aside.
+            disagree, which is not the error to expect: measure that on a held-out set.
         """
         members = np.stack(self._predictions(X), axis=-1)
         if return_std and len(members) < 2:
-            raise InputError("the spread of one network cannot be told; fit with ensemble=2 or more")
+            raise InputError("one network has no spread; fit with ensemble=2 or more")
         members = members[..., 0] if self.single_target_ else members
         return (members.mean(axis=0), members.std(axis=0, ddof=1)) if return_std else members.mean(axis=0)
 
@@ -218,7 +218,7 @@ class StructureEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Struct
         return (as_classes if classes else as_numbers)(structures, columns)
 
     def transform(self, X: Any) -> Any:
-        """Return one vector a structure, as `embed` does."""
+        """Return one vector per structure, as `embed` does."""
         return self.embed(X)
 
     @property

@@ -62,7 +62,7 @@ class Answers:
         return bool(np.all(numbers == np.floor(numbers)) and np.isfinite(numbers).all())
 
     def first(self, wrong: Bool[Array, " structures"]) -> int:
-        """Return the position of the first entry that is there and wrong."""
+        """Return the position of the first entry that is present and wrong."""
         return int(np.argmax(wrong & self.present))
 
 
@@ -258,10 +258,10 @@ def _with(
 def keep_aside(
     structures: Structures, fraction: float, seed: int, chosen: Int[Array, " aside"] | None = None
 ) -> tuple[Int[Array, " kept"], Int[Array, " aside"]]:
-    """Return the positions that are trained on and those that are kept aside, drawn with a seed, each sorted.
+    """Return the positions that are trained on and those that are held out, drawn with a seed, each sorted.
 
     A single target of classes is stratified, where every class has two members and there is a place for each. With
-    fewer than two structures, or a fraction of less than one structure, nothing is kept aside. Where positions were
+    fewer than two structures, or a fraction of less than one structure, nothing is held out. Where positions were
     `chosen`, nothing is drawn: it is these.
 
     Examples
@@ -289,7 +289,7 @@ def keep_aside(
 
 
 def chosen_aside(aside: Any, total: int, answered: Int[Array, " answered"]) -> Int[Array, " aside"]:
-    """Check positions that a user keeps aside; return them among the structures that have a target, sorted.
+    """Check positions that a user holds out; return them among the structures that have a target, sorted.
 
     Examples
     --------
@@ -304,7 +304,7 @@ def chosen_aside(aside: Any, total: int, answered: Int[Array, " answered"]) -> I
     found = np.flatnonzero(np.isin(answered, places))
     if not len(found) or len(found) == len(answered):
         raise InputError(
-            f"of the {len(answered)} structures with a target, {len(found)} would be kept aside; some must be, "
+            f"of the {len(answered)} structures with a target, {len(found)} would be held out; some must be, "
             f"and some must be left to learn from"
         )
     return found

@@ -26,7 +26,7 @@ def fit_together(
     models
         Estimators that are not fitted yet.
     data
-        For each X, y and the positions that are kept aside (or None), as `fit` takes them.
+        For each X, y and the held-out positions (or None), as `fit` takes them.
 
     Returns
     -------

@@ -59,7 +59,7 @@ class History:
 
 @dataclass
 class State:
-    """How far networks have come, beside their weights and the optimizer.
+    """How far training has come, except for the current weights and the optimizer.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ def fingerprint(structures: Structures) -> list[int]:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Tensors by name, and plain values beside them."""
+    """Tensors by name, and plain values."""
 
     tensors: dict[str, Tensor]
     values: dict[str, Any]

@@ -1,4 +1,4 @@
-"""How to train: every setting in one place, checked when it is given."""
+"""The settings of training, checked when they are given."""
 
 from __future__ import annotations
 

@@ -1,19 +1,21 @@
-"""Task: what is predicted, how a prediction is scored, and in which units it is given back."""
+"""Task: what is predicted, how predictions are scored, and their units."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import numpy as np
 import torch
 from torch.nn import functional
 
 from hiddenfield.data.structures import Structures
-from hiddenfield.data.vocabulary import Vocabulary
+from hiddenfield.data.vocabulary import Symbol, Vocabulary
 from hiddenfield.errors import InputError
 from hiddenfield.learning.metrics import accuracy, mae, rmse, roc_auc
 from hiddenfield.shapes import Array, Float, Tensor
@@ -25,18 +27,35 @@ LOSSES = ("square", "absolute", "huber")
 
 @dataclass(frozen=True)
 class Column:
-    """One target: a number with the mean and scale of its training values, or a class with its vocabulary."""
+    """One target: a number with the mean and scale of its training values, or a class out of some.
+
+    Parameters
+    ----------
+    name
+        Of the target.
+    classes
+        The symbols of the classes; None for a number.
+    mean, scale
+        What a number is standardised by.
+    weights
+        Of the classes in the loss; none for equal ones.
+    """
 
     name: str
-    vocabulary: Vocabulary | None = None
-    mean: float = 0.0
-    scale: float = 1.0
-    weights: tuple[float, ...] = ()
+    classes: tuple[Symbol, ...] | None
+    mean: float
+    scale: float
+    weights: tuple[float, ...]
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary | None:
+        """The classes with their codes; None for a number."""
+        return None if self.classes is None else Vocabulary(self.name, self.classes)
 
     @property
     def outputs(self) -> int:
-        """Numbers that a network gives for it: one, or one a class."""
-        return 1 if self.vocabulary is None else len(self.vocabulary)
+        """Number of network outputs for it: one, or one per class."""
+        return 1 if self.classes is None else len(self.classes)
 
 
 @dataclass(frozen=True)
@@ -45,12 +64,12 @@ class Task:
 
     A column of numbers is standardised inside and scored by the square, absolute or Huber loss; a column of classes
     is scored by the softmax loss over its classes, with weights if wanted. Missing entries do not count. The loss is
-    the mean over the entries that are there.
+    the mean over the entries that are present.
 
     Parameters
     ----------
     columns
-        One a target.
+        One per target.
     loss
         For numbers: ``"square"``, ``"absolute"`` or ``"huber"``.
 
@@ -66,7 +85,7 @@ class Task:
     """
 
     columns: tuple[Column, ...]
-    loss: str = "square"
+    loss: str
 
     @classmethod
     def of(
@@ -100,19 +119,19 @@ class Task:
 
     @property
     def outputs(self) -> int:
-        """Numbers that a network must give for each structure."""
+        """Number of network outputs for each structure."""
         return sum(column.outputs for column in self.columns)
 
     @property
     def is_regression(self) -> bool:
         """Whether every target is a number."""
-        return all(column.vocabulary is None for column in self.columns)
+        return all(column.classes is None for column in self.columns)
 
     @property
     def metric_names(self) -> tuple[str, ...]:
         """The names of what `metrics` returns."""
-        numbers = any(column.vocabulary is None for column in self.columns)
-        classes = any(column.vocabulary is not None for column in self.columns)
+        numbers = any(column.classes is None for column in self.columns)
+        classes = any(column.classes is not None for column in self.columns)
         return ("mae", "rmse") * numbers + ("accuracy", "roc_auc") * classes
 
     def check(self, structures: Structures, what: str) -> None:
@@ -153,7 +172,7 @@ class Task:
             target = standardized[:, k]
             present = ~target.isnan()
             weight = present.to(outputs.dtype)
-            if column.vocabulary is None:
+            if column.classes is None:
                 value = self._number_loss(
                     outputs[:, part.start], torch.where(present, target, 0.0).to(outputs.dtype)
                 )
@@ -174,11 +193,11 @@ class Task:
         return functional.huber_loss(output, target, reduction="none")
 
     def predictions(self, outputs: Float[Tensor, "structures outputs"]) -> list[Array]:
-        """Return one array a column, in the user's units: numbers (N,), or probabilities of the classes (N, C)."""
+        """Return one array per column, in the user's units: numbers (N,), or probabilities of the classes (N, C)."""
         result = []
         for column, part in zip(self.columns, self.slices(), strict=True):
             values = outputs[:, part].double().cpu()
-            if column.vocabulary is None:
+            if column.classes is None:
                 result.append((values[:, 0] * column.scale + column.mean).numpy())
             else:
                 result.append(values.softmax(dim=1).numpy())
@@ -189,7 +208,7 @@ class Task:
     ) -> dict[str, float]:
         """Return mean absolute and root mean square error over all columns of numbers; accuracy over those of classes.
 
-        Where there are classes also the area under the ROC curve, its mean over the columns for which it can be told,
+        Where there are classes also the area under the ROC curve, averaged over the columns for which it is defined;
         NaN if there is none.
         """
         numbers: list[tuple[Array, Array]] = []
@@ -197,7 +216,7 @@ class Task:
         areas: list[float] = []
         for k, (column, prediction) in enumerate(zip(self.columns, self.predictions(outputs), strict=True)):
             truth = targets[:, k].double().cpu().numpy()
-            if column.vocabulary is None:
+            if column.classes is None:
                 numbers.append((truth, prediction))
             else:
                 codes.append((truth, prediction.argmax(axis=1)))
@@ -215,32 +234,12 @@ class Task:
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, for saving."""
-        columns = [
-            {
-                "name": c.name,
-                "classes": None if c.vocabulary is None else list(c.vocabulary.symbols),
-                "mean": c.mean,
-                "scale": c.scale,
-                "weights": list(c.weights),
-            }
-            for c in self.columns
-        ]
-        return {"columns": columns, "loss": self.loss}
+        return msgspec.json.decode(msgspec.json.encode(self))
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Task:
-        """Build from what `as_dict` gave."""
-        columns = tuple(
-            Column(
-                c["name"],
-                None if c["classes"] is None else Vocabulary(c["name"], tuple(c["classes"])),
-                float(c["mean"]),
-                float(c["scale"]),
-                tuple(c["weights"]),
-            )
-            for c in values["columns"]
-        )
-        return cls(columns, values["loss"])
+        """Build from what `as_dict` returned; a value of another type is a `ValueError`."""
+        return msgspec.convert(values, cls)
 
 
 def _joined(pairs: list[tuple[Array, Array]]) -> tuple[Array, Array]:
@@ -255,14 +254,15 @@ def _column(values: Array, name: str, words: Vocabulary | None, class_weight: An
     if words is None:
         scale, size = float(present.std()), max(1.0, float(abs(present).max()))
         # A constant target has no scale; the smallest that is safe makes every prediction that constant.
-        return Column(name, None, float(present.mean()), scale if scale > 1e-12 * size else 1e-9 * size)
+        scale = scale if scale > 1e-12 * size else 1e-9 * size
+        return Column(name, None, float(present.mean()), scale, ())
     counts = np.bincount(present.astype(np.int64), minlength=len(words))
     if (counts > 0).sum() < 2:
         only = words.symbols[int(counts.argmax())]
         raise InputError(
             f"target {name!r} has the one class {only!r} in all {len(present)} structures; at least two are needed"
         )
-    return Column(name, words, weights=_class_weights(name, words, counts, class_weight))
+    return Column(name, words.symbols, 0.0, 1.0, _class_weights(name, words, counts, class_weight))
 
 
 def _class_weights(name: str, words: Vocabulary, counts: Array, class_weight: Any) -> tuple[float, ...]:

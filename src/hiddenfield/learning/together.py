@@ -11,7 +11,7 @@ import numpy as np
 from hiddenfield.embedding.stack import stack_kind
 from hiddenfield.errors import TrainingError
 from hiddenfield.learning.checkpoint import History
-from hiddenfield.learning.trainer import Fit, Training, train
+from hiddenfield.learning.trainer import Fit, Training, train_fit
 
 __all__ = ["train_in_parts", "train_together"]
 
@@ -67,15 +67,7 @@ def train_in_parts(fits: Sequence[Fit]) -> Iterator[tuple[int, History | Trainin
 
 
 def _train(fits: list[Fit]) -> list[History | TrainingError]:
-    if fits[0].settings.devices == 1:
-        return Training(fits).run()
-    (fit,) = fits
-    try:
-        return [
-            train(fit.network, fit.task, fit.structures, fit.validation, fit.settings, name_of=fit.name_of)
-        ]
-    except TrainingError as error:
-        return [error]
+    return Training(fits).run() if len(fits) > 1 else [train_fit(fits[0])]
 
 
 def _alike(fits: Sequence[Fit]) -> Iterator[list[int]]:
@@ -92,7 +84,7 @@ def _alike(fits: Sequence[Fit]) -> Iterator[list[int]]:
 
 
 def _circumstances(fit: Fit) -> str:
-    """Return, as text, what must be the same beside the kind of network."""
+    """Return, as text, what must be the same in addition to the kind of network."""
     pack = fit.structures
     words = [(v.name, v.symbols) for v in (*pack.node_vocabularies, *pack.arc_vocabularies)]
     names = (pack.target_names, pack.node_attribute_names, pack.arc_attribute_names)

@@ -30,7 +30,7 @@ from hiddenfield.ops import segment_sum
 from hiddenfield.progress import progress
 from hiddenfield.shapes import Array, Float, Tensor
 
-__all__ = ["Fit", "Training", "train"]
+__all__ = ["Fit", "Training", "train", "train_fit"]
 
 HIGHER_IS_BETTER = ("accuracy", "roc_auc")
 
@@ -145,12 +145,20 @@ def train(
     2
     """
     fit = Fit(network, task, structures, validation, settings or TrainSettings(), name_of)
-    fit.check()
     path = None if checkpoint is None else Path(checkpoint)
-    with team_of(fit.settings.devices, _train_part, replace(fit, name_of=None), path, resume) as team:
-        (result,) = _train_part(team, fit, path, resume, show_progress)
+    result = train_fit(fit, checkpoint=path, resume=resume, show_progress=show_progress)
     if isinstance(result, TrainingError):
         raise result
+    return result
+
+
+def train_fit(
+    fit: Fit, *, checkpoint: Path | None = None, resume: bool = False, show_progress: bool = False
+) -> History | TrainingError:
+    """Do as `train`, and return the error where the loss stops being finite."""
+    fit.check()
+    with team_of(fit.settings.devices, _train_part, replace(fit, name_of=None), checkpoint, resume) as team:
+        (result,) = _train_part(team, fit, checkpoint, resume, show_progress)
     return result
 
 
