@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.graphs.region_clusters import choose_regions
-from hiddenfield.inference.posterior import Posterior
+from hiddenfield.inference.posterior import METHODS, Posterior
 from hiddenfield.inference.regions.driver import conclude, lagging_loop
 from hiddenfield.inference.regions.passing import RegionPassing
 
@@ -13,6 +13,7 @@ __all__ = ["damped"]
 REMEDY = "try method 'double_loop', which always converges, or raise max_iterations"
 
 
+@METHODS.register(guarantee="exact on forests, else an estimate", reference="Minka 2001")
 def damped(
     field: FactorGraph,
     *,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.graphs.region_clusters import choose_regions
 from hiddenfield.fields.graphs.region_graph import RegionGraph
-from hiddenfield.inference.posterior import Posterior
+from hiddenfield.inference.posterior import METHODS, Posterior
 from hiddenfield.inference.regions.driver import conclude, descend
 from hiddenfield.inference.regions.passing import RegionPassing
 
@@ -14,6 +14,7 @@ __all__ = ["double_loop"]
 REMEDY = "raise max_iterations: the free energy falls with every one"
 
 
+@METHODS.register(guarantee="exact on forests, else an estimate", reference="Yuille 2002")
 def double_loop(
     field: FactorGraph,
     *,

@@ -7,7 +7,7 @@ import torch
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.graphs.region_clusters import choose_regions
 from hiddenfield.fields.graphs.region_graph import RegionGraph
-from hiddenfield.inference.posterior import Posterior
+from hiddenfield.inference.posterior import METHODS, Posterior
 from hiddenfield.inference.regions.driver import conclude, descend, single_loop
 from hiddenfield.inference.regions.passing import RegionPassing
 from hiddenfield.inference.regions.sweeps import check_options
@@ -19,6 +19,9 @@ __all__ = ["generalized_bp"]
 REMEDY = "raise max_iterations or outer_iterations, or take smaller regions"
 
 
+@METHODS.register(
+    guarantee="exact on a junction tree, else an estimate", reference="Yedidia, Freeman & Weiss 2005"
+)
 def generalized_bp(
     field: FactorGraph,
     *,

@@ -9,7 +9,7 @@ import torch
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.inference.posterior import Posterior
+from hiddenfield.inference.posterior import METHODS, Posterior
 from hiddenfield.inference.sampling.annealing import annealed_log_partition
 from hiddenfield.inference.sampling.chains import Chains, Seen
 from hiddenfield.inference.sampling.feasible import FOUND, IMPOSSIBLE
@@ -23,6 +23,7 @@ LOG_PARTITIONS = {name: name for name in ("ais", "none")}
 BATCHES = 20
 
 
+@METHODS.register(guarantee="estimate, with its standard error", reference="Geman & Geman 1984")
 def gibbs(
     field: FactorGraph,
     *,

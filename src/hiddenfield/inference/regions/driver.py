@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 import torch
 
-from hiddenfield.inference.messages.lag import lag
 from hiddenfield.inference.messages.passing import normalise_segments
 from hiddenfield.inference.posterior import Guarantee, Posterior
 from hiddenfield.inference.regions.mixing import mix
 from hiddenfield.inference.regions.passing import RegionPassing
 from hiddenfield.inference.regions.sweeps import KernelSweeps, TorchSweeps, make_sweeps, split_counting
-from hiddenfield.iteration import Outcome, iterate
+from hiddenfield.iteration import Outcome, iterate, lag
 from hiddenfield.shapes import Array, Bool, Float, Tensor
 
 __all__ = ["Descent", "conclude", "descend", "lagging_loop", "single_loop"]
