@@ -74,6 +74,11 @@ class Wiring:
         """The ports sorted by their variable, and the bounds of each variable's."""
         return counting_sort(self.port_variable, self._variables)
 
+    @cached_property
+    def by_factor(self) -> tuple[Int[Tensor, " ports"], Int[Tensor, " factors+1"]]:
+        """The ports of each factor in the order of its scope, and their bounds."""
+        return counting_sort(self.port_factor, self.factor_graph.shape[0])
+
     _variables: int = 0
 
     def interleave(self, rows: Float[Tensor, "copies each"]) -> Float[Tensor, " messages"]:

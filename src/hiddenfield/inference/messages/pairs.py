@@ -85,7 +85,7 @@ class Pairs(Iteration):
         size = math.prod(groups[0].states)
         tables, row = logs.reshape(-1, size), begin // size
         top = tables.max(1, keepdims=True)
-        if not (top > -np.inf).all() or not (least >= np.log(LEAST[own.dtype]) / 2).all():
+        if not (top > -np.inf).all() or not (least >= np.log(LEAST[own.dtype])).all():
             return None
         tables = tables - top
         if not _within(tables, SPAN[own.dtype]):
