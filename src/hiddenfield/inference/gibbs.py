@@ -10,7 +10,7 @@ import torch
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.hard_zeros import FOUND, IMPOSSIBLE
-from hiddenfield.inference.posterior import Posterior
+from hiddenfield.inference.posterior import METHODS, Posterior
 from hiddenfield.inference.sampling.annealing import annealed_log_partition
 from hiddenfield.inference.sampling.chains import Chains
 from hiddenfield.inference.sampling.loops import Record
@@ -24,6 +24,7 @@ LOG_PARTITIONS = {name: name for name in ("ais", "none")}
 BATCHES = 20
 
 
+@METHODS.register(guarantee="estimate, with its standard error", reference="Geman & Geman 1984")
 def gibbs(
     field: FactorGraph,
     *,
