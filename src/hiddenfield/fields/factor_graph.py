@@ -212,6 +212,14 @@ class FactorGraph:
         """Region graphs by name, as they are made: they depend on the scopes alone and are shared by evidence."""
         return {}
 
+    def split_tables(self, flat: Float[Tensor, " entries"]) -> tuple[Tensor, ...]:
+        """Cut the entries of all factors, one factor after another, into one stack of tables per group."""
+        parts = flat.split([group.num_factors * math.prod(group.states) for group in self.groups])
+        return tuple(
+            part.reshape(group.num_factors, *group.states)
+            for part, group in zip(parts, self.groups, strict=True)
+        )
+
     def multiplicity(self, group: FactorGroup) -> Float[Tensor, "factors arity"]:
         """How many ground factors of each kind touch one ground variable, port by port."""
         return group.count[:, None] / self.counts[group.scopes]

@@ -317,18 +317,13 @@ def _posterior(
     some = probabilities > 0
     safe = torch.where(some, probabilities, torch.ones_like(probabilities))
     log = torch.where(some, safe.log(), torch.full_like(safe, -math.inf)).to(field.dtype)
-    begin = field.log_unary.shape[0]
-    factors = []
-    for group in field.groups:
-        end = begin + group.num_factors * math.prod(group.states)
-        factors.append(log[begin:end].reshape(group.num_factors, *group.states))
-        begin = end
+    unary = field.log_unary.shape[0]
     graphs = field.num_graphs
     return Posterior(
         field=field,
         method="exact",
-        log_marginals=log[: field.log_unary.shape[0]],
-        factor_log_marginals=tuple(factors),
+        log_marginals=log[:unary],
+        factor_log_marginals=field.split_tables(log[unary:]),
         log_partition=log_partition.to(field.dtype),
         guarantee="exact",
         converged=torch.ones(graphs, dtype=torch.bool, device=field.device),

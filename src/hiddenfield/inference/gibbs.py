@@ -225,12 +225,7 @@ def _averages(
     place = walkers.flat.state_ptr[:-1] + walkers.state[:, 0]
     mean[place[fixed]] = 1.0
     joint = torch.from_numpy(seen.joint.sum(0) / draws).to(field.log_unary)
-    factors, begin = [], 0
-    for group in field.groups:
-        end = begin + group.num_factors * math.prod(group.states)
-        factors.append(joint[begin:end].reshape(group.num_factors, *group.states).log())
-        begin = end
-    return torch.from_numpy(mean).to(field.log_unary).log(), tuple(factors)
+    return torch.from_numpy(mean).to(field.log_unary).log(), field.split_tables(joint.log())
 
 
 def _diagnostics(
