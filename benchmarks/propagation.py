@@ -9,12 +9,18 @@ children; and pgmpy's Mplp, which finds assignments only (both on 20 x 20: they 
 alternate; best of several runs. The deviation is the largest difference of a marginal from double precision at 1e-9;
 *times ours* is the time per message relative to our parallel schedule in single precision.
 
-Last, 10,000 Hückel molecules as pairwise fields of 8 states, with tables by bond: in one batch, and one at a time.
+Each special case that the code keeps has a row without it: *general loops* is the parallel schedule without the loops
+for pairs of one shape, *then torch* the whole without the compiled loops for what follows the iteration (verification,
+beliefs, free energy), and exp and log of the C library stand beside the polynomials in `ops/vector_math.py`.
+
+Last, 10,000 Hueckel molecules as pairwise fields of 8 states, tables by bond: in one batch, and one at a time.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import math
 import os
 import subprocess
 import tempfile
@@ -22,7 +28,9 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -31,11 +39,17 @@ from benchmarks.environment import main
 from hiddenfield.datasets import huckel
 from hiddenfield.fields import FactorGraph, ising_grid, pairwise_field, potts_grid
 from hiddenfield.inference import infer
+from hiddenfield.inference.messages import free_energy, passing as passing_module, recheck
 from hiddenfield.inference.messages.passing import MessagePassing
-from hiddenfield.inference.messages.schedules import make_iteration
+from hiddenfield.inference.messages.plan import MessagePlan
+from hiddenfield.inference.messages.propagation import make_iteration
+from hiddenfield.inference.messages.schedules import Iteration, Parallel
+from hiddenfield.ops.compile import compiled
+from hiddenfield.ops.vector_math import fast_exp, fast_log
 
 RIVAL = Path(__file__).with_name("propagation_rival.py")
 TOLERANCE = 1e-6
+AFTERWARDS = recheck, free_energy, passing_module
 
 
 def problems(quick: bool) -> dict[str, FactorGraph]:
@@ -59,8 +73,11 @@ def problems(quick: bool) -> dict[str, FactorGraph]:
 def sweeps(field: FactorGraph, backend: str, threads: int) -> Callable[[], float]:
     """Return a call that times ten parallel sweeps: CPU seconds of one on one thread, wall seconds on more."""
     passing = MessagePassing(field)
-    iteration = make_iteration(passing, "parallel", backend, 0.0, TOLERANCE)
-    state = iteration.start(passing.start())
+    if backend == "general":
+        iteration: Iteration = Parallel(MessagePlan(passing), 0.0, TOLERANCE)
+    else:
+        iteration = make_iteration(passing, "parallel", backend, 0.0, TOLERANCE)
+    state = iteration.start(None)
     clock = time.process_time if threads == 1 else time.perf_counter
 
     def call() -> float:
@@ -76,13 +93,18 @@ def sweeps(field: FactorGraph, backend: str, threads: int) -> Callable[[], float
     return call
 
 
-def to_tolerance(field: FactorGraph, **options: Any) -> Callable[[], tuple[float, Any]]:
-    """Return a call that times inference, beliefs and free energy included."""
+def to_tolerance(
+    field: FactorGraph, without: tuple[ModuleType, ...] = (), **options: Any
+) -> Callable[[], tuple[float, Any]]:
+    """Return a call that times inference, beliefs and free energy included, without the loops of some modules."""
 
     def call() -> tuple[float, Any]:
-        start = time.process_time()
-        posterior = infer(field, "loopy_bp", tolerance=TOLERANCE, **options)
-        return time.process_time() - start, posterior
+        with contextlib.ExitStack() as stack:
+            for module in without:
+                stack.enter_context(mock.patch.object(module, "use_compiled", return_value=False))
+            start = time.process_time()
+            posterior = infer(field, "loopy_bp", tolerance=TOLERANCE, **options)
+            return time.process_time() - start, posterior
 
     return call
 
@@ -139,8 +161,10 @@ def compare(name: str, field: FactorGraph, folder: Path, repeats: int) -> list[d
         "residual, float32": (single, "numba", "residual"),
     }
     one = {key: sweeps(f, backend, 1) for key, (f, backend, kind) in ours.items() if kind == "parallel"}
+    one["general loops, float32"] = sweeps(single, "general", 1)
     two = {key: sweeps(f, backend, 2) for key, (f, backend, kind) in ours.items() if kind == "parallel"}
     full = {key: to_tolerance(f, backend=backend, schedule=kind) for key, (f, backend, kind) in ours.items()}
+    full["parallel, float32, then torch"] = to_tolerance(single, AFTERWARDS)
     results = {key: call() for key, call in full.items()}  # compiles, too
     needed = int(results["parallel, float32"][1].iterations)
     pgmax = Pgmax(field, folder)
@@ -172,6 +196,10 @@ def compare(name: str, field: FactorGraph, folder: Path, repeats: int) -> list[d
         }
         for key, (_, posterior) in results.items()
     ]
+    key = "general loops, float32"
+    slower = least[key, "one"] / least["parallel, float32", "one"]
+    cost = _scaled(least[key, "one"], messages)
+    rows.append({"problem": name, "by": key, "one core, ns/message": cost, "times ours": slower})
     if pgmax.process:
         key = "PGMax, float32"
         per_sweep = (least[key, "long"] - least[key, "short"]) / 100
@@ -269,6 +297,48 @@ def mplp(side: int) -> dict[str, Any]:
     }
 
 
+@compiled(fast=True)
+def by_polynomials(values: np.ndarray, out: np.ndarray) -> None:
+    """Take exponentials, and logarithms of one plus those, by polynomials."""
+    for i in range(values.size):
+        out[i] = fast_exp(values[i])
+    for i in range(values.size):
+        out[i] = fast_log(out[i] + values.dtype.type(1))
+
+
+@compiled(fast=True)
+def by_library(values: np.ndarray, out: np.ndarray) -> None:
+    """Do it by the C library."""
+    for i in range(values.size):
+        out[i] = math.exp(values[i])
+    for i in range(values.size):
+        out[i] = math.log(out[i] + values.dtype.type(1))
+
+
+def transcendentals(repeats: int) -> list[dict[str, Any]]:
+    """Time exp and log of 10,000 numbers in single precision; a row's time is that of one of each."""
+    values = np.random.default_rng(0).normal(size=10_000).astype(np.float32)
+    results = {loop: np.empty_like(values) for loop in (by_polynomials, by_library)}
+    best = dict.fromkeys(results, math.inf)
+    for _ in range(10 * repeats):
+        for loop, out in results.items():
+            start = time.process_time()
+            for _ in range(20):
+                loop(values, out)
+            best[loop] = min(best[loop], (time.process_time() - start) / 20)
+    exact = np.log1p(np.exp(values.astype(np.float64)))
+    return [
+        {
+            "problem": "exp and log of a number",
+            "by": loop.__name__.replace("_", " "),
+            "one core, ns/message": 1e9 * best[loop] / values.size,
+            "deviation": float(np.abs(out - exact).max()),
+            "times ours": None if loop is by_polynomials else best[loop] / best[by_polynomials],
+        }
+        for loop, out in results.items()
+    ]
+
+
 def molecules(quick: bool, repeats: int) -> list[dict[str, Any]]:
     """Time a batch of molecules against one molecule at a time."""
     count, few = (500, 50) if quick else (10_000, 200)
@@ -282,10 +352,11 @@ def molecules(quick: bool, repeats: int) -> list[dict[str, Any]]:
         pairwise_field(pack[n : n + 1], nodes[ptr[n] : ptr[n + 1]], bonds, arc_label="bond")
         for n in range(few)
     ]
-    batch_time = single_time = np.inf
+    batch_time = torch_time = single_time = np.inf
     for _ in range(repeats):
         seconds, together = to_tolerance(batch)()
         batch_time = min(batch_time, seconds / count)
+        torch_time = min(torch_time, to_tolerance(batch, AFTERWARDS)()[0] / count)
         start = time.process_time()
         alone = [infer(field, "loopy_bp", tolerance=TOLERANCE) for field in each]
         single_time = min(single_time, (time.process_time() - start) / few)
@@ -300,6 +371,12 @@ def molecules(quick: bool, repeats: int) -> list[dict[str, Any]]:
             "by": "one at a time",
             "to 1e-6, s": single_time * count,
             "times ours": single_time / batch_time,
+        },
+        {
+            "problem": name,
+            "by": "in one batch, then torch",
+            "to 1e-6, s": torch_time * count,
+            "times ours": torch_time / batch_time,
         },
         {
             "problem": name,
@@ -324,6 +401,7 @@ def run(quick: bool = False) -> dict[str, Any]:
             rows += [agrum(8 if quick else 20, states) for states in (2, 10)]
         if importlib.util.find_spec("pgmpy"):
             rows.append(mplp(6 if quick else 20))
+        rows += transcendentals(repeats)
         rows += molecules(quick, repeats)
     columns = (
         *("problem", "by", "one core, ns/message", "two cores, ns/message", "to 1e-6, s"),

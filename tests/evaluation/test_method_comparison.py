@@ -44,17 +44,13 @@ def test_total_variation_leaves_out_what_is_observed() -> None:
     np.testing.assert_allclose(total_variation(field, first, second), [0.1, 0.0])
 
 
-def test_a_refusal_is_a_row() -> None:
+def test_a_refusal_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     def stubborn(field: FactorGraph) -> None:
         raise InputError("not today")
 
-    before = dict(METHODS)
-    METHODS["stubborn"] = stubborn  # type: ignore[assignment]
-    try:
-        results = compare_methods(ising_grid(2, 2), ["stubborn", "loopy_bp"])
-    finally:
-        METHODS.clear()
-        METHODS.update(before)
+    monkeypatch.setattr(METHODS, "_entries", dict(METHODS._entries))
+    METHODS.register()(stubborn)
+    results = compare_methods(ising_grid(2, 2), ["stubborn", "loopy_bp"])
     assert [result.status for result in results] == ["refused: not today", "converged"]
     assert results[0].as_dict()["seconds"] is None
 

@@ -13,7 +13,7 @@ import pytest
 
 from hiddenfield import fields, inference
 from hiddenfield.inference import METHODS, MapState, Posterior
-from hiddenfield.inference.infer import MAP_METHODS
+from hiddenfield.inference.posterior import MAP_METHODS
 
 ALGORITHMS = {
     **METHODS,

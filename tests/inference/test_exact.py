@@ -18,7 +18,6 @@ import hiddenfield as hf
 from hiddenfield.errors import InputError
 from hiddenfield.fields import FactorGraph, concatenate_fields, from_factors
 from hiddenfield.fields.flat_tables import flat_tables
-from hiddenfield.fields.hard_zeros import live_states
 from hiddenfield.inference import Posterior, exact, infer, log_likelihood, map_state, marginal_map, sample
 from hiddenfield.inference.cliques.messages import collect_messages, distribute_messages
 from hiddenfield.inference.cliques.plan import clique_plan
@@ -289,12 +288,6 @@ def test_hub_with_many_leaves_is_computed_in_logs() -> None:
 
 
 # -- what it leaves out, and what it refuses ---------------------------------------------------------------
-
-
-@given(fields(most_variables=5))
-def test_dead_states_have_no_probability(field: FactorGraph) -> None:
-    truth = np.concatenate(enumerate_field(field).marginals)
-    assert (truth[~live_states(field)] == 0).all()
 
 
 def test_evidence_cuts_a_grid_apart() -> None:

@@ -13,10 +13,9 @@ from hypothesis import given, settings, strategies as st
 
 from hiddenfield.errors import ConvergenceWarning, InputError
 from hiddenfield.fields import FactorGraph, concatenate_fields, from_factors
-from hiddenfield.fields.hard_zeros import FOUND, IMPOSSIBLE, feasible_assignments
 from hiddenfield.inference import infer
 from hiddenfield.inference.mean_field import mean_field
-from tests.fields.strategies import field_parts, fields
+from tests.fields.strategies import fields
 from tests.inference.oracle import enumerate_field
 
 
@@ -147,20 +146,6 @@ def test_not_converged_is_a_warning_with_a_remedy() -> None:
     field = from_factors([[0, 1]], [[[3.0, 0.0], [0.0, 3.0]]]).given({0: [0.3, 0.0]})
     with pytest.warns(ConvergenceWarning, match="raise max_iterations"):
         infer(field, "mean_field", max_iterations=1)
-
-
-@given(field_parts(zeros=True, most_factors=10), st.booleans())
-def test_feasible_search_is_sound_and_complete_on_small_fields(parts: Any, break_it: bool) -> None:
-    cards, scopes, tables = parts
-    if break_it:
-        tables = [np.where(np.random.default_rng(0).random(t.shape) < 0.5, -np.inf, t) for t in tables]
-    field = from_factors(scopes, tables, cards)
-    possible = enumerate_field(field).best > -math.inf
-    assignments, found = feasible_assignments(field, 2)
-    if bool((field.log_constant > -math.inf).all()):
-        assert found.item() == (FOUND if possible else IMPOSSIBLE)
-    if possible:
-        assert (field.log_value(assignments) > -math.inf).all()
 
 
 @settings(max_examples=20)

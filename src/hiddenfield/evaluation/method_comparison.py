@@ -14,10 +14,9 @@ import numpy as np
 from hiddenfield.errors import ConvergenceWarning, HiddenfieldError, InputError
 from hiddenfield.fields.build import from_factors
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.inference.infer import METHODS, infer
-from hiddenfield.inference.posterior import Posterior
+from hiddenfield.inference.infer import infer
+from hiddenfield.inference.posterior import METHODS, Posterior
 from hiddenfield.ops import segment_sum
-from hiddenfield.registry import choose
 from hiddenfield.shapes import Float, Tensor
 
 __all__ = ["MethodResult", "compare_methods", "total_variation"]
@@ -134,7 +133,7 @@ def total_variation(
 
 
 def _accepted(name: str) -> set[str]:
-    return set(inspect.signature(choose("method", METHODS, name)).parameters)
+    return set(inspect.signature(METHODS.choose(name)).parameters)
 
 
 def _small_fields(field: FactorGraph) -> list[FactorGraph]:

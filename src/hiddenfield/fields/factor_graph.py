@@ -196,9 +196,29 @@ class FactorGraph:
         return wire(self.cardinalities, [group.scopes for group in self.groups], self.variable_graph)
 
     @cached_property
+    def table_begin(self) -> Int[Tensor, " factors"]:
+        """Where the table of every factor begins if the tables of all groups lie end to end."""
+        parts, offset = [self.variable_ptr[:0]], 0
+        for group in self.groups:
+            rows = group.table
+            if rows is None:
+                rows = torch.arange(group.num_factors, device=self.device)
+            parts.append(offset + rows * math.prod(group.states))
+            offset += group.log_tables.numel()
+        return torch.cat(parts)
+
+    @cached_property
     def region_graphs(self) -> dict[str, Any]:
         """Region graphs by name, as they are made: they depend on the scopes alone and are shared by evidence."""
         return {}
+
+    def split_tables(self, flat: Float[Tensor, " entries"]) -> tuple[Tensor, ...]:
+        """Cut the entries of all factors, one factor after another, into one stack of tables per group."""
+        parts = flat.split([group.num_factors * math.prod(group.states) for group in self.groups])
+        return tuple(
+            part.reshape(group.num_factors, *group.states)
+            for part, group in zip(parts, self.groups, strict=True)
+        )
 
     def multiplicity(self, group: FactorGroup) -> Float[Tensor, "factors arity"]:
         """How many ground factors of each kind touch one ground variable, port by port."""
@@ -260,7 +280,7 @@ class FactorGraph:
     def _sharing(self, **changes: Any) -> FactorGraph:
         """Replace potentials and keep what was derived from the shape alone."""
         other = dataclasses.replace(self, **changes)
-        for name in ("state_ptr", "state_variable", "variable_graph", "is_ground", "wiring"):
+        for name in ("state_ptr", "state_variable", "variable_graph", "is_ground", "wiring", "table_begin"):
             if name in self.__dict__:
                 other.__dict__[name] = self.__dict__[name]
         other.__dict__["region_graphs"] = self.region_graphs

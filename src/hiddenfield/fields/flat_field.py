@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -52,37 +53,33 @@ class FlatField(NamedTuple):
 
 
 def flatten(field: FactorGraph) -> FlatField:
-    """Lay a field out for kernels in host memory, in double precision. Linear in the size of all tables."""
-    scopes = [as_array(group.scopes) for group in field.groups]
-    arity = _joined([np.full(len(scope), scope.shape[1]) for scope in scopes], np.int64)
-    stride, start, size, offset = [], [], [], 0
+    """Lay a field out for compiled loops, on the CPU and in double precision. Linear in the size of all tables."""
+    wiring = field.wiring
+    order, scope_ptr = (as_array(part) for part in wiring.by_factor)
+    scope, place_factor = as_array(wiring.port_variable)[order], as_array(wiring.port_factor)[order]
+    stride, size = [], []
     for group in field.groups:
-        entries = int(np.prod(group.states))
-        steps = np.array([int(np.prod(group.states[port + 1 :])) for port in range(group.arity)])
-        stride.append(np.tile(steps, group.num_factors))
-        rows = np.arange(group.num_factors) if group.table is None else as_array(group.table)
-        start.append(offset + entries * rows)
-        size.append(np.full(group.num_factors, entries))
-        offset += entries * group.log_tables.shape[0]
-    scope = _joined([each.reshape(-1) for each in scopes], np.int64)
-    count = _joined([_double(group.count) for group in field.groups], np.float64)
-    counts = _double(field.counts)
-    place_factor = np.repeat(np.arange(len(arity)), arity)
+        steps = [math.prod(group.states[port + 1 :]) for port in range(group.arity)]
+        stride.append(np.tile(np.array(steps, np.int64), group.num_factors))
+        size.append(np.full(group.num_factors, math.prod(group.states)))
+    count, counts = (
+        _joined([_double(group.count) for group in field.groups], np.float64),
+        _double(field.counts),
+    )
     place = np.argsort(scope, kind="stable")
-    degree = np.bincount(scope, minlength=field.num_variables)
     return FlatField(
         as_array(field.state_ptr),
         as_array(field.variable_ptr),
         _double(field.log_unary),
         counts,
-        np.concatenate([[0], np.cumsum(arity)]).astype(np.int64),
+        scope_ptr,
         scope,
         _joined(stride, np.int64),
-        _joined(start, np.int64),
+        as_array(field.table_begin),
         _joined(size, np.int64),
         _joined([_double(group.log_tables).reshape(-1) for group in field.groups], np.float64),
         count,
-        np.concatenate([[0], np.cumsum(degree)]).astype(np.int64),
+        as_array(wiring.by_variable[1]),
         place,
         count[place_factor[place]] / counts[scope[place]],
         place_factor,

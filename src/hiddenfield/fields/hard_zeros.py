@@ -21,7 +21,7 @@ IMPOSSIBLE, UNKNOWN, FOUND = 0, 1, 2
 
 def has_hard_zeros(field: FactorGraph) -> bool:
     """Whether a factor of two or more variables forbids some of their joint states."""
-    return any(bool((group.log_tables == -math.inf).any()) for group in field.groups)
+    return bool(_hard_factors(field).any())
 
 
 def live_states(field: FactorGraph) -> Bool[Array, " states"]:
@@ -43,11 +43,12 @@ def live_states(field: FactorGraph) -> Bool[Array, " states"]:
     >>> live_states(field.given({0: 2}))
     array([False, False,  True, False, False,  True, False, False,  True])
     """
-    if not has_hard_zeros(field):
+    hard = _hard_factors(field)
+    if not hard.any():
         return as_array(field.log_unary) > -np.inf
     flat = flatten(field)
     domains = _domains(flat)
-    _prune(flat, _hard_factors(flat), domains, work=0)
+    _prune(flat, hard, domains, work=0)
     return domains.alive
 
 
@@ -91,7 +92,7 @@ def feasible_assignments(
     A decision costs a pass over the tables that it touches; the search is exponential at worst, hence the limit.
     """
     flat = flatten(field)
-    hard, domains = _hard_factors(flat), _domains(flat)
+    hard, domains = _hard_factors(field), _domains(flat)
     assignments = np.zeros((number, field.num_variables), np.int64)
     outcome = np.full(field.num_graphs, FOUND, np.int64)
     generator = np.random.default_rng(seed)
@@ -151,13 +152,16 @@ def _domains(flat: FlatField) -> _Domains:
     )
 
 
-def _hard_factors(flat: FlatField) -> Bool[Array, " factors"]:
+def _hard_factors(field: FactorGraph) -> Bool[Array, " factors"]:
     """Mark the factors that forbid something."""
-    forbidden = np.concatenate([[0], np.cumsum(np.isneginf(flat.tables))])
-    return np.asarray(forbidden[flat.table_start + flat.table_size] > forbidden[flat.table_start])
+    parts = [np.zeros(0, np.bool_)]
+    for group in field.groups:
+        tables = (group.log_tables == -math.inf).reshape(group.log_tables.shape[0], -1).any(1)
+        parts.append(as_array(tables if group.table is None else tables[group.table]))
+    return np.concatenate(parts)
 
 
-@subroutine
+@subroutine(allocates=False)
 def _push(variable: int, flat: FlatField, hard: Array, domains: _Domains, count: int) -> int:
     """Put the hard factors of a variable on the stack; return its new height."""
     for port in range(flat.port_ptr[variable], flat.port_ptr[variable + 1]):
@@ -169,7 +173,7 @@ def _push(variable: int, flat: FlatField, hard: Array, domains: _Domains, count:
     return count
 
 
-@subroutine
+@subroutine(allocates=False)
 def _find_support(factor: int, flat: FlatField, domains: _Domains) -> None:
     """Mark the states of a factor's variables that some entry of its table allows, all others being alive."""
     begin, end = flat.scope_ptr[factor], flat.scope_ptr[factor + 1]
@@ -200,7 +204,7 @@ def _find_support(factor: int, flat: FlatField, domains: _Domains) -> None:
             digit[place - begin] = 0
 
 
-@subroutine
+@subroutine(allocates=False)
 def _propagate(flat: FlatField, hard: Array, domains: _Domains, count: int, struck: int) -> tuple[int, bool]:
     """Strike out states without support until nothing changes or a variable has none left, which is a conflict.
 
@@ -230,7 +234,7 @@ def _propagate(flat: FlatField, hard: Array, domains: _Domains, count: int, stru
     return struck, conflict
 
 
-@subroutine
+@subroutine(allocates=False)
 def _begin(graph: int, flat: FlatField, hard: Array, domains: _Domains) -> tuple[int, bool]:
     """Give the variables of a graph all states of positive potential, and propagate; return as `_propagate` does."""
     count, conflict = 0, False
@@ -251,7 +255,7 @@ def _prune(flat: FlatField, hard: Array, domains: _Domains) -> None:
         _begin(graph, flat, hard, domains)
 
 
-@subroutine
+@subroutine(allocates=False)
 def _preferred(variable: int, flat: FlatField, alive: Array, preference: Array) -> int:
     """Return the preferred state of a variable among those alive; among all where none is."""
     best = flat.state_ptr[variable]

@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from hiddenfield.ops import counting_sort
-from hiddenfield.shapes import Int, Tensor
+from hiddenfield.ops import Topology, counting_sort
+from hiddenfield.shapes import Float, Int, Tensor
 
 __all__ = ["Wiring", "owners", "wire"]
 
@@ -64,16 +64,35 @@ class Wiring:
         return owners(self.port_ptr.diff())
 
     @cached_property
-    def by_state(self) -> tuple[Int[Tensor, " messages"], Int[Tensor, " state_bounds"]]:
-        """The numbers of messages sorted by the state that they belong to, and the bounds of each state's."""
-        return counting_sort(self.message_state, self.num_states)
+    def to_states(self) -> Topology:
+        """Who sends to whom: each packed state receives the numbers of messages that belong to it."""
+        order, ptr = counting_sort(self.message_state, self.num_states)
+        return Topology(order, ptr, num_sources=order.shape[0])
 
     @cached_property
     def by_variable(self) -> tuple[Int[Tensor, " ports"], Int[Tensor, " variable_bounds"]]:
         """The ports sorted by their variable, and the bounds of each variable's."""
         return counting_sort(self.port_variable, self._variables)
 
+    @cached_property
+    def by_factor(self) -> tuple[Int[Tensor, " ports"], Int[Tensor, " factors+1"]]:
+        """The ports of each factor in the order of its scope, and their bounds."""
+        return counting_sort(self.port_factor, self.factor_graph.shape[0])
+
     _variables: int = 0
+
+    def interleave(self, rows: Float[Tensor, "copies each"]) -> Float[Tensor, " messages"]:
+        """Lay out messages of the copies that a batch consists of, one row per copy, as the batch has them.
+
+        That is group by group, position by position, copy by copy; `separate` is the inverse.
+        """
+        widths = [(end - begin) // rows.shape[0] for places in self.blocks for begin, end in places]
+        return torch.cat([rows.new_zeros(0), *(part.reshape(-1) for part in rows.split(widths, 1))])
+
+    def separate(self, messages: Float[Tensor, " messages"], copies: int) -> Float[Tensor, "copies each"]:
+        """Return the messages of a batch that consists of copies of one field, one row per copy."""
+        parts = [messages[begin:end].reshape(copies, -1) for places in self.blocks for begin, end in places]
+        return torch.cat([messages.new_zeros((copies, 0)), *parts], 1)
 
 
 def wire(

@@ -1,14 +1,18 @@
-"""Inference in discrete fields: one file an algorithm, all returning a `Posterior`."""
+"""Inference in discrete fields: one file per algorithm, all returning a `Posterior`.
+
+The names are imported here at once, not on first use as in other packages: algorithms are functions of the same names
+as their modules, and importing a module would put it in the place of the function.
+"""
 
 from hiddenfield.inference.damped import damped
 from hiddenfield.inference.double_loop import double_loop
 from hiddenfield.inference.exact import exact, marginal_map, sample
 from hiddenfield.inference.generalized_bp import generalized_bp
 from hiddenfield.inference.gibbs import gibbs, gibbs_sample
-from hiddenfield.inference.infer import METHODS, infer, log_likelihood, log_partition, map_state
+from hiddenfield.inference.infer import infer, log_likelihood, log_partition, map_state
 from hiddenfield.inference.loopy_bp import loopy_bp
 from hiddenfield.inference.mean_field import mean_field
-from hiddenfield.inference.posterior import MapState, Posterior
+from hiddenfield.inference.posterior import METHODS, MapState, Posterior
 from hiddenfield.inference.tree_reweighted import tree_reweighted
 
 __all__ = [

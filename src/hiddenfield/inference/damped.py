@@ -9,7 +9,7 @@ import torch
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.graphs.region_clusters import choose_regions
 from hiddenfield.inference.messages.passing import normalise_segments
-from hiddenfield.inference.posterior import Posterior
+from hiddenfield.inference.posterior import METHODS, Posterior
 from hiddenfield.inference.regions.passing import RegionPassing
 from hiddenfield.inference.regions.sweeps import Sweeps, lag_of_regions, split_counting
 from hiddenfield.iteration import Outcome, iterate
@@ -23,6 +23,7 @@ RUNAWAY = 1e4
 """Log messages beyond this have left every belief behind: the iteration diverges."""
 
 
+@METHODS.register(guarantee="exact on forests, else an estimate", reference="Minka 2001")
 def damped(
     field: FactorGraph,
     *,

@@ -11,7 +11,7 @@ from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.graphs.region_clusters import choose_regions
 from hiddenfield.fields.graphs.region_graph import RegionGraph
 from hiddenfield.inference.messages.passing import normalise_segments
-from hiddenfield.inference.posterior import Posterior
+from hiddenfield.inference.posterior import METHODS, Posterior
 from hiddenfield.inference.regions.mixing import Mixing
 from hiddenfield.inference.regions.passing import RegionPassing
 from hiddenfield.inference.regions.sweeps import ROUNDS, Sweeps, lag_of_regions, split_counting
@@ -42,6 +42,7 @@ class Descent:
     free_energy: Float[Tensor, " graphs"]
 
 
+@METHODS.register(guarantee="exact on forests, else an estimate", reference="Yuille 2002")
 def double_loop(
     field: FactorGraph,
     *,

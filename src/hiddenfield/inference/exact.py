@@ -20,7 +20,7 @@ from hiddenfield.inference.cliques.messages import (
 )
 from hiddenfield.inference.cliques.plan import CliquePlan, clique_plan
 from hiddenfield.inference.cliques.reference import enumerate_assignments, torch_log_partition
-from hiddenfield.inference.posterior import MapState, Posterior
+from hiddenfield.inference.posterior import MAP_METHODS, METHODS, MapState, Posterior
 from hiddenfield.ops.dispatch import use_compiled
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Int, Tensor
@@ -32,6 +32,7 @@ ALGORITHMS = {name: name for name in ("auto", "junction_tree", "enumerate")}
 CONTRADICTION = "contradiction: hard zeros and evidence leave no assignment possible"
 
 
+@METHODS.register(guarantee="exact", reference="Kschischang, Frey & Loeliger 2001", unrolls=True)
 def exact(
     field: FactorGraph,
     *,
@@ -118,6 +119,7 @@ def exact(
     return _posterior(field, log_partition, probabilities, {} if width is None else {"treewidth": width})
 
 
+@MAP_METHODS.register("exact")
 def map_state(field: FactorGraph, *, order: str = "best", max_memory: float | None = None) -> MapState:
     r"""Return the most likely joint assignment: the sums of `exact` as maxima, then traced back from the roots.
 
@@ -315,18 +317,13 @@ def _posterior(
     some = probabilities > 0
     safe = torch.where(some, probabilities, torch.ones_like(probabilities))
     log = torch.where(some, safe.log(), torch.full_like(safe, -math.inf)).to(field.dtype)
-    begin = field.log_unary.shape[0]
-    factors = []
-    for group in field.groups:
-        end = begin + group.num_factors * math.prod(group.states)
-        factors.append(log[begin:end].reshape(group.num_factors, *group.states))
-        begin = end
+    unary = field.log_unary.shape[0]
     graphs = field.num_graphs
     return Posterior(
         field=field,
         method="exact",
-        log_marginals=log[: field.log_unary.shape[0]],
-        factor_log_marginals=tuple(factors),
+        log_marginals=log[:unary],
+        factor_log_marginals=field.split_tables(log[unary:]),
         log_partition=log_partition.to(field.dtype),
         guarantee="exact",
         converged=torch.ones(graphs, dtype=torch.bool, device=field.device),

@@ -11,7 +11,7 @@ from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.graphs.region_clusters import choose_regions
 from hiddenfield.fields.graphs.region_graph import RegionGraph
 from hiddenfield.inference.double_loop import descend
-from hiddenfield.inference.posterior import Posterior
+from hiddenfield.inference.posterior import METHODS, Posterior
 from hiddenfield.inference.regions.passing import RegionPassing
 from hiddenfield.inference.regions.sweeps import ROUNDS, Sweeps, split_counting
 from hiddenfield.iteration import Outcome, iterate
@@ -22,6 +22,9 @@ __all__ = ["generalized_bp"]
 REMEDY = "raise max_iterations or outer_iterations, or take smaller regions"
 
 
+@METHODS.register(
+    guarantee="exact on a junction tree, else an estimate", reference="Yedidia, Freeman & Weiss 2005"
+)
 def generalized_bp(
     field: FactorGraph,
     *,

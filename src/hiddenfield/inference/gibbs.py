@@ -10,7 +10,7 @@ import torch
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.hard_zeros import FOUND, IMPOSSIBLE
-from hiddenfield.inference.posterior import Posterior
+from hiddenfield.inference.posterior import METHODS, Posterior
 from hiddenfield.inference.sampling.annealing import annealed_log_partition
 from hiddenfield.inference.sampling.chains import Chains
 from hiddenfield.inference.sampling.loops import Record
@@ -24,6 +24,7 @@ LOG_PARTITIONS = {name: name for name in ("ais", "none")}
 BATCHES = 20
 
 
+@METHODS.register(guarantee="estimate, with its standard error", reference="Geman & Geman 1984")
 def gibbs(
     field: FactorGraph,
     *,
@@ -224,12 +225,7 @@ def _averages(
     place = walkers.flat.state_ptr[:-1] + walkers.state[:, 0]
     mean[place[fixed]] = 1.0
     joint = torch.from_numpy(seen.joint.sum(0) / draws).to(field.log_unary)
-    factors, begin = [], 0
-    for group in field.groups:
-        end = begin + group.num_factors * math.prod(group.states)
-        factors.append(joint[begin:end].reshape(group.num_factors, *group.states).log())
-        begin = end
-    return torch.from_numpy(mean).to(field.log_unary).log(), tuple(factors)
+    return torch.from_numpy(mean).to(field.log_unary).log(), field.split_tables(joint.log())
 
 
 def _diagnostics(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import math
+import numbers
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -14,39 +16,20 @@ import torch
 
 from hiddenfield.errors import ConvergenceWarning, InputError
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.inference.damped import damped
-from hiddenfield.inference.double_loop import double_loop
-from hiddenfield.inference.exact import exact, map_state as exact_map
-from hiddenfield.inference.generalized_bp import generalized_bp
-from hiddenfield.inference.gibbs import gibbs
-from hiddenfield.inference.loopy_bp import loopy_bp, map_state as loopy_bp_map
-from hiddenfield.inference.mean_field import mean_field
-from hiddenfield.inference.options import check_options
-from hiddenfield.inference.posterior import MapState, Posterior
-from hiddenfield.inference.tree_reweighted import map_state as tree_reweighted_map, tree_reweighted
+from hiddenfield.inference.posterior import MAP_METHODS, METHODS, MapState, Posterior
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Float, Int, Tensor
 
-__all__ = ["METHODS", "UNROLLED", "infer", "log_likelihood", "log_partition", "map_state"]
+__all__ = ["check_options", "infer", "log_likelihood", "log_partition", "map_state"]
 
-METHODS: dict[str, Callable[..., Posterior]] = {
-    "exact": exact,
-    "loopy_bp": loopy_bp,
-    "damped": damped,
-    "double_loop": double_loop,
-    "generalized_bp": generalized_bp,
-    "gibbs": gibbs,
-    "mean_field": mean_field,
-    "tree_reweighted": tree_reweighted,
+KINDS: dict[str, tuple[Any, str]] = {
+    "bool": (bool, "true or false"),
+    "int": (numbers.Integral, "a whole number"),
+    "float": (numbers.Real, "a number"),
+    "str": (str, "a name"),
+    "None": (type(None), "None"),
 }
-"""Every algorithm by name."""
-
-MAP_METHODS: dict[str, Callable[..., MapState]] = {
-    "exact": exact_map,
-    "loopy_bp": loopy_bp_map,
-    "tree_reweighted": tree_reweighted_map,
-}
-"""Every algorithm that finds a joint assignment."""
+PLAIN = (bool, numbers.Number, str, list, tuple, dict, type(None))
 
 
 def infer(
@@ -73,8 +56,8 @@ def infer(
     evidence
         See `FactorGraph.given`.
     unroll
-        Differentiate through the iterations (the torch back end; memory grows with their number): `exact`, `loopy_bp`,
-        `mean_field` and `tree_reweighted`.
+        Differentiate through the iterations (the torch back end; memory grows with their number), for the algorithms
+        that can (``METHODS.facts(name)["unrolls"]``).
     options
         Of the algorithm: see the function of its name.
 
@@ -101,7 +84,7 @@ def infer(
     >>> posterior.marginals[4]
     tensor([0.2616, 0.7384], dtype=torch.float64)
     """
-    run = method if callable(method) else choose("method", METHODS, method)
+    run = method if callable(method) else METHODS.choose(method)
     if not callable(method):
         check_options(method, run, options)
     here = field if evidence is None else field.given(evidence)
@@ -198,7 +181,7 @@ def map_state(
     >>> best.assignment, best.log_value, best.guarantee
     (tensor([1, 1, 1, 1]), tensor([4.4000], dtype=torch.float64), 'exact')
     """
-    run = choose("method for joint assignments", MAP_METHODS, method)
+    run = MAP_METHODS.choose(method)
     # What passes its options on has those of the method that finds marginals.
     passes_on = "options" in inspect.signature(run).parameters
     check_options(method, METHODS[method] if passes_on else run, options)
@@ -207,15 +190,55 @@ def map_state(
         return run(here.detach(), **options)
 
 
-UNROLLED = ("exact", "loopy_bp", "mean_field", "tree_reweighted")
-"""Algorithms whose iterations can be differentiated through."""
+def check_options(name: str, run: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    """Refuse options that an algorithm does not have, and plain values of another type than it states.
+
+    Examples
+    --------
+    >>> from hiddenfield.inference import loopy_bp
+    >>> check_options("loopy_bp", loopy_bp, {"damping": 0.5})
+    >>> check_options("loopy_bp", loopy_bp, {"max_iterations": "many"})
+    Traceback (most recent call last):
+    hiddenfield.errors.InputError: loopy_bp: max_iterations must be a whole number, got 'many'
+    """
+    known = _options_of(run)
+    for option, value in options.items():
+        annotation = choose(f"option of {name}", known, option)
+        parts = [part.strip() for part in annotation.split("|")]
+        stated = [KINDS[part] for part in parts if part in KINDS]
+        fits = any(_is_a(value, kind) for kind, _ in stated)
+        if fits or not isinstance(value, PLAIN) or _holds(parts, value):
+            continue
+        words = [text for kind, text in stated if kind is not type(None)] or ["given in Python"]
+        raise InputError(f"{name}: {option} must be {' or '.join(words)}, got {value!r}")
+
+
+@functools.lru_cache(maxsize=64)
+def _options_of(run: Callable[..., Any]) -> dict[str, str]:
+    """Return the names of an algorithm's options and how they are annotated."""
+    return {
+        key: str(parameter.annotation)
+        for key, parameter in inspect.signature(run).parameters.items()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    }
+
+
+def _is_a(value: Any, kind: Any) -> bool:
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+
+
+def _holds(parts: list[str], value: Any) -> bool:
+    """Tell whether a list or the like may be meant: the algorithm looks into it itself."""
+    several = ("Sequence[", "list[", "tuple[", "Mapping[", "dict[")
+    return isinstance(value, (list, tuple, dict)) and any(part.startswith(several) for part in parts)
 
 
 def _check_unroll(method: str | Callable[..., Posterior], options: Mapping[str, Any]) -> None:
-    if not callable(method) and method not in UNROLLED:
+    if not callable(method) and not METHODS.facts(method).get("unrolls"):
+        known = ", ".join(name for name in METHODS if METHODS.facts(name).get("unrolls"))
         raise InputError(
-            f"unroll=True differentiates through {', '.join(UNROLLED)}, not {method}; without it the log partition "
-            "has its gradient all the same"
+            f"unroll=True differentiates through {known}, not {method}; without it the log partition has its gradient "
+            "all the same"
         )
     if options.get("backend", "auto") == "numba":
         raise InputError("unroll=True runs in torch: leave out backend='numba'")

@@ -10,11 +10,11 @@ import torch
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.inference.messages.bethe import evaluate
 from hiddenfield.inference.messages.decoding import decode
+from hiddenfield.inference.messages.free_energy import evaluate
 from hiddenfield.inference.messages.passing import MessagePassing
 from hiddenfield.inference.messages.propagation import propagate
-from hiddenfield.inference.posterior import MapState, Posterior, padded
+from hiddenfield.inference.posterior import MAP_METHODS, METHODS, MapState, Posterior, padded
 from hiddenfield.shapes import Float, Int, Tensor
 
 __all__ = ["loopy_bp", "map_state"]
@@ -22,6 +22,7 @@ __all__ = ["loopy_bp", "map_state"]
 REMEDY = "try damping=0.5, schedule='residual', or method 'double_loop', which always converges"
 
 
+@METHODS.register(guarantee="exact on forests, else an estimate", reference="Pearl 1988", unrolls=True)
 def loopy_bp(
     field: FactorGraph,
     *,
@@ -146,6 +147,7 @@ def loopy_bp(
     )
 
 
+@MAP_METHODS.register("loopy_bp")
 def map_state(field: FactorGraph, **options: Any) -> MapState:
     r"""Decode max-product belief propagation: states are chosen one after another, each given those before it.
 

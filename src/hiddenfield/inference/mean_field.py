@@ -15,7 +15,7 @@ from hiddenfield.inference.messages.free_energy import negative_free_energy
 from hiddenfield.inference.messages.mean_field_updates import ProductUpdate, self_coupled
 from hiddenfield.inference.messages.passing import normalise_segments
 from hiddenfield.inference.messages.propagation import propagate
-from hiddenfield.inference.posterior import Posterior
+from hiddenfield.inference.posterior import METHODS, Posterior
 from hiddenfield.iteration import Outcome, iterate
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Bool, Float, Int, Tensor
@@ -40,6 +40,7 @@ class _Best:
     trace: dict[str, list[float]]
 
 
+@METHODS.register(guarantee="lower bound", reference="Wainwright & Jordan 2008", unrolls=True)
 def mean_field(
     field: FactorGraph,
     *,

@@ -1,9 +1,10 @@
-"""What inference returns: marginals, log partition, and what both are worth."""
+"""What inference returns, marginals and log partition and what both are worth, and the registry of its algorithms."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -11,11 +12,20 @@ from typing import Any, Literal
 import torch
 
 from hiddenfield.fields.factor_graph import FactorGraph
+from hiddenfield.registry import Registry
 from hiddenfield.shapes import Bool, Float, Int, Tensor
 
-__all__ = ["Guarantee", "MapState", "Posterior", "padded"]
+__all__ = ["MAP_METHODS", "METHODS", "Guarantee", "MapState", "Posterior", "padded"]
 
 Guarantee = Literal["exact", "lower bound", "upper bound", "estimate"]
+
+METHODS: Registry[Callable[..., Posterior]] = Registry("method", "hiddenfield.inference")
+"""Every algorithm by name, with its guarantee, its reference, and `unrolls` if its iterations are differentiable."""
+
+MAP_METHODS: Registry[Callable[..., MapState]] = Registry(
+    "method for joint assignments", "hiddenfield.inference"
+)
+"""Every algorithm that finds a joint assignment, by the name that it has in `METHODS`."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

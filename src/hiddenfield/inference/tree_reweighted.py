@@ -20,7 +20,7 @@ from hiddenfield.inference.messages.tree_weights import (
     transitive_weights,
     tree_weights,
 )
-from hiddenfield.inference.posterior import Guarantee, MapState, Posterior, padded
+from hiddenfield.inference.posterior import MAP_METHODS, METHODS, Guarantee, MapState, Posterior, padded
 from hiddenfield.iteration import Outcome
 from hiddenfield.shapes import Float, Tensor
 
@@ -33,6 +33,7 @@ LARGEST_SEQUENTIAL = 50_000
 """Numbers of all messages up to which the sequential schedule settles sooner."""
 
 
+@METHODS.register(guarantee="upper bound", reference="Wainwright, Jaakkola & Willsky 2005", unrolls=True)
 def tree_reweighted(
     field: FactorGraph,
     *,
@@ -158,6 +159,7 @@ def tree_reweighted(
     )
 
 
+@MAP_METHODS.register("tree_reweighted")
 def map_state(field: FactorGraph, **options: Any) -> MapState:
     r"""Decode tree-reweighted max-product: the best state of each variable, and an upper bound on the best value.
 

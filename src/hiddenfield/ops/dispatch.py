@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import torch
 
 from hiddenfield.errors import InputError
+from hiddenfield.ops.compile import Compiled, as_array
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Int, Tensor
 
@@ -23,6 +24,7 @@ __all__ = [
     "check_rows",
     "check_total",
     "empty",
+    "over_segments",
     "reject",
     "through_rectifier",
     "use_compiled",
@@ -137,6 +139,25 @@ def _memory_advice() -> Callable[[int, int, int], int] | None:
     if advise is not None:
         advise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     return advise
+
+
+def over_segments(
+    loop: Compiled,
+    rows: Tensor,
+    ptr: Tensor,
+    *,
+    each_row: bool = False,
+    dtype: torch.dtype | None = None,
+    effort: int = 1,
+) -> Tensor:
+    """Run ``loop(rows, ptr, out)`` on matrices, with one row of the result per segment or `each_row`."""
+    pointers = as_array(ptr)
+    check_total(pointers, rows.shape[0])
+    out = empty((rows.shape[0] if each_row else pointers.size - 1, *rows.shape[1:]), rows, dtype)
+    flat = rows.unsqueeze(1) if rows.ndim == 1 else rows
+    target = out.view(out.shape[0], flat.shape[1]).numpy()
+    loop(as_array(flat), pointers, target, work=effort * flat.numel())
+    return out
 
 
 def reject(message: str) -> NoReturn:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from hiddenfield.ops.compile import as_array, compiled, prange
-from hiddenfield.ops.dispatch import Implementations, check_pointers, check_total, empty
+from hiddenfield.ops.compile import compiled, prange
+from hiddenfield.ops.dispatch import Implementations, check_pointers, over_segments
 from hiddenfield.ops.segment_sum import segment_of_row
 from hiddenfield.shapes import Array, Float, Int, Tensor
 
@@ -91,12 +91,7 @@ def _take_winners(rows: Tensor, winner: Tensor) -> Tensor:
 
 
 def _argmax_cpu(rows: Tensor, ptr: Tensor) -> Tensor:
-    pointers = as_array(ptr)
-    check_total(pointers, rows.shape[0])
-    out = empty((pointers.size - 1, *rows.shape[1:]), rows, torch.int64)
-    flat = rows.unsqueeze(1) if rows.ndim == 1 else rows
-    _argmax_loop(as_array(flat), pointers, out.view(out.shape[0], flat.shape[1]).numpy(), work=flat.numel())
-    return out
+    return over_segments(_argmax_loop, rows, ptr, dtype=torch.int64)
 
 
 @compiled

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from hiddenfield.ops.compile import as_array, compiled, prange
-from hiddenfield.ops.dispatch import Implementations, check_pointers, check_total, empty
+from hiddenfield.ops.dispatch import Implementations, check_pointers, check_total, empty, over_segments
 from hiddenfield.shapes import Array, Float, Int, Tensor
 
 __all__ = ["segment_repeat", "segment_repeat_reference", "segment_sum", "segment_sum_reference"]
@@ -124,12 +124,7 @@ def segment_of_row(ptr: Int[Tensor, " segment_bounds"], num_rows: int) -> Int[Te
 
 
 def _sum_cpu(rows: Tensor, ptr: Tensor) -> Tensor:
-    pointers = as_array(ptr)
-    check_total(pointers, rows.shape[0])
-    out = empty((pointers.size - 1, *rows.shape[1:]), rows)
-    flat = rows.unsqueeze(1) if rows.ndim == 1 else rows
-    _sum_loop(as_array(flat), pointers, out.view(out.shape[0], flat.shape[1]).numpy(), work=flat.numel())
-    return out
+    return over_segments(_sum_loop, rows, ptr)
 
 
 def _sum_cuda(rows: Tensor, ptr: Tensor) -> Tensor:

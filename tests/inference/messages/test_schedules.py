@@ -13,10 +13,10 @@ from hiddenfield.errors import ConvergenceWarning, InputError
 from hiddenfield.fields import FactorGraph, concatenate_fields, from_factors
 from hiddenfield.fields.pieces import cut_batch
 from hiddenfield.inference import infer
-from hiddenfield.inference.messages import in_pieces
+from hiddenfield.inference.messages import propagation
 from hiddenfield.inference.messages.passing import MessagePassing
-from hiddenfield.inference.messages.propagation import propagate
-from hiddenfield.inference.messages.schedules import SCHEDULES, make_iteration
+from hiddenfield.inference.messages.propagation import make_iteration, propagate
+from hiddenfield.inference.messages.schedules import SCHEDULES
 from tests.data.strategies import built
 from tests.fields.strategies import field_parts, fields, forests
 
@@ -159,7 +159,7 @@ def test_a_large_batch_is_worked_through_in_pieces(
     batch = concatenate_fields(several)
     options: dict[str, Any] = {"temperature": temperature, "tolerance": 1e-10, "damping": 0.2}
     whole = infer(batch, "loopy_bp", **options)
-    monkeypatch.setattr(in_pieces, "PIECE", 30)
+    monkeypatch.setattr(propagation, "PIECE", 30)
     parts = infer(batch, "loopy_bp", **options)
     assert len(cut_batch(batch, 30)) > 3
     for name in ("log_marginals", "log_partition"):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from hiddenfield.ops.compile import compiled, subroutine
+from hiddenfield.ops.compile import compiled
+from hiddenfield.ops.heap import sift_down, sift_up
 
 __all__ = ["bucket_members", "greedy_order", "initial_fill"]
 
@@ -28,42 +29,6 @@ def initial_fill(later_ptr, later, weight, fill):  # type: ignore[no-untyped-def
                     fill[a] -= weight[b] * weight[c]
                     fill[b] -= weight[a] * weight[c]
                     fill[c] -= weight[a] * weight[b]
-
-
-@subroutine
-def precedes(primary, secondary, tie, first, second):  # type: ignore[no-untyped-def]
-    """Compare two nodes by cost, second cost and tie-breaker."""
-    if primary[first] != primary[second]:
-        return primary[first] < primary[second]
-    if secondary[first] != secondary[second]:
-        return secondary[first] < secondary[second]
-    return tie[first] < tie[second]
-
-
-@subroutine
-def settle(heap, place, size, at, primary, secondary, tie):  # type: ignore[no-untyped-def]
-    """Move the node at a place of the heap up or down to where it belongs."""
-    node = heap[at]
-    while at > 0:
-        above = (at - 1) // 2
-        if not precedes(primary, secondary, tie, node, heap[above]):
-            break
-        heap[at] = heap[above]
-        place[heap[at]] = at
-        at = above
-    while True:
-        below = 2 * at + 1
-        if below >= size:
-            break
-        if below + 1 < size and precedes(primary, secondary, tie, heap[below + 1], heap[below]):
-            below += 1
-        if not precedes(primary, secondary, tie, heap[below], node):
-            break
-        heap[at] = heap[below]
-        place[heap[at]] = at
-        at = below
-    heap[at] = node
-    place[node] = at
 
 
 @compiled
@@ -99,8 +64,9 @@ def greedy_order(ptr, neighbour, weight, log_states, stage, tie, first_fill, by_
             around[node] += weight[neighbour[i]]
             clique[node] += log_states[neighbour[i]]
     primary, secondary = (clique, fill) if by_weight else (fill, clique)
-    # The heap compares copies, so that it stays a heap while costs change one after another.
-    key, second_key = primary.copy(), secondary.copy()
+    # The heap compares copies, so that it stays a heap while costs change one after another; the cheapest on top.
+    key = np.empty((n, 3))
+    key[:, 2] = -tie
     heap = np.empty(n, np.int64)
     place = np.full(n, -1, np.int64)
     size = 0
@@ -114,19 +80,16 @@ def greedy_order(ptr, neighbour, weight, log_states, stage, tie, first_fill, by_
             while size == 0 and current <= last:
                 for node in range(n):
                     if stage[node] == current and not gone[node]:
-                        key[node], second_key[node] = primary[node], secondary[node]
+                        key[node, 0], key[node, 1] = -primary[node], -secondary[node]
                         heap[size] = node
-                        place[node] = size
+                        sift_up(size, heap, place, key)
                         size += 1
                 current += 1
-            for at in range(size):
-                settle(heap, place, at + 1, at, key, second_key, tie)
         node = heap[0]
         size -= 1
         if size > 0:
             heap[0] = heap[size]
-            place[heap[0]] = 0
-            settle(heap, place, size, 0, key, second_key, tie)
+            sift_down(0, heap[:size], place, key)
         place[node] = -1
         largest = max(largest, clique[node])
         if clique[node] > limit:
@@ -218,8 +181,9 @@ def greedy_order(ptr, neighbour, weight, log_states, stage, tie, first_fill, by_
         for i in range(count):
             other = touched[i]
             if place[other] >= 0:
-                key[other], second_key[other] = primary[other], secondary[other]
-                settle(heap, place, size, place[other], key, second_key, tie)
+                key[other, 0], key[other, 1] = -primary[other], -secondary[other]
+                sift_up(place[other], heap, place, key)
+                sift_down(place[other], heap[:size], place, key)
     totals[0], totals[1], totals[2], totals[3] = done, width, largest, total
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -37,6 +38,16 @@ class Interactions:
     ptr: Array
     neighbour: Array
     states: Array
+
+    @cached_property
+    def fill(self) -> Array:
+        """For each variable how many pairs of its neighbours are not joined."""
+        return _fill(self, np.ones(len(self.states)))
+
+    @cached_property
+    def weighted_fill(self) -> Array:
+        """The same, every pair counting as the product of its numbers of states."""
+        return _fill(self, self.states.astype(np.float64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +184,7 @@ def _greedy(
         log_states,
         stage,
         tie,
-        _fill(graph, weight),
+        graph.weighted_fill if rule == "weighted_min_fill" else graph.fill,
         rule == "min_weight",
         float(limit),
         order,

@@ -162,8 +162,13 @@ def junction_tree_of(
     clique = number[owner]
     size = np.diff(member_ptr)
     clique_ptr = np.concatenate([[0], np.cumsum(size[firsts] + 1)]).astype(np.int64)
+    # The members of the first bucket, then the bucket's own variable.
+    held = np.ones(clique_ptr[-1], np.bool_)
+    held[clique_ptr[1:] - 1] = False
+    shift = np.repeat(member_ptr[firsts] - clique_ptr[:-1], size[firsts])
     variables = np.empty(clique_ptr[-1], np.int64)
-    fill_cliques(firsts, member_ptr, members, order, clique_ptr, variables)
+    variables[held] = order[members[np.flatnonzero(held) + shift]]
+    variables[~held] = order[firsts]
     above = parent[top]
     return JunctionTree(
         clique_ptr,
@@ -198,14 +203,3 @@ def absorb_parents(member_ptr, parent, stage, owner):  # type: ignore[no-untyped
             continue
         if member_ptr[above + 1] - member_ptr[above] == member_ptr[at + 1] - member_ptr[at] - 1:
             owner[above] = owner[at]
-
-
-@compiled
-def fill_cliques(firsts, member_ptr, members, order, clique_ptr, variables):  # type: ignore[no-untyped-def]
-    """Write the variables of every clique: the members of its first bucket, then the bucket's own variable."""
-    for clique in range(firsts.size):
-        at = clique_ptr[clique]
-        for i in range(member_ptr[firsts[clique]], member_ptr[firsts[clique] + 1]):
-            variables[at] = order[members[i]]
-            at += 1
-        variables[at] = order[firsts[clique]]

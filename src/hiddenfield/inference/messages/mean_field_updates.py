@@ -12,7 +12,7 @@ from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.flat_field import FlatField, flatten
 from hiddenfield.inference.messages.passing import normalise_segments
 from hiddenfield.inference.sampling.blocks import colour_variables
-from hiddenfield.ops import segment_max, segment_sum
+from hiddenfield.ops import gather_sum, segment_max, segment_sum
 from hiddenfield.ops.compile import as_array, compiled, prange
 from hiddenfield.ops.dispatch import use_compiled
 from hiddenfield.shapes import Float, Tensor
@@ -117,14 +117,13 @@ class ProductUpdate:
                     broken.append((weight[:, port, None] * _expected(hard.to(q), blocks, port)).reshape(-1))
                 else:
                     broken.append(torch.zeros_like(value[-1]))
-        order, ptr = field.wiring.by_state
         score, violation = (
             torch.where(never, torch.zeros_like(field.log_unary), field.log_unary),
             never * EVIDENCE,
         )
         if value:
-            score = score + segment_sum(torch.cat(value)[order], ptr)
-            violation = violation + segment_sum(torch.cat(broken)[order], ptr)
+            sums = gather_sum(torch.stack([torch.cat(value), torch.cat(broken)], 1), field.wiring.to_states)
+            score, violation = score + sums[:, 0], violation + sums[:, 1]
         return _softmax_of_least_broken(field, score, violation.detach())
 
     def _gain(self, old: Tensor, new: Tensor) -> Tensor:

@@ -26,7 +26,7 @@ import torch
 
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.inference.messages.belief_loops import pair_beliefs
-from hiddenfield.ops import segment_logsumexp, segment_max, segment_repeat, segment_sum
+from hiddenfield.ops import gather_sum, segment_logsumexp, segment_max, segment_repeat
 from hiddenfield.ops.compile import as_array
 from hiddenfield.ops.dispatch import use_compiled
 from hiddenfield.shapes import Array, Float, Tensor
@@ -91,8 +91,7 @@ class MessagePassing:
         """Return unnormalised log beliefs of all variables."""
         wiring = self.field.wiring
         weighted = messages if self.unweighted else messages * self.port_weight[wiring.message_port]
-        order, ptr = wiring.by_state
-        return self.field.log_unary + segment_sum(weighted[order], ptr)
+        return self.field.log_unary + gather_sum(weighted[:, None], wiring.to_states)[:, 0]
 
     def relative_totals(self, messages: Float[Tensor, " messages"]) -> Float[Tensor, " states"]:
         """Return log beliefs of all variables up to a constant each.

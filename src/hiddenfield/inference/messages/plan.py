@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -91,9 +92,8 @@ class MessagePlan:
     @cached_property
     def by_factor(self) -> tuple[Array, Array]:
         """The ports of each factor in the order of its scope, and their bounds."""
-        order = np.argsort(self.port_factor, kind="stable")
-        count = np.bincount(self.port_factor, minlength=self.passing.field.num_factors)
-        return order, np.concatenate([np.zeros(1, np.int64), np.cumsum(count)])
+        order, ptr = self.passing.field.wiring.by_factor
+        return as_array(order), as_array(ptr)
 
     @cached_property
     def by_variable(self) -> tuple[Array, Array]:
@@ -104,18 +104,17 @@ class MessagePlan:
     @cached_property
     def tables(self) -> tuple[Array, Array]:
         """All log tables end to end, divided by the factors' weights, and where that of each factor begins."""
-        parts, starts, offset = [np.zeros(0, self.log_unary.dtype)], [np.zeros(0, np.int64)], 0
-        for number, group in enumerate(self.passing.field.groups):
-            weighted = self.passing.weights is not None
-            tables = self.passing.log_tables[number] if weighted else group.log_tables
-            size = int(np.prod(group.states))
-            row = torch.arange(group.num_factors) if weighted or group.table is None else group.table
-            if weighted and tables.shape[0] == 1:
-                row = torch.zeros(group.num_factors, dtype=torch.int64)
-            starts.append(offset + size * as_array(row))
-            parts.append(as_array(tables).reshape(-1))
-            offset += parts[-1].size
-        return np.concatenate(parts), np.concatenate(starts)
+        field = self.passing.field
+        if self.passing.weights is None:
+            tables, begin = [group.log_tables for group in field.groups], as_array(field.table_begin)
+        else:
+            # Every factor has a table of its own then.
+            tables = list(self.passing.log_tables)
+            size = [np.full(group.num_factors, math.prod(group.states)) for group in field.groups]
+            sizes = np.concatenate([np.zeros(0, np.int64), *size])
+            begin = np.cumsum(sizes) - sizes
+        parts = [as_array(table).reshape(-1) for table in tables]
+        return np.concatenate([np.zeros(0, self.log_unary.dtype), *parts]), begin
 
     @cached_property
     def exp_tables(self) -> tuple[Array, Array]:

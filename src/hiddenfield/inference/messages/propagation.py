@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any
 
 import torch
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.inference.messages.in_pieces import in_pieces
-from hiddenfield.inference.messages.lag import lag
+from hiddenfield.fields.pieces import cut_batch
+from hiddenfield.inference.messages.pairs import Pairs
 from hiddenfield.inference.messages.passing import MessagePassing, normalise_segments
+from hiddenfield.inference.messages.plan import MessagePlan
 from hiddenfield.inference.messages.recheck import recheck
-from hiddenfield.inference.messages.schedules import Iteration, make_iteration
-from hiddenfield.iteration import Outcome, iterate
+from hiddenfield.inference.messages.schedules import SCHEDULES, Iteration, TorchParallel
+from hiddenfield.iteration import Outcome, iterate, lag
+from hiddenfield.ops.dispatch import use_compiled
+from hiddenfield.registry import choose
 from hiddenfield.shapes import Float, Tensor
 
-__all__ = ["propagate"]
+__all__ = ["make_iteration", "propagate"]
+
+PIECE = 1 << 19
+"""Numbers in the messages of a piece of a batch: about the second cache. Half or twice as many cost 5 %."""
 
 
 def propagate(
@@ -63,9 +70,9 @@ def propagate(
     if messages is None and weights is None:
         options: dict[str, Any] = {"schedule": schedule, "damping": damping, "tolerance": tolerance}
         options |= {"maximise": maximise, "max_iterations": max_iterations, "backend": backend}
-        joined = in_pieces(field, lambda piece: propagate(piece, **options)[1])
-        if joined is not None:
-            return passing, joined
+        pieces = _pieces(field)
+        if len(pieces) > 1:
+            return passing, _joined(field, pieces, [propagate(piece, **options)[1] for piece in pieces])
     size = field.wiring.message_state.shape[0]
     if messages is not None and messages.shape != (size,):
         raise InputError(f"messages hold {size} numbers, got {tuple(messages.shape)}")
@@ -73,7 +80,7 @@ def propagate(
     most = float(passing.port_weight.max()) if len(passing.port_weight) else 1.0
     iteration = make_iteration(passing, schedule, backend, damping, tolerance / max(most, 1.0))
 
-    start = iteration.start_uniform(passing) if messages is None else iteration.start(messages)
+    start = iteration.start(messages)
     final = start
 
     def verify(state: Tensor) -> Float[Tensor, " graphs"]:
@@ -117,4 +124,47 @@ def _lag(
     start = ahead.start(messages.clone())
     return lag(
         lambda state: ahead.step(state)[0], belief, owner, start, residual, tolerance=tolerance, growth=growth
+    )
+
+
+def make_iteration(
+    passing: MessagePassing, schedule: str, backend: str, damping: float, tolerance: float
+) -> Iteration:
+    """Choose by schedule and back end."""
+    loops, plan = choose("schedule", SCHEDULES, schedule), MessagePlan(passing)
+    if not use_compiled(passing.field.log_unary.detach(), backend=backend):
+        if schedule != "parallel":
+            raise InputError(
+                f"the {schedule} schedule updates one message at a time: it runs on the CPU with the numba back end "
+                "(move the field with .to('cpu')); the torch back end has the parallel schedule"
+            )
+        return TorchParallel(plan, damping, tolerance)
+    pairs = Pairs.where_safe(plan, damping, tolerance) if schedule == "parallel" else None
+    return loops(plan, damping, tolerance) if pairs is None else pairs
+
+
+def _pieces(field: FactorGraph) -> list[FactorGraph]:
+    """Cut a large batch on the CPU into pieces whose messages fit the cache."""
+    small = field.num_graphs < 2 or field.wiring.message_state.shape[0] <= 2 * PIECE
+    if small or field.device.type != "cpu" or (field.requires_grad and torch.is_grad_enabled()):
+        return [field]
+    return cut_batch(field, PIECE)
+
+
+def _joined(
+    field: FactorGraph, pieces: list[FactorGraph], outcomes: list[Outcome[Tensor]]
+) -> Outcome[Tensor]:
+    """Put outcomes together; messages come in the order of the whole: group by group, position by position."""
+    messages = [
+        outcome.state[slice(*piece.wiring.blocks[number][position])]
+        for number, group in enumerate(field.groups)
+        for position in range(group.arity)
+        for piece, outcome in zip(pieces, outcomes, strict=True)
+    ]
+    return Outcome(
+        torch.cat(messages),
+        torch.cat([outcome.converged for outcome in outcomes]),
+        torch.cat([outcome.iterations for outcome in outcomes]),
+        torch.cat([outcome.residual for outcome in outcomes]),
+        [max(step) for step in zip_longest(*(outcome.trace for outcome in outcomes), fillvalue=0.0)],
     )

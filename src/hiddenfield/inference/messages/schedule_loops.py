@@ -18,6 +18,7 @@ from hiddenfield.inference.messages.loops import (
     total_of,
 )
 from hiddenfield.ops.compile import compiled, subroutine
+from hiddenfield.ops.heap import sift_down, sift_up
 from hiddenfield.shapes import Array
 
 __all__ = ["ordered_sweep", "residual_sweep"]
@@ -72,45 +73,11 @@ def ordered_sweep(
 
 
 @subroutine(allocates=False)
-def sift_up(place: int, heap: Array, where: Array, priority: Array) -> None:
-    """Move an entry of the heap towards the top until its parent is no smaller."""
-    item = heap[place]
-    while place > 0:
-        parent = (place - 1) // 2
-        if priority[heap[parent]] >= priority[item]:
-            break
-        heap[place] = heap[parent]
-        where[heap[place]] = place
-        place = parent
-    heap[place] = item
-    where[item] = place
-
-
-@subroutine(allocates=False)
-def sift_down(place: int, heap: Array, where: Array, priority: Array) -> None:
-    """Move an entry of the heap away from the top until its children are no larger."""
-    item = heap[place]
-    while True:
-        child = 2 * place + 1
-        if child >= heap.size:
-            break
-        if child + 1 < heap.size and priority[heap[child + 1]] > priority[heap[child]]:
-            child += 1
-        if priority[heap[child]] <= priority[item]:
-            break
-        heap[place] = heap[child]
-        where[heap[place]] = place
-        place = child
-    heap[place] = item
-    where[item] = place
-
-
-@subroutine(allocates=False)
 def runner_up(heap: Array, priority: Array) -> float:
     """Return the second largest priority."""
     second = 0.0
     for place in range(1, min(3, heap.size)):
-        second = max(second, priority[heap[place]])
+        second = max(second, priority[heap[place], 0])
     return second
 
 
@@ -127,7 +94,7 @@ def disturb(port: int, amount: float, ports: Ports, heap: Array, where: Array, p
         for other in range(ports.factor_ptr[factor], ports.factor_ptr[factor + 1]):
             affected = ports.factor_port[other]
             if affected != reader:
-                priority[affected] += amount
+                priority[affected, 0] += amount
                 sift_up(where[affected], heap, where, priority)
 
 
@@ -157,6 +124,7 @@ def residual_sweep(
     once more.
     """
     scratch = make_scratch(ports.messages, widest, most_ports)
+    rows = priority.reshape((-1, 1))  # as a heap compares them
     for graph in range(graph_ptr.size - 1):
         begin, end = graph_ptr[graph], graph_ptr[graph + 1]
         heap = heaps[begin:end]
@@ -176,11 +144,11 @@ def residual_sweep(
                 priority[port] = np.inf
                 break
             priority[port] = true
-            if true <= tolerance or 2 * true < runner_up(heap, priority):
-                sift_down(0, heap, where, priority)
+            if true <= tolerance or 2 * true < runner_up(heap, rows):
+                sift_down(0, heap, where, rows)
                 continue
             accept(port, ports, maximise, damping, stale, scratch)
             done += 1
             priority[port] = damping * true
-            sift_down(0, heap, where, priority)
-            disturb(port, (1 - damping) * true, ports, heap, where, priority)
+            sift_down(0, heap, where, rows)
+            disturb(port, (1 - damping) * true, ports, heap, where, rows)

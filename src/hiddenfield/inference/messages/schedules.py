@@ -1,31 +1,43 @@
-"""The schedules of message passing: each is an iteration that `fixed_point.iterate` can run."""
+"""The schedules of message passing: each is an iteration that `hiddenfield.iteration.iterate` can run."""
 
 from __future__ import annotations
+
+import abc
 
 import numpy as np
 import torch
 
-from hiddenfield.errors import InputError
-from hiddenfield.inference.messages.binary import BinaryMessages
-from hiddenfield.inference.messages.iteration import Iteration
 from hiddenfield.inference.messages.loops import parallel_sweep, variable_totals
-from hiddenfield.inference.messages.pairwise import PairwiseMessages
-from hiddenfield.inference.messages.passing import MessagePassing
 from hiddenfield.inference.messages.plan import MessagePlan
 from hiddenfield.inference.messages.schedule_loops import ordered_sweep, residual_sweep
 from hiddenfield.ops.compile import as_array
-from hiddenfield.ops.dispatch import use_compiled
-from hiddenfield.registry import choose
-from hiddenfield.shapes import Tensor
+from hiddenfield.shapes import Float, Tensor
 
-__all__ = ["SCHEDULES", "Iteration", "make_iteration"]
+__all__ = ["SCHEDULES", "Iteration", "Parallel", "TorchParallel"]
+
+
+class Iteration(abc.ABC):
+    """One way to update all messages, on any representation of them; by default the log messages themselves."""
+
+    def __init__(self, plan: MessagePlan, damping: float, tolerance: float) -> None:
+        self.plan, self.damping, self.tolerance = plan, damping, tolerance
+        self.passing = plan.passing
+
+    @abc.abstractmethod
+    def step(self, state: Tensor) -> tuple[Tensor, Float[Tensor, " graphs"]]:
+        """Update every message, or as many single ones; return each graph's undamped residual too."""
+
+    def start(self, messages: Float[Tensor, " messages"] | None) -> Tensor:
+        """Return the representation of log messages that the steps work on; None stands for uniform ones."""
+        return self.passing.start() if messages is None else messages
+
+    def messages(self, state: Tensor) -> Float[Tensor, " messages"]:
+        """Return normalised log messages."""
+        return state
 
 
 class TorchParallel(Iteration):
     """All messages from all old ones, in plain torch: any device, differentiable."""
-
-    def __init__(self, passing: MessagePassing, damping: float) -> None:
-        self.passing, self.damping = passing, damping
 
     def step(self, state: Tensor) -> tuple[Tensor, Tensor]:
         """Update every message."""
@@ -36,26 +48,25 @@ class TorchParallel(Iteration):
         return new, residual
 
 
-class Kernels(Iteration):
-    """What the schedules on ragged arrays share: a plan, messages that are updated in place, residuals by graph."""
+class Loops(Iteration):
+    """What the schedules on ragged arrays share: messages that are updated in place, residuals by graph."""
 
-    def __init__(self, passing: MessagePassing, damping: float, tolerance: float) -> None:
-        self.plan = MessagePlan(passing)
-        self.damping, self.tolerance = damping, tolerance
+    def __init__(self, plan: MessagePlan, damping: float, tolerance: float) -> None:
+        super().__init__(plan, damping, tolerance)
         self.ports = self.plan.ports
 
     @property
     def options(self) -> tuple[bool, float, float, int, int]:
-        """What every kernel is told."""
-        return (self.plan.passing.maximise, self.plan.least, self.damping, *self.plan.widest)
+        """What every loop is told."""
+        return (self.passing.maximise, self.plan.least, self.damping, *self.plan.widest)
 
-    def start(self, messages: Tensor) -> Tensor:
-        """Copy the messages to where the kernels update them."""
-        self.ports.messages[:] = as_array(messages.detach())
+    def start(self, messages: Tensor | None) -> Tensor:
+        """Copy the messages to where the loops update them."""
+        self.ports.messages[:] = as_array(super().start(messages).detach())
         return torch.from_numpy(self.ports.messages)
 
 
-class Parallel(Kernels):
+class Parallel(Loops):
     """All messages from all old ones, factor by factor."""
 
     def step(self, state: Tensor) -> tuple[Tensor, Tensor]:
@@ -66,7 +77,7 @@ class Parallel(Kernels):
         return state, self.plan.by_graph(residual, self.plan.factor_graph)
 
 
-class Sequential(Kernels):
+class Sequential(Loops):
     """One message after another: inwards to the first variable of each part, then outwards."""
 
     def step(self, state: Tensor) -> tuple[Tensor, Tensor]:
@@ -77,19 +88,17 @@ class Sequential(Kernels):
         return state, self.plan.by_graph(residual, self.plan.port_graph)
 
 
-class Residual(Kernels):
+class Residual(Loops):
     """Always the message that would change most, by a priority queue that lives from step to step."""
 
-    def start(self, messages: Tensor) -> Tensor:
+    def start(self, messages: Tensor | None) -> Tensor:
         """Copy the messages and make the queue."""
         count = self.plan.port_factor.size
         self.heap, self.where = np.empty(count, np.int64), np.empty(count, np.int64)
         self.priority = np.empty(count, np.float64)
         owner = self.plan.port_graph
         self.graph_port = np.argsort(owner, kind="stable")
-        self.graph_ptr = np.searchsorted(
-            owner[self.graph_port], np.arange(self.plan.passing.field.num_graphs + 1)
-        )
+        self.graph_ptr = np.searchsorted(owner[self.graph_port], np.arange(self.passing.field.num_graphs + 1))
         self.stale = np.ones(self.plan.state_ptr.size - 1, np.bool_)
         self.start_over, self.idle = True, False
         return super().start(messages)
@@ -105,7 +114,7 @@ class Residual(Kernels):
             self.ports,
             self.graph_port,
             self.graph_ptr,
-            # The kernel's rounding is not that of whoever verifies.
+            # The rounding here is not that of whoever verifies.
             self.tolerance / 2,
             self.start_over,
             *self.options,
@@ -120,25 +129,5 @@ class Residual(Kernels):
         return state, worst.to(state.dtype)
 
 
-SCHEDULES: dict[str, type[Kernels]] = {"parallel": Parallel, "sequential": Sequential, "residual": Residual}
+SCHEDULES: dict[str, type[Loops]] = {"parallel": Parallel, "sequential": Sequential, "residual": Residual}
 """Every schedule of the compiled loops by name."""
-
-
-def make_iteration(
-    passing: MessagePassing, schedule: str, backend: str, damping: float, tolerance: float
-) -> Iteration:
-    """Choose by schedule and back end; "auto" is "numba" on the CPU in single and double precision."""
-    kernels = choose("schedule", SCHEDULES, schedule)
-    if not use_compiled(passing.field.log_unary.detach(), backend=backend):
-        if schedule != "parallel":
-            raise InputError(
-                f"the {schedule} schedule updates one message at a time: it runs on the CPU with the numba back end "
-                "(move the field with .to('cpu')); the torch back end has the parallel schedule"
-            )
-        return TorchParallel(passing, damping)
-    if schedule == "parallel":
-        if BinaryMessages.fits(passing):
-            return BinaryMessages(passing, damping)
-        if PairwiseMessages.fits(passing):
-            return PairwiseMessages(passing, damping, tolerance)
-    return kernels(passing, damping, tolerance)

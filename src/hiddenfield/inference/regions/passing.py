@@ -287,13 +287,7 @@ class RegionPassing:
         own = own.index_put(
             (held.nonzero()[:, 0],), beliefs.inner[self.inner_ptr[number[held]] + state[held]]
         )
-        flat = self.factors.log_sum(beliefs.outer)
-        tables, begin = [], 0
-        for group in field.groups:
-            end = begin + group.num_factors * math.prod(group.states)
-            tables.append(flat[begin:end].reshape(group.num_factors, *group.states))
-            begin = end
-        return own, tuple(tables)
+        return own, field.split_tables(self.factors.log_sum(beliefs.outer))
 
     def negative_free_energy(self, beliefs: RegionBeliefs) -> Float[Tensor, " graphs"]:
         r"""Return minus Kikuchi's free energy of the beliefs, graph by graph; -inf where nothing is possible."""

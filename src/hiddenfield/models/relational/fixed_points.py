@@ -99,9 +99,9 @@ def fixed_points(field: FactorGraph, *, starts: int = 13, tolerance: float = 1e-
         return _distinct(MessagePassing(field), [field.log_unary.new_zeros(0)], tolerance)
     begin = pole_messages(field, starts)
     batch = concatenate_fields([field] * begin.shape[0])
-    flat = _interleave(field, begin)
+    flat = batch.wiring.interleave(begin)
     _, outcome = propagate(batch, messages=flat, damping=0.5, tolerance=tolerance, max_iterations=2000)
-    settled = _separate(field, batch, outcome.state)
+    settled = batch.wiring.separate(outcome.state, batch.num_graphs)
     passing = MessagePassing(field)
     candidates: list[Tensor] = []
     for row in [*_unlike(settled[outcome.converged]), *begin]:
@@ -143,23 +143,6 @@ def _unlike(rows: Float[Tensor, "rows messages"]) -> list[Tensor]:
         if all(float((row.exp() - other.exp()).abs().max()) > 1e-6 for other in kept):
             kept.append(row)
     return kept
-
-
-def _interleave(field: FactorGraph, rows: Tensor) -> Tensor:
-    """Lay the messages of each copy where the batch has them: position by position, copy by copy."""
-    parts = [rows.new_zeros(0)]
-    for places in field.wiring.blocks:
-        parts += [rows[:, begin:end].reshape(-1) for begin, end in places]
-    return torch.cat(parts)
-
-
-def _separate(field: FactorGraph, batch: FactorGraph, flat: Tensor) -> Tensor:
-    copies = batch.num_graphs
-    parts = []
-    for single, several in zip(field.wiring.blocks, batch.wiring.blocks, strict=True):
-        for (begin, end), (first, last) in zip(single, several, strict=True):
-            parts.append(flat[first:last].reshape(copies, end - begin))
-    return torch.cat(parts, 1) if parts else flat.new_zeros((copies, 0))
 
 
 def _newton(passing: MessagePassing, start: Tensor, tolerance: float) -> Tensor | None:

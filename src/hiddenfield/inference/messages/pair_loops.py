@@ -1,0 +1,414 @@
+r"""Compiled loops for fields whose factors are all pairs of one shape, on messages as they are: neither exp nor log.
+
+A message m holds probabilities, or where maximising numbers whose largest is 1. With T the table of a factor and
+:math:`\phi_v` the potential of a variable, each divided by its largest entry, and w the weights of ports,
+
+.. math::
+
+    c_p = \phi_v\, m_p^{w_p - 1} \prod_{q \in v,\, q \ne p} m_q^{w_q}, \qquad
+    m_p(x) \propto \sum_{y} T(x, y)\, c_{p'}(y) \quad \text{or} \quad \max_y T(x, y)\, c_{p'}(y),
+
+where p' is the other port of the factor. All numbers are at most 1, so nothing overflows. Where the product of all
+messages to a variable comes out so small that something may have underflowed, `variable_cavities` says so, and the
+update has to be done in log space.
+
+Factors lie in blocks of `LANES`: the messages of a block are (states, lanes), so that every inner loop runs over lanes,
+whatever the number of states. A table that many factors share is kept once; the factors of a block then all share it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hiddenfield.ops.compile import compiled, prange, subroutine
+from hiddenfield.ops.vector_math import fast_exp, fast_log, stack_numbers, unchecked
+from hiddenfield.shapes import Array
+
+__all__ = [
+    "LANES",
+    "MOST_STATES",
+    "ROOM",
+    "assign_slots",
+    "from_blocks",
+    "pair_sweep",
+    "scaled_potentials",
+    "to_blocks",
+    "variable_cavities",
+]
+
+LANES = 64
+"""Factors in a block: a few vectors. Loops over fewer are unrolled before the compiler thinks of vectors."""
+
+MOST_STATES = 64
+"""States for which there is room on the stack."""
+
+ROOM = LANES * MOST_STATES
+
+
+@compiled
+def assign_slots(
+    kind: Array,
+    following: Array,
+    graph: Array,
+    port_weight: Array,
+    rows: int,
+    columns: int,
+    place: Array,
+    used: Array,
+    slot_graph: Array,
+    slot_weight: Array,
+) -> None:
+    """Give each factor the next slot of its kind; write where its messages begin, and by slot what belongs to it.
+
+    `following` is the first slot of each kind, and is changed.
+    """
+    factors, slots = kind.size, slot_graph.size
+    for factor in range(factors):
+        slot = following[kind[factor]]
+        following[kind[factor]] += 1
+        block, lane = slot // LANES, slot % LANES
+        place[factor] = block * (rows * LANES) + lane
+        place[factors + factor] = slots * rows + block * (columns * LANES) + lane
+        used[slot] = 1
+        slot_graph[slot] = graph[factor]
+        slot_weight[slot] = port_weight[factor]
+        slot_weight[slots + slot] = port_weight[factors + factor]
+
+
+@compiled(fast=True)
+def to_blocks(messages: Array, port_ptr: Array, place: Array, shares: Array) -> None:
+    """Lay the exponentials of log messages out in blocks."""
+    given, numbers = unchecked(messages), unchecked(shares)
+    for port in prange(place.size):
+        begin, at = port_ptr[port], place[port]
+        for state in range(port_ptr[port + 1] - begin):
+            numbers[at + state * LANES] = fast_exp(given[begin + state])
+
+
+@compiled(fast=True)
+def from_blocks(shares: Array, port_ptr: Array, place: Array, messages: Array) -> None:
+    """Write log messages in the order of ports."""
+    numbers, out, chunk = unchecked(shares), unchecked(messages), 256
+    for part in prange((place.size + chunk - 1) // chunk):
+        first, last = part * chunk, min((part + 1) * chunk, place.size)
+        for port in range(first, last):
+            begin = port_ptr[port]
+            for state in range(port_ptr[port + 1] - begin):
+                out[begin + state] = numbers[place[port] + state * LANES]
+        for entry in range(port_ptr[first], port_ptr[last]):
+            out[entry] = fast_log(out[entry])
+
+
+@compiled(fast=True)
+def scaled_potentials(log_unary: Array, state_ptr: Array, out: Array, least: Array) -> None:
+    """Write each variable's potential divided by its largest, and the logarithm of its smallest entry that is not 0.
+
+    That is not a number where a potential is not.
+    """
+    dead, zero = log_unary.dtype.type(-np.inf), log_unary.dtype.type(0)
+    for variable in prange(state_ptr.size - 1):
+        begin, end = state_ptr[variable], state_ptr[variable + 1]
+        top, low = dead, zero
+        for state in range(begin, end):
+            top = max(top, log_unary[state])
+        top = top if top > dead else zero
+        for state in range(begin, end):
+            value = log_unary[state] - top
+            out[state] = fast_exp(value)
+            low = value if dead < value < low or value != value else low
+        least[variable] = low
+
+
+@subroutine(allocates=False, fast=True)
+def is_dead(state: int, potential: float, begin: int, end: int, ports: Any, places: Any, shares: Any) -> bool:
+    """Return whether the variable's potential or a message to it excludes the state."""
+    dead = potential == 0
+    for place in range(begin, end):
+        dead = dead or shares[places[ports[place]] + state * LANES] == 0
+    return dead
+
+
+@compiled(fast=True)
+def variable_cavities(
+    shares: Array,
+    powers: Array,
+    own: Array,
+    state_ptr: Array,
+    variable_port: Array,
+    variable_ptr: Array,
+    port_place: Array,
+    variable_graph: Array,
+    moving: Array,
+    least: float,
+    sent: Array,
+    unsafe: Array,
+) -> None:
+    """Write what each variable sends to each of its ports: its potential times all other messages to it.
+
+    An excluded state sends 0. `unsafe` becomes true for variables with a state that is not excluded but for which the
+    product of all messages is below `least`. Graphs that rest are left out.
+    """
+    chunk, variables, spare = 256, state_ptr.size - 1, shares.size - ROOM
+    old, out, potential = unchecked(powers), unchecked(sent), unchecked(own)
+    ports, places, held = unchecked(variable_port), unchecked(port_place), unchecked(shares)
+    for part in prange((variables + chunk - 1) // chunk):
+        running = stack_numbers(powers, MOST_STATES)
+        for variable in range(part * chunk, min((part + 1) * chunk, variables)):
+            begin, end = variable_ptr[variable], variable_ptr[variable + 1]
+            first = state_ptr[variable]
+            if begin == end or not moving[variable_graph[variable]]:
+                continue
+            states = state_ptr[variable + 1] - first
+            # Few factors are the most frequent: loops of unknown length would cost more than the products. Where there
+            # are fewer than four, the others read ones, behind all messages, and write there.
+            if end - begin <= 4:
+                i, j, k, l = places[ports[begin]], spare, spare, spare
+                if end - begin > 1:
+                    j = places[ports[begin + 1]]
+                if end - begin > 2:
+                    k = places[ports[begin + 2]]
+                if end - begin > 3:
+                    l = places[ports[begin + 3]]
+                for state in range(states):
+                    here = potential[first + state]
+                    back = old[k] * old[l]
+                    front = here * (old[i] * old[j])
+                    if front * back >= least:
+                        back *= here
+                        out[l] = front * old[k]
+                        out[k] = front * old[l]
+                        out[j] = back * old[i]
+                        out[i] = back * old[j]
+                    else:
+                        unsafe[variable] |= not is_dead(state, here, begin, end, ports, places, held)
+                        out[i] = 0
+                        out[j] = 0
+                        out[k] = 0
+                        out[l] = 0
+                    i += LANES
+                    j += LANES
+                    k += LANES
+                    l += LANES
+                continue
+            for state in range(states):
+                running[state] = potential[first + state]
+            for place in range(begin, end):
+                at = places[ports[place]]
+                for state in range(states):
+                    out[at + state * LANES] = running[state]
+                    running[state] *= old[at + state * LANES]
+            for state in range(states):
+                if running[state] >= least:
+                    running[state] = 1
+                else:
+                    running[state] = 0
+                    here = potential[first + state]
+                    unsafe[variable] |= not is_dead(state, here, begin, end, ports, places, held)
+            for place in range(end - 1, begin - 1, -1):
+                at = places[ports[place]]
+                for state in range(states):
+                    out[at + state * LANES] *= running[state]
+                    running[state] *= old[at + state * LANES]
+
+
+@subroutine(allocates=False, fast=True)
+def sum_products(
+    tables: Any,
+    begin: int,
+    shared: bool,
+    rows: int,
+    columns: int,
+    by_row: Any,
+    by_column: Any,
+    to_row: Any,
+    to_column: Any,
+) -> None:
+    """Add up the products of a block's tables with what was sent from either side."""
+    for place in range(rows * LANES):
+        to_row[place] = 0
+    for place in range(columns * LANES):
+        to_column[place] = 0
+    for row in range(rows):
+        here = row * LANES
+        for column in range(columns):
+            there, at = column * LANES, row * columns + column
+            if shared:
+                entry = tables[begin + at]
+                for lane in range(LANES):
+                    to_row[here + lane] += entry * by_column[there + lane]
+                    to_column[there + lane] += entry * by_row[here + lane]
+            else:
+                at = begin + at * LANES
+                for lane in range(LANES):
+                    to_row[here + lane] += tables[at + lane] * by_column[there + lane]
+                    to_column[there + lane] += tables[at + lane] * by_row[here + lane]
+
+
+@subroutine(allocates=False, fast=True)
+def largest_products(
+    tables: Any,
+    begin: int,
+    shared: bool,
+    rows: int,
+    columns: int,
+    by_row: Any,
+    by_column: Any,
+    to_row: Any,
+    to_column: Any,
+) -> None:
+    """Find the largest products of a block's tables with what was sent from either side."""
+    for place in range(rows * LANES):
+        to_row[place] = 0
+    for place in range(columns * LANES):
+        to_column[place] = 0
+    for row in range(rows):
+        here = row * LANES
+        for column in range(columns):
+            there, at = column * LANES, row * columns + column
+            step = 0 if shared else 1
+            at = begin + at * (1 if shared else LANES)
+            for lane in range(LANES):
+                entry = tables[at + lane * step]
+                value = entry * by_column[there + lane]
+                to_row[here + lane] = value if value > to_row[here + lane] else to_row[here + lane]
+                value = entry * by_row[here + lane]
+                to_column[there + lane] = (
+                    value if value > to_column[there + lane] else to_column[there + lane]
+                )
+
+
+@subroutine(allocates=False, fast=True)
+def normalise(numbers: Any, states: int, maximise: bool, like: Array) -> None:
+    """Divide each lane by its sum, or by its largest entry; zeros alone stay."""
+    total = stack_numbers(like, LANES)
+    for lane in range(LANES):
+        total[lane] = 0
+    for place in range(0, states * LANES, LANES):
+        if maximise:
+            for lane in range(LANES):
+                total[lane] = numbers[place + lane] if numbers[place + lane] > total[lane] else total[lane]
+        else:
+            for lane in range(LANES):
+                total[lane] += numbers[place + lane]
+    for lane in range(LANES):
+        total[lane] = like.dtype.type(1) / total[lane] if total[lane] > 0 else like.dtype.type(0)
+    for place in range(0, states * LANES, LANES):
+        for lane in range(LANES):
+            numbers[place + lane] *= total[lane]
+
+
+@subroutine(allocates=False, fast=True)
+def store(
+    new: Any,
+    shares: Array,
+    powers: Array,
+    begin: int,
+    states: int,
+    damping: float,
+    maximise: bool,
+    weighted: bool,
+    weight: Any,
+    worst: Any,
+) -> None:
+    """Write new messages over old ones, damped; raise `worst` to the largest change of a probability, undamped."""
+    held, raised = unchecked(shares), unchecked(powers)
+    old_part, new_part = shares.dtype.type(damping), shares.dtype.type(1 - damping)
+    normalise(new, states, maximise, shares)
+    for place in range(0, states * LANES, LANES):
+        for lane in range(LANES):
+            change = abs(new[place + lane] - held[begin + place + lane])
+            worst[lane] = change if change > worst[lane] else worst[lane]
+    if damping != 0:
+        for place in range(states * LANES):
+            new[place] = fast_exp(old_part * fast_log(held[begin + place]) + new_part * fast_log(new[place]))
+        normalise(new, states, maximise, shares)
+    for place in range(states * LANES):
+        held[begin + place] = new[place]
+    if weighted:
+        for place in range(0, states * LANES, LANES):
+            for lane in range(LANES):
+                raised[begin + place + lane] = fast_exp(weight[lane] * fast_log(new[place + lane]))
+
+
+@subroutine(allocates=False, fast=True)
+def leave_out(shares: Array, begin: int, states: int, weight: Any, sent: Any, out: Any) -> None:
+    """Multiply what variables sent by m^(w - 1): a variable leaves one copy of the port's message out."""
+    held, zero, one = unchecked(shares), shares.dtype.type(0), shares.dtype.type(1)
+    for place in range(0, states * LANES, LANES):
+        for lane in range(LANES):
+            old = held[begin + place + lane]
+            power = fast_exp((weight[lane] - one) * fast_log(old))
+            out[place + lane] = sent[place + lane] * power if old > zero else zero
+
+
+@compiled(fast=True)
+def pair_sweep(
+    shares: Array,
+    powers: Array,
+    sent: Array,
+    tables: Array,
+    block_table: Array,
+    rows: int,
+    columns: int,
+    shared: bool,
+    maximise: bool,
+    damping: float,
+    weighted: bool,
+    slot_weight: Array,
+    used: Array,
+    slot_graph: Array,
+    moving: Array,
+    residual: Array,
+) -> None:
+    """Replace all messages in place, given what the variables send; write the largest change at each slot of a block.
+
+    `shares` are the messages to the first ports, block by block, those to the second ones, and `ROOM` ones; `powers`
+    their powers where ports are weighted. `block_table` says where the tables of each block begin. `used` is 1 at slots
+    that hold a factor, 0 elsewhere. Blocks of graphs that rest are left out; elsewhere such a graph's messages come out
+    as they are, as what its variables sent is what it was.
+    """
+    blocks, slots = block_table.size, used.size
+    entries, there, found = unchecked(tables), unchecked(used), unchecked(residual)
+    chunk = 16
+    for part in prange((blocks + chunk - 1) // chunk):
+        for block in range(part * chunk, min((part + 1) * chunk, blocks)):
+            slot, end = block * LANES, (block + 1) * LANES
+            while slot < end and not moving[slot_graph[slot]]:
+                slot += 1
+            if slot == end:
+                continue
+            slot = block * LANES
+            first, second = slot * rows, slots * rows + slot * columns
+            by_row, by_column = unchecked(sent[first:]), unchecked(sent[second:])
+            to_row, to_column = stack_numbers(shares, ROOM), stack_numbers(shares, ROOM)
+            row_weight, column_weight = unchecked(slot_weight[slot:]), unchecked(slot_weight[slots + slot :])
+            worst = stack_numbers(shares, LANES)
+            for lane in range(LANES):
+                worst[lane] = 0
+            if weighted:
+                from_row, from_column = stack_numbers(shares, ROOM), stack_numbers(shares, ROOM)
+                leave_out(shares, first, rows, row_weight, by_row, from_row)
+                leave_out(shares, second, columns, column_weight, by_column, from_column)
+                by_row, by_column = from_row, from_column
+            begin = block_table[block]
+            if maximise:
+                largest_products(entries, begin, shared, rows, columns, by_row, by_column, to_row, to_column)
+            else:
+                sum_products(entries, begin, shared, rows, columns, by_row, by_column, to_row, to_column)
+            store(to_row, shares, powers, first, rows, damping, maximise, weighted, row_weight, worst)
+            store(
+                to_column,
+                shares,
+                powers,
+                second,
+                columns,
+                damping,
+                maximise,
+                weighted,
+                column_weight,
+                worst,
+            )
+            for lane in range(LANES):
+                found[slot + lane] = there[slot + lane] * worst[lane]
