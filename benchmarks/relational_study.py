@@ -414,7 +414,7 @@ def page(results: Row) -> str:
         **tables,
         template=small["template_bp", 7]["mean relative deviation"],
         sampled=small["mcmc", 7]["mean relative deviation"],
-        milliseconds=1e3 * small["template_bp", 7]["seconds a setting"],
+        milliseconds=1e3 * small["template_bp", 7]["seconds per setting"],
         proteins=study["proteins"],
         interactions=study["interactions"],
         good="; ".join(good) or "none",
@@ -438,8 +438,8 @@ once). What the words mean is in [relational models](relational.md).
 Edges and triangles: the probability of an edge and the log partition over a grid of the two weights, as in Figures 3
 and 4 of Jaimovich, Meshi and Friedman (2007). Deviations are relative to exact enumeration. On 7 vertices
 template-level belief propagation deviates by {template:.4f} on average and a Gibbs sampler by {sampled:.4f} (the
-paper, over its sizes and its grid: 0.0143 and 0.0118); it takes {milliseconds:.2g} ms a setting in a batch (the paper:
-70 ms, and 12 s for belief propagation on the ground field).
+paper, over its sizes and its grid: 0.0143 and 0.0118); it takes {milliseconds:.2g} ms per setting in a batch (the
+paper: 70 ms, and 12 s for belief propagation on the ground field).
 
 {small}
 

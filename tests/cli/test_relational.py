@@ -148,7 +148,7 @@ def test_vertices_have_values_and_names(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["infer", "missing.toml", "--size", 3], "missing.toml: cannot be read"),
+        (["infer", "missing.toml", "--size", 3], "missing.toml: no such file"),
         (["infer", SCHEME, "--size", 3, "-t", "edge=1"], "give a weight for triangle"),
         (["infer", SCHEME, "-t", "edge=1", "-t", "triangle=0"], "how many vertices"),
         (
@@ -156,7 +156,7 @@ def test_vertices_have_values_and_names(capsys, tmp_path):
             "unknown feature 'star'; choose from: edge, triangle",
         ),
         (["learn", SCHEME], "give the network to learn from"),
-        (["learn", SCHEME, "--network", "none.csv"], "none.csv: cannot be read"),
+        (["learn", SCHEME, "--network", "none.csv"], "none.csv: no such file"),
         (["learn", SCHEME, "--network", EDGES, "--method", "magic"], "choose from: bethe"),
         (["learn", SCHEME, "--network", EDGES, "--size", 3], "names 15 vertices, more than the given size 3"),
         (["learn", SCHEME, "--network", EDGES, "--out", "report.pdf"], "must end in .html"),

@@ -27,7 +27,6 @@ from hiddenfield.models.relational import (
     Network,
     PairPrediction,
     RelationalFit,
-    evaluate,
     fit_relational,
     network_from_edges,
     networks_from_structures,
@@ -137,15 +136,13 @@ class RelationalModel(BaseEstimator):  # type: ignore[misc]
         self.sizes_ = networks[0].sizes
         self.theta_, self.standard_errors_ = fit.theta, fit.standard_errors
         self.feature_names_, self.converged_ = fit.names, fit.converged
-        self.phases_ = find_phases(
-            scheme, self.sizes_, fit.theta, bindings=self.bindings, weights=self.weights
-        )
+        self.__dict__.pop("phases_", None)
         self._warn(fit)
         return self
 
     @cached_property
     def phases_(self) -> list[Phase]:
-        """All fixed points of belief propagation at the fitted weights, found when first asked for."""
+        """All fixed points of belief propagation at the fitted weights, computed when first asked for."""
         if "theta_" not in vars(self):
             raise AttributeError("this RelationalModel is not fitted yet and has no phases_")
         return find_phases(
@@ -158,10 +155,7 @@ class RelationalModel(BaseEstimator):  # type: ignore[misc]
             return
         stable = fit.phases
         if stable is None:
-            here = evaluate(
-                self.scheme_, self.sizes_, fit.theta, bindings=self.bindings, weights=self.weights
-            )
-            stable = int(here.phases[0])
+            stable = sum(phase.stable for phase in self.phases_)
         if stable > 1:
             warnings.warn(
                 f"the fitted model has {stable} phases: samples need not look like the data; see phases_",
@@ -173,12 +167,9 @@ class RelationalModel(BaseEstimator):  # type: ignore[misc]
         """Return the log-likelihood of networks, averaged over them: exact for ``method="exact"``, else Bethe's."""
         check_is_fitted(self, "theta_")
         networks = as_networks(self.scheme_, X)
-        likelihood: Any
-        if self.method == "exact":
-            likelihood = ExactLikelihood(self.scheme_, networks, self.weights)
-        else:
-            likelihood = BetheLikelihood(self.scheme_, networks, self.bindings, self.weights)
-        return float(likelihood(self.theta_)[0]) / len(networks)
+        kind = ExactLikelihood if self.method == "exact" else BetheLikelihood
+        likelihood = kind(self.scheme_, networks, bindings=self.bindings, weights=self.weights)
+        return likelihood(self.theta_)[0] / len(networks)
 
     def predict_edges(self, network: Network) -> PairPrediction:
         """Return the probability of every unknown pair of a network given the rest of it (an estimate)."""

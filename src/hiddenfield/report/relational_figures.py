@@ -24,6 +24,7 @@ METHOD_TITLES = {
     "asynchronous_bp": "asynchronous BP, ground",
     "template_bp": "template BP",
 }
+MARK: dict[str, Any] = {"markersize": 8, "linestyle": "", "markeredgecolor": "black"}
 CONVENTION = {"ground": "per ground feature", "binding": "per binding"}
 
 
@@ -91,7 +92,9 @@ def paint_landscape(
     _draw_phases(axes, found)
     _draw_ascents(axes, found)
     if truth is not None:
-        axes.plot(*truth, marker="*", color="white", markeredgecolor="black", markersize=14, linestyle="")
+        axes.plot(
+            *truth, marker="*", color="white", label="weights of the samples", **{**MARK, "markersize": 14}
+        )
     axes.set_xlim(extent[0], extent[1])
     axes.set_ylim(extent[2], extent[3])
     axes.set_xlabel(label(found.names[0], found.weights))
@@ -103,55 +106,38 @@ def paint_landscape(
     bar.set_ticks([float(np.log10(1 + t)) for t in ticks], labels=[f"{-t:,.0f}" if t else "0" for t in ticks])
     bar.set_label(f"log-likelihood below the best, {top:,.1f} (nats)")
     if legend:
-        _explain(figure, found, truth is not None)
-
-
-def _explain(figure: Figure, found: Landscape, truth: bool) -> None:
-    """Say below the figure what its marks are, those that it has."""
-    from matplotlib.lines import Line2D
-
-    edge: dict[str, Any] = {"markeredgecolor": "black", "linestyle": "", "markersize": 8}
-    entries = []
-    if found.ascents:
-        entries.append(
-            Line2D([], [], color="#20262d", marker="o", markersize=3, label="ascent from its start")
-        )
-    if any(ascent.converged for ascent in found.ascents):
-        entries.append(Line2D([], [], marker="^", color="#ffd23f", label="maximum", **edge))
-    if not all(ascent.converged for ascent in found.ascents):
-        entries.append(Line2D([], [], marker="X", color="#e4572e", label="ended without a maximum", **edge))
-    if (found.phases > 1).any():
-        entries.append(Line2D([], [], color="#9aa4ae", linestyle="--", label="two phases inside"))
-    if truth:
-        entries.append(Line2D([], [], marker="*", color="white", label="weights of the samples", **edge))
-    if entries:
-        figure.legend(handles=entries, loc="outside lower center", ncols=3, fontsize=8)
+        handles, labels = axes.get_legend_handles_labels()
+        entries = dict(zip(labels, handles, strict=True))
+        if entries:
+            figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=3, fontsize=8)
 
 
 def _draw_phases(axes: Axes, found: Landscape) -> None:
-    """Hatch where there are two phases or more; leave grey where nothing settled."""
+    """Outline where there are two phases or more; leave grey where nothing settled."""
     axes.set_facecolor("#c9ced4")
-    if (found.phases > 1).any() and not (found.phases > 1).all():
-        axes.contour(
-            found.x,
-            found.y,
-            (found.phases > 1).astype(float),
-            levels=[0.5],
-            colors="white",
-            linewidths=1,
-            linestyles="--",
-        )
+    several = (found.phases > 1).astype(float)
+    if several.any():
+        axes.plot([], [], color="#9aa4ae", linestyle="--", label="two phases inside")
+    if several.any() and not several.all():
+        style: dict[str, Any] = {"colors": "white", "linewidths": 1, "linestyles": "--"}
+        axes.contour(found.x, found.y, several, levels=[0.5], **style)
 
 
 def _draw_ascents(axes: Axes, found: Landscape) -> None:
+    path: dict[str, Any] = {
+        "color": "#20262d",
+        "linewidth": 0.9,
+        "marker": "o",
+        "markersize": 3,
+        "markevery": [0],
+    }
     for ascent in found.ascents:
-        axes.plot(*ascent.trace[:, :2].T, color="#20262d", linewidth=0.9, alpha=0.8)
-        axes.plot(*ascent.trace[0, :2], marker="o", color="#20262d", markersize=3, linestyle="")
-        style: dict[str, Any] = {"markersize": 8, "linestyle": "", "markeredgecolor": "black"}
+        axes.plot(*ascent.trace[:, :2].T, label="ascent from its start", **path)
+        end = ascent.parameters[:2]
         if ascent.converged:
-            axes.plot(*ascent.parameters[:2], marker="^", color="#ffd23f", **style)
+            axes.plot(*end, marker="^", color="#ffd23f", label="maximum", **MARK)
         else:
-            axes.plot(*ascent.parameters[:2], marker="X", color="#e4572e", **style)
+            axes.plot(*end, marker="X", color="#e4572e", label="ended without a maximum", **MARK)
 
 
 def _extent(x: Any, y: Any) -> tuple[float, float, float, float]:
@@ -162,7 +148,7 @@ def _extent(x: Any, y: Any) -> tuple[float, float, float, float]:
 def paint_comparison(
     figure: Figure, found: GridComparison, quantity: str = "edge_probability", *, methods: Sequence[str] = ()
 ) -> None:
-    """Draw a grid of panels, a row a method and a column a size, all in one scale of colour.
+    """Draw a grid of panels, one row per method and one column per size, all in one scale of colour.
 
     Parameters
     ----------
@@ -185,7 +171,7 @@ def paint_comparison(
         values = [getattr(g, quantity) for g in found.grids if g.size == size and g.method in chosen]
         low, high = (0.0, 1.0)
         if quantity == "log_partition":
-            low, high = min(float(np.nanmin(v)) for v in values), max(float(np.nanmax(v)) for v in values)
+            low, high = float(np.nanmin(values)), float(np.nanmax(values))
         for row, method in enumerate(chosen):
             axes = panels[row, column]
             axes.grid(False)

@@ -10,9 +10,9 @@ import numpy as np
 
 from hiddenfield.data.paths import write_text
 from hiddenfield.fields.relational import RelationalScheme
-from hiddenfield.models.relational.counts import count_features
 from hiddenfield.models.relational.landscape import Landscape
 from hiddenfield.models.relational.learning import RelationalFit
+from hiddenfield.models.relational.likelihood import sum_counts
 from hiddenfield.models.relational.observations import Network
 from hiddenfield.report.drawing import BLUE, GREY, RED, draw
 from hiddenfield.report.page import Section, escape, facts, figure_box, page
@@ -50,7 +50,8 @@ def write_fit_report(
     rows = [(f"network {i + 1}", repr(network)) for i, network in enumerate(networks)]
     search = [(f"start {i + 1}", f"{a.status}, {len(a.trace)} steps") for i, a in enumerate(fit.ascents)]
     sections.append(("Data and search", facts([("Networks", rows), ("Search", search)])))
-    return _write(path, page(title, lead, sections, FOOTER))
+    write_text(path, page(title, lead, sections, FOOTER))
+    return Path(path)
 
 
 def write_landscape_report(
@@ -75,25 +76,23 @@ def write_landscape_report(
         ("Landscape", figure_box(picture, "Grey: belief propagation did not settle.")),
         ("Ascents", facts([("Conjugate gradient", ends), ("Held weights", held), ("Networks", rows)])),
     ]
-    return _write(path, page(title, lead, sections, FOOTER))
+    write_text(path, page(title, lead, sections, FOOTER))
+    return Path(path)
 
 
 def _weights(scheme: RelationalScheme, networks: Sequence[Network], fit: RelationalFit) -> str:
-    counts = None
+    counts = [""] * len(fit.names)
     if all(network.complete for network in networks):
-        counts = np.sum(
-            [count_features(scheme, network, weights=fit.weights) for network in networks], axis=0
-        )
-    head = ["feature", "weight", "standard error", "observed count", "observed - expected"]
-    cells = "".join(f'<th class="{"number" if i else ""}">{escape(name)}</th>' for i, name in enumerate(head))
+        counts = [f"{count:,.6g}" for count in sum_counts(scheme, networks, fit.weights)]
+    head = ["weight", "standard error", "observed count", "observed - expected"]
+    cells = "".join(f'<th class="number">{name}</th>' for name in head)
     body = ""
     for i, name in enumerate(fit.names):
         error = "fixed" if fit.standard_errors[i] == 0 else _number(fit.standard_errors[i])
-        count = "" if counts is None else f"{counts[i]:,.6g}"
-        values = [f"{fit.theta[i]:.6g}", error, count, _number(fit.gradient[i])]
+        values = [f"{fit.theta[i]:.6g}", error, counts[i], _number(fit.gradient[i])]
         row = "".join(f'<td class="number">{escape(value)}</td>' for value in values)
         body += f"<tr><td>{escape(name)}</td>{row}</tr>"
-    table = f"<thead><tr>{cells}</tr></thead><tbody>{body}</tbody>"
+    table = f"<thead><tr><th>feature</th>{cells}</tr></thead><tbody>{body}</tbody>"
     return f'<div class="scroll"><table class="scores">{table}</table></div>'
 
 
@@ -125,9 +124,3 @@ def _paint_traces(figure: Figure, fit: RelationalFit) -> None:
     axes.set_xlabel("step")
     axes.set_ylabel(f"weight ({CONVENTION[fit.weights]})")
     axes.legend(fontsize=8)
-
-
-def _write(path: str | Path, text: str) -> Path:
-    path = Path(path)
-    write_text(path, text)
-    return path

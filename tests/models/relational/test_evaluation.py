@@ -14,7 +14,7 @@ from hiddenfield.fields.relational import graph_scheme, ground, ground_variables
 from hiddenfield.inference import infer
 from hiddenfield.inference.loopy_bp import loopy_bp
 from hiddenfield.models.relational import enumerate_networks, evaluate
-from hiddenfield.models.relational.fixed_points import fixed_points
+from hiddenfield.models.relational.phases import fixed_points
 from tests.fields.relational.strategies import schemes
 
 BINDINGS = st.sampled_from(["merged", "ordered", "cluster"])

@@ -85,7 +85,7 @@ def test_exact_and_bethe_agree_where_it_is_easy() -> None:
     bethe, slope = BetheLikelihood(SCHEME, [network]).batch(theta)
     np.testing.assert_allclose(exact, bethe, atol=0.02)
     np.testing.assert_allclose(gradient, slope, atol=0.1)
-    per_binding = ExactLikelihood(SCHEME, [network], "binding").batch(theta / [2, 6])
+    per_binding = ExactLikelihood(SCHEME, [network], weights="binding").batch(theta / [2, 6])
     np.testing.assert_allclose(per_binding[0], exact)
     np.testing.assert_allclose(per_binding[1], gradient * [2, 6])
 

@@ -63,8 +63,8 @@ def test_gradients_are_those_of_the_values(scheme: Any, seed: int, weights: str)
     step = 1e-5
     moves = step * np.concatenate([np.eye(len(theta)), -np.eye(len(theta))])
     for likelihood in (
-        BetheLikelihood(scheme, given_networks, "merged", weights),
-        PseudoLikelihood(scheme, given_networks, weights),
+        BetheLikelihood(scheme, given_networks, weights=weights),
+        PseudoLikelihood(scheme, given_networks, weights=weights),
     ):
         value, gradient = likelihood(theta)
         values, _ = likelihood.batch(theta + moves)

@@ -194,8 +194,11 @@ def test_ready_features_are_known_by_what_they_do() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"theta": [1.0]}, "a finite weight for each"),
-        ({"theta": {"edge": 1.0, "star": 0.0}}, r"unknown \['star'\], missing \['triangle'\]"),
+        ({"theta": [1.0]}, "one weight for each of the features edge, triangle"),
+        ({"theta": [1.0, np.inf]}, "finite"),
+        ({"theta": [[1.0, 0.0]] * 3, "chains": 2}, "one for each of the 2 chains"),
+        ({"theta": {"edge": 1.0, "star": 0.0}}, "unknown feature 'star'"),
+        ({"theta": {"edge": 1.0}}, "no weight for the feature 'triangle'"),
         ({"start": "observed"}, "needs the observed network"),
         ({"start": "warm"}, "unknown start 'warm'"),
         ({"start": np.ones((5, 5))}, "joins vertex 0 to itself"),

@@ -8,6 +8,7 @@ from hiddenfield.fields.relational.instantiation import (
     ground_index,
     ground_variables,
     template,
+    weight_matrix,
     weight_scale,
 )
 from hiddenfield.fields.relational.library import FEATURES, add_library_feature, graph_scheme
@@ -33,5 +34,6 @@ __all__ = [
     "parse_scheme",
     "read_scheme",
     "template",
+    "weight_matrix",
     "weight_scale",
 ]

@@ -1,4 +1,4 @@
-"""What a feature looks at: attributes of entities, combined by logic and arithmetic."""
+"""Expressions of features: attributes of entities, combined by logic and arithmetic."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class Expression:
         return Expression(self.atoms, lambda values: np.abs(mine(values)), f"abs({self.text})")
 
     def table(self) -> Array:
-        """Return the function as an array, an axis an atom in the order of `atoms`."""
+        """Return the function as an array, one axis per atom in the order of `atoms`."""
         shape = tuple(atom.attribute.num_values for atom in self.atoms)
         grids = np.meshgrid(*(np.arange(size, dtype=np.float64) for size in shape), indexing="ij")
         values = {atom.key: grid for atom, grid in zip(self.atoms, grids, strict=True)}

@@ -36,6 +36,7 @@ __all__ = [
     "ground_index",
     "ground_variables",
     "template",
+    "weight_matrix",
     "weight_scale",
 ]
 
@@ -176,7 +177,7 @@ def template(
     """
     size = scheme.check_sizes(sizes)
     names = list(scheme.features)
-    settings = _settings(scheme, theta, dtype)
+    settings = weight_matrix(scheme, theta, dtype)
     count = settings.shape[0]
     classes = [(name, a.num_values, a.type.count(size)) for name, a in scheme.attributes.items()]
     classes += [
@@ -231,7 +232,7 @@ def ground(
     """
     size = scheme.check_sizes(sizes)
     names = list(scheme.features)
-    settings = _settings(scheme, theta, dtype)
+    settings = weight_matrix(scheme, theta, dtype)
     if settings.shape[0] != 1:
         raise InputError("a ground field takes one setting of the weights; several make a batch of templates")
     kinds = factor_kinds(scheme, bindings, weights)
@@ -352,13 +353,14 @@ def _keys(attribute: Attribute, rows: Array, sizes: Mapping[str, int]) -> Array:
     return key
 
 
-def _settings(scheme: RelationalScheme, theta: Any, dtype: torch.dtype) -> Tensor:
-    """Return the weights as a matrix (settings, features)."""
+def weight_matrix(
+    scheme: RelationalScheme, theta: Any, dtype: torch.dtype = torch.float64
+) -> Float[Tensor, "settings features"]:
+    """Return weights given by name, as a vector or as a matrix with one row per setting, as a matrix."""
     names = list(scheme.features)
     if isinstance(theta, Mapping):
         for name in theta:
-            if name not in scheme.features:
-                raise InputError(f"the scheme has no feature {name!r}; it has {', '.join(names)}")
+            choose("feature", scheme.features, name)
         for name in names:
             if name not in theta:
                 raise InputError(f"no weight for the feature {name!r}")

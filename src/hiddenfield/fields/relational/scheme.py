@@ -27,7 +27,7 @@ class ComplexType:
     Parameters
     ----------
     parts
-        The basic types, one a position.
+        The basic types, one per position.
     unordered
         Whether permutations of the parts are the same entity.
     self_tuples
@@ -119,7 +119,7 @@ class Feature:
     atoms
         The attributes of formal entities that it looks at: the ports of its factors.
     table
-        The function, an axis an atom.
+        The function, one axis per atom.
     """
 
     name: str
@@ -291,7 +291,7 @@ class RelationalScheme:
         sizes
             Number of entities of each basic type; one number where there is one type.
         theta
-            A weight for each feature: a mapping, a vector, or a matrix with a row a setting (then a batch of fields).
+            A weight for each feature: a mapping, a vector, or a matrix with one row per setting (a batch of fields).
         options
             ``bindings`` ("merged", "ordered" or "cluster") and ``weights`` ("ground" or "binding"): see
             `hiddenfield.fields.relational.factor_kinds`.

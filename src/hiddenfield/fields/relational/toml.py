@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import operator
 import tomllib
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
+
+from hiddenfield.data.files import read_text
 from hiddenfield.errors import HiddenfieldError, InputError, ReadError
 from hiddenfield.fields.relational.expressions import Argument, Expression
 from hiddenfield.fields.relational.library import add_library_feature
@@ -16,11 +18,6 @@ from hiddenfield.fields.relational.scheme import ComplexType, RelationalScheme
 
 __all__ = ["parse_scheme", "read_scheme"]
 
-KEYS = {
-    "": {"types", "attributes", "features"},
-    "attribute": {"name", "type", "of", "ordered", "values", "self_tuples"},
-    "feature": {"name", "arguments", "expression", "library", "attribute"},
-}
 BINARY = {
     ast.BitAnd: operator.and_,
     ast.BitOr: operator.or_,
@@ -40,12 +37,7 @@ COMPARE = {
 
 def read_scheme(path: str | Path) -> RelationalScheme:
     """Read a scheme from a TOML file; see `parse_scheme` for what it holds."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise ReadError(f"cannot be read: {error.strerror}", file=path) from None
-    except UnicodeDecodeError:
-        raise ReadError("expected a TOML file in UTF-8", file=path) from None
+    text = read_text(path)
     try:
         return parse_scheme(text)
     except HiddenfieldError as error:
@@ -77,69 +69,67 @@ def parse_scheme(text: str) -> RelationalScheme:
     RelationalScheme(types: vertex; attributes: exist(vertex^2); features: edge, triangle)
     """
     try:
-        content = tomllib.loads(text)
+        content = msgspec.convert(tomllib.loads(text), _Scheme)
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"not a TOML file: {error}") from None
-    _check_keys("the scheme", content, "")
+    except msgspec.ValidationError as error:
+        raise InputError(f"not a scheme: {error}") from None
     scheme = RelationalScheme()
-    for name in _list(content, "types"):
+    for name in content.types:
         scheme.type(name)
-    for entry in _list(content, "attributes"):
-        _add_attribute(scheme, entry)
-    for entry in _list(content, "features"):
-        _add_feature(scheme, entry)
+    for attribute in content.attributes:
+        parts = [attribute.of] if isinstance(attribute.of, str) else attribute.of
+        unordered = len(parts) > 1 and len(set(parts)) == 1 and not attribute.ordered
+        scheme.attribute(
+            attribute.name, ComplexType(tuple(parts), unordered, attribute.self_tuples), attribute.values
+        )
+    for feature in content.features:
+        _add_feature(scheme, feature)
     if not scheme.attributes or not scheme.features:
         raise InputError("a scheme needs at least one [[attributes]] and one [[features]] table")
     return scheme
 
 
-def _add_attribute(scheme: RelationalScheme, entry: Any) -> None:
-    name = _named("attribute", entry)
-    _check_keys(f"attribute {name!r}", entry, "attribute")
-    of = entry.get("of")
-    parts = [of] if isinstance(of, str) else of
-    if not isinstance(parts, list) or not parts or not all(isinstance(part, str) for part in parts):
-        raise InputError(
-            f"attribute {name!r}: of = must name a type or list the types of a tuple, got {of!r}"
-        )
-    for part in parts:
-        if part not in scheme.types:
-            raise InputError(
-                f"attribute {name!r}: the scheme has no type {part!r}; it has {', '.join(scheme.types)}"
-            )
-    unordered = len(parts) > 1 and len(set(parts)) == 1 and not entry.get("ordered", False)
-    kind = ComplexType(tuple(parts), unordered, bool(entry.get("self_tuples", False)))
-    values = entry.get("values", 2)
-    if not isinstance(values, int) and not (
-        isinstance(values, list) and all(isinstance(v, str) for v in values)
-    ):
-        raise InputError(f"attribute {name!r}: values = must be a number or a list of names, got {values!r}")
-    scheme.attribute(name, kind, values)
+class _Attribute(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    of: str | Annotated[list[str], msgspec.Meta(min_length=1)]
+    ordered: bool = False
+    values: int | list[str] = 2
+    self_tuples: bool = False
 
 
-def _add_feature(scheme: RelationalScheme, entry: Any) -> None:
-    if isinstance(entry, Mapping) and "library" in entry:
-        _check_keys(f"feature {entry['library']!r}", entry, "feature")
-        given = entry.get("attribute")
-        if given is not None and given not in scheme.attributes:
-            raise InputError(f"feature {entry['library']!r}: the scheme has no attribute {given!r}")
-        add_library_feature(scheme, entry["library"], None if given is None else scheme.attributes[given])
+class _Feature(msgspec.Struct, forbid_unknown_fields=True):
+    name: str = ""
+    arguments: list[str] = []
+    expression: str = ""
+    library: str = ""
+    attribute: str = ""
+
+
+class _Scheme(msgspec.Struct, forbid_unknown_fields=True):
+    types: list[str] = []
+    attributes: list[_Attribute] = []
+    features: list[_Feature] = []
+
+
+def _add_feature(scheme: RelationalScheme, entry: _Feature) -> None:
+    if entry.library:
+        if entry.attribute and entry.attribute not in scheme.attributes:
+            raise InputError(f"feature {entry.library!r}: the scheme has no attribute {entry.attribute!r}")
+        add_library_feature(scheme, entry.library, scheme.attributes.get(entry.attribute))
         return
-    name = _named("feature", entry)
-    _check_keys(f"feature {name!r}", entry, "feature")
-    arguments, text = entry.get("arguments"), entry.get("expression")
-    if not isinstance(arguments, list) or not all(isinstance(a, str) and a.isidentifier() for a in arguments):
-        raise InputError(f"feature {name!r}: arguments = must list words, got {arguments!r}")
-    if not isinstance(text, str):
-        raise InputError(f"feature {name!r}: expression = must be a text, got {text!r}")
+    if not entry.name or not entry.arguments or not entry.expression:
+        raise InputError(
+            "every [[features]] table needs a name, arguments and an expression, or a library feature"
+        )
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
-        expression = _evaluate(tree, scheme, arguments)
+        tree = ast.parse(entry.expression.strip(), mode="eval").body
+        expression = _evaluate(tree, scheme, entry.arguments)
     except SyntaxError as error:
-        raise InputError(f"feature {name!r}: cannot read {text!r}: {error.msg}") from None
+        raise InputError(f"feature {entry.name!r}: cannot read {entry.expression!r}: {error.msg}") from None
     except (InputError, RecursionError) as error:
-        raise InputError(f"feature {name!r}: {error}") from None
-    scheme.add_feature(name, arguments, expression)
+        raise InputError(f"feature {entry.name!r}: {error}") from None
+    scheme.add_feature(entry.name, entry.arguments, expression)
 
 
 def _evaluate(node: ast.AST, scheme: RelationalScheme, arguments: list[str]) -> Any:
@@ -159,10 +149,7 @@ def _evaluate(node: ast.AST, scheme: RelationalScheme, arguments: list[str]) -> 
         value = _evaluate(node.operand, scheme, arguments)
         return ~value if isinstance(node.op, ast.Invert) else value * -1
     if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in COMPARE:
-        left, right = (
-            _evaluate(node.left, scheme, arguments),
-            _evaluate(node.comparators[0], scheme, arguments),
-        )
+        left, right = (_evaluate(side, scheme, arguments) for side in (node.left, node.comparators[0]))
         if not isinstance(left, Expression):
             raise InputError(f"write the attribute first in {ast.unparse(node)!r}")
         return COMPARE[type(node.ops[0])](left, right)
@@ -184,22 +171,3 @@ def _atom(node: ast.Subscript, scheme: RelationalScheme, arguments: list[str]) -
                 f"{ast.unparse(node)!r}: {name!r} is not among the arguments {', '.join(arguments)}"
             )
     return scheme.attributes[attribute][tuple(Argument(name) for name in names)]
-
-
-def _list(content: Mapping[str, Any], key: str) -> list[Any]:
-    value = content.get(key, [])
-    if not isinstance(value, list):
-        raise InputError(f"{key} must be a list, got {value!r}")
-    return value
-
-
-def _named(family: str, entry: Any) -> str:
-    if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
-        raise InputError(f"every [[{family}s]] table needs a name, got {entry!r}")
-    return str(entry["name"])
-
-
-def _check_keys(what: str, entry: Mapping[str, Any], family: str) -> None:
-    for key in entry:
-        if key not in KEYS[family]:
-            raise InputError(f"{what}: unknown key {key!r}; there are {', '.join(sorted(KEYS[family]))}")

@@ -5,12 +5,15 @@ from hiddenfield.models.relational.counts import change_statistics, count_featur
 from hiddenfield.models.relational.enumeration import NetworkCounts, enumerate_networks
 from hiddenfield.models.relational.evaluation import Evaluation, evaluate
 from hiddenfield.models.relational.landscape import Landscape, landscape
-from hiddenfield.models.relational.learning import LIKELIHOODS, RelationalFit, fit_relational
-from hiddenfield.models.relational.likelihood import BetheLikelihood, ExactLikelihood, PseudoLikelihood
+from hiddenfield.models.relational.learning import RelationalFit, fit_relational
+from hiddenfield.models.relational.likelihood import LIKELIHOODS
+from hiddenfield.models.relational.likelihoods.bethe import BetheLikelihood
+from hiddenfield.models.relational.likelihoods.exact import ExactLikelihood
+from hiddenfield.models.relational.likelihoods.pseudo_likelihood import PseudoLikelihood
 from hiddenfield.models.relational.observations import Network, network_from_edges, networks_from_structures
 from hiddenfield.models.relational.prediction import PairPrediction, predict_pairs
+from hiddenfield.models.relational.reading import read_network
 from hiddenfield.models.relational.sampling import NetworkSamples, sample_networks
-from hiddenfield.models.relational.saving import read_network
 
 __all__ = [
     "LIKELIHOODS",

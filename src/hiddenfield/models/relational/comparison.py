@@ -25,30 +25,30 @@ __all__ = ["COMPARED", "GridComparison", "MethodGrid", "compare_on_grid"]
 
 @dataclass(frozen=True, eq=False)
 class MethodGrid:
-    """What one method found over the grid.
+    """The results of one method over the grid.
 
     Parameters
     ----------
     method, size
         Its name and the number of vertices.
-    edge_probability
-        A row a weight of the y axis.
-    log_partition
-        Likewise; None for sampling, which does not know it.
-    settled
-        Where it converged.
     seconds
         For one setting, on average.
+    edge_probability
+        One row per weight of the y axis.
+    settled
+        Where it converged.
+    log_partition
+        None for sampling, which does not know it.
     phases
         Number of phases at each setting, where the method looks for them.
     """
 
     method: str
     size: int
-    edge_probability: Float[Array, "rows columns"]
-    log_partition: Float[Array, "rows columns"] | None
-    settled: Bool[Array, "rows columns"]
     seconds: float
+    edge_probability: Float[Array, "rows columns"]
+    settled: Bool[Array, "rows columns"]
+    log_partition: Float[Array, "rows columns"] | None = None
     phases: Int[Array, "rows columns"] | None = None
 
     def deviation(self, truth: MethodGrid, *, one_phase: bool = False) -> tuple[float, float, float]:
@@ -94,7 +94,7 @@ class GridComparison:
             row: dict[str, Any] = {
                 "vertices": grid.size,
                 "method": grid.method,
-                "seconds a setting": grid.seconds,
+                "seconds per setting": grid.seconds,
                 "settled": float(grid.settled.mean()),
             }
             if base is not None and base is not grid:
@@ -177,76 +177,61 @@ def compare_on_grid(
             run = choose("method", COMPARED, method)
             run(scheme, size, theta[:1], options)  # compile first
             began = time.perf_counter()
-            probability, log_partition, settled, phases = run(scheme, size, theta, options)
+            columns = run(scheme, size, theta, options)
             seconds = (time.perf_counter() - began) / len(theta)
-            shape = (points, points)
-            value = None if log_partition is None else log_partition.reshape(shape)
-            found.append(
-                MethodGrid(
-                    method,
-                    size,
-                    probability.reshape(shape),
-                    value,
-                    settled.reshape(shape),
-                    seconds,
-                    None if phases is None else phases.reshape(shape),
-                )
-            )
+            grids = {name: values.reshape(points, points) for name, values in columns.items()}
+            found.append(MethodGrid(method, size, seconds, **grids))
             if advance is not None:
                 advance(1)
     return GridComparison((x[0], y[0]), across, up, tuple(found), bindings, weights)
 
 
-Found = tuple[Array, Array | None, Array, Array | None]
+Columns = dict[str, Array]
 
 
-def _exact(scheme: RelationalScheme, size: int, theta: Array, options: dict[str, Any]) -> Found:
+def _exact(scheme: RelationalScheme, size: int, theta: Array, options: dict[str, Any]) -> Columns:
     table = enumerate_networks(scheme, size, weights=options["weights"])
-    return table.edge_probability(theta), table.log_partition(theta), np.ones(len(theta), dtype=bool), None
+    return {
+        "edge_probability": table.edge_probability(theta),
+        "log_partition": table.log_partition(theta),
+        "settled": np.ones(len(theta), dtype=bool),
+    }
 
 
-def _mcmc(scheme: RelationalScheme, size: int, theta: Array, options: dict[str, Any]) -> Found:
-    drawn = sample_networks(
-        scheme,
-        size,
-        theta,
-        chains=len(theta),
-        samples=options["samples"],
-        burn_in=options["burn_in"],
-        weights=options["weights"],
-        seed=options["seed"],
-    )
+def _mcmc(scheme: RelationalScheme, size: int, theta: Array, options: dict[str, Any]) -> Columns:
+    given = {name: options[name] for name in ("samples", "burn_in", "weights", "seed")}
+    drawn = sample_networks(scheme, size, theta, chains=len(theta), **given)
     # A chain that never saw an edge knows no more than that there are few.
     least = 0.5 / (options["samples"] * math.comb(size, 2))
-    return np.maximum(drawn.edge_probability, least), None, np.ones(len(theta), dtype=bool), None
+    return {
+        "edge_probability": np.maximum(drawn.edge_probability, least),
+        "settled": np.ones(len(theta), dtype=bool),
+    }
 
 
-def _asynchronous(scheme: RelationalScheme, size: int, theta: Array, options: dict[str, Any]) -> Found:
+def _asynchronous(scheme: RelationalScheme, size: int, theta: Array, options: dict[str, Any]) -> Columns:
+    search: dict[str, Any] = {"tolerance": 1e-8, "max_iterations": 500, "damping": 0.1}
     rows = []
     for row in theta:
         field = ground(scheme, size, row, bindings=options["bindings"], weights=options["weights"])
         with torch.no_grad():
-            posterior = loopy_bp(
-                field, schedule="sequential", tolerance=1e-8, max_iterations=500, damping=0.1
-            )
-        rows.append(
-            (
-                float(posterior.marginals[:, 1].mean()),
-                float(posterior.log_partition[0]),
-                bool(posterior.converged[0]),
-            )
-        )
-    probability, value, settled = (np.array(column) for column in zip(*rows, strict=True))
-    return probability, value, settled, None
+            here = loopy_bp(field, schedule="sequential", **search)
+        rows.append((here.marginals[:, 1].mean().item(), here.converged.item(), here.log_partition.item()))
+    names = ("edge_probability", "settled", "log_partition")
+    return {name: np.array(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
 
 
-def _template(scheme: RelationalScheme, size: int, theta: Array, options: dict[str, Any]) -> Found:
+def _template(scheme: RelationalScheme, size: int, theta: Array, options: dict[str, Any]) -> Columns:
     result = evaluate(scheme, size, theta, bindings=options["bindings"], weights=options["weights"])
-    phases = result.phases.numpy()
-    return result.marginals[:, 0, 1].numpy(), result.log_partition.numpy(), phases > 0, phases
+    return {
+        "edge_probability": result.marginals[:, 0, 1].numpy(),
+        "log_partition": result.log_partition.numpy(),
+        "settled": result.phases.numpy() > 0,
+        "phases": result.phases.numpy(),
+    }
 
 
-COMPARED: dict[str, Callable[..., Found]] = {
+COMPARED: dict[str, Callable[..., Columns]] = {
     "exact": _exact,
     "mcmc": _mcmc,
     "asynchronous_bp": _asynchronous,

@@ -17,7 +17,7 @@ from hiddenfield.inference.loopy_bp import loopy_bp
 from hiddenfield.inference.messages.passing import MessagePassing
 from hiddenfield.shapes import Bool, Float, Int, Tensor
 
-__all__ = ["LEANINGS", "Evaluation", "evaluate"]
+__all__ = ["LEANINGS", "Evaluation", "evaluate", "lay_messages", "separate_messages"]
 
 LEANINGS = (0.0, -8.0, 8.0)
 """Log ratios of the last state of every variable to the others from which messages start: none, empty, full."""
@@ -34,7 +34,7 @@ PIECE = 4096
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What a model is at each setting of its weights.
+    """Log partition, expected counts, marginals and phases at each setting of the weights.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def evaluate(
     scheme, sizes, bindings, weights
         See `hiddenfield.fields.relational.template`.
     theta
-        A row of weights for each setting.
+        One row of weights per setting.
     near
         Marginals of the attributes: keep the phase nearest to these instead of the one of the highest log partition.
     tolerance
@@ -106,13 +106,12 @@ def evaluate(
     best = values.argmax(0) * settings + torch.arange(settings)
     log_partition, expected, marginals = _gradients(build, matrix, runs.messages[best])
     phases = _count_phases(runs.marginals.reshape(count, settings, -1), runs.settled.reshape(count, settings))
-    return Evaluation(
-        log_partition, expected, marginals, phases, runs.settled.reshape(count, settings).all(0)
-    )
+    converged = runs.settled.reshape(count, settings).all(0)
+    return Evaluation(log_partition, expected, marginals, phases, converged)
 
 
 class _Runs:
-    """Belief propagation on one template for many settings and starts, each a row, as far as it has come."""
+    """Belief propagation on one template for many settings and starts, one row each, as far as it has come."""
 
     def __init__(self, build: Callable[[Tensor], FactorGraph], theta: Tensor, leaning: Tensor) -> None:
         self.build, self.theta, self.leaning = build, theta, leaning.to(theta.dtype)
@@ -127,16 +126,14 @@ class _Runs:
         """Iterate some rows, from where they are or from their start."""
         with torch.no_grad():
             field = self.build(self.theta[rows])
-            start = (
-                field.wiring.interleave(self.messages[rows]) if onwards else _start(field, self.leaning[rows])
-            )
+            start = lay_messages(field, self.messages[rows]) if onwards else _start(field, self.leaning[rows])
             posterior = loopy_bp(
                 field, damping=damping, tolerance=tolerance, max_iterations=iterations, messages=start
             )
         self.settled[rows] = posterior.converged
         self.log_partition[rows] = posterior.log_partition
         self.marginals[rows] = posterior.marginals.reshape(len(rows), -1)
-        self.messages[rows] = field.wiring.separate(posterior.extra["messages"], len(rows))
+        self.messages[rows] = separate_messages(field, posterior.extra["messages"], len(rows))
 
 
 def _gradients(
@@ -152,7 +149,7 @@ def _gradients(
             plain = field.detach()
             # One step that hardly moves: the messages are at their fixed point.
             here = loopy_bp(
-                plain, damping=0.99, max_iterations=1, messages=plain.wiring.interleave(messages[rows])
+                plain, damping=0.99, max_iterations=1, messages=lay_messages(plain, messages[rows])
             )
         with torch.enable_grad():
             (gradient,) = torch.autograd.grad(with_gradient(here, field).sum(), weights)
@@ -160,6 +157,22 @@ def _gradients(
         parts.append((here.log_partition, gradient, marginals))
     values, gradients, marginals = (torch.cat(part) for part in zip(*parts, strict=True))
     return values, gradients, marginals
+
+
+def lay_messages(batch: FactorGraph, rows: Tensor) -> Tensor:
+    """Lay the messages of each field, one row each, where the batch has them: port by port, field by field."""
+    parts, begin = [rows.new_zeros(0)], 0
+    for first, last in (place for places in batch.wiring.blocks for place in places):
+        width = (last - first) // rows.shape[0]
+        parts.append(rows[:, begin : begin + width].reshape(-1))
+        begin += width
+    return torch.cat(parts)
+
+
+def separate_messages(batch: FactorGraph, flat: Tensor, count: int) -> Tensor:
+    """Return the messages of each field of a batch, one row each."""
+    parts = [flat[first:last].reshape(count, -1) for places in batch.wiring.blocks for first, last in places]
+    return torch.cat(parts, 1) if parts else flat.new_zeros((count, 0))
 
 
 def _start(field: FactorGraph, leaning: Float[Tensor, " graphs"]) -> Tensor:

@@ -10,10 +10,9 @@ import numpy as np
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.relational import RelationalScheme
-from hiddenfield.learning.maximum_likelihood import Ascent, maximise
-from hiddenfield.models.relational.learning import LIKELIHOODS, Objective, confirm
+from hiddenfield.learning.maximum_likelihood import Ascent, confirm_maximum, maximise
+from hiddenfield.models.relational.likelihood import LIKELIHOODS, Penalised, as_list, find_feature
 from hiddenfield.models.relational.observations import Network
-from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Float, Int
 
 __all__ = ["Landscape", "landscape"]
@@ -33,9 +32,9 @@ class Landscape:
     x, y
         Their weights.
     log_likelihood
-        At each point, a row a weight of `y`; NaN where belief propagation did not settle.
+        At each point, one row per weight of `y`; NaN where belief propagation did not settle.
     phases
-        How many phases there are at each point: 1 where the methods that have none.
+        How many phases there are at each point; 1 for methods that know none.
     ascents
         Several climbs, with traces of (x, y).
     best
@@ -115,10 +114,9 @@ def landscape(
     >>> found.log_likelihood.shape, found.best.parameters.round(2)
     ((20, 20), array([-1.42, -0.05]))
     """
-    given = [networks] if isinstance(networks, Network) else list(networks)
     names = tuple(scheme.features)
-    held = {names.index(choose_feature(scheme, name)): float(v) for name, v in (fixed or {}).items()}
-    axes = [names.index(choose_feature(scheme, axis[0])) for axis in (x, y)]
+    held = {find_feature(scheme, name): float(value) for name, value in (fixed or {}).items()}
+    axes = [find_feature(scheme, axis[0]) for axis in (x, y)]
     if axes[0] == axes[1] or set(axes) & set(held):
         raise InputError("the two axes are different features, and neither of them is fixed")
     loose = [name for i, name in enumerate(names) if i not in axes and i not in held]
@@ -126,26 +124,28 @@ def landscape(
         raise InputError(f"say at which weight to hold {', '.join(loose)}: they are neither axes nor fixed")
     if points < 2 or not all(low < high for _, low, high in (x, y)):
         raise InputError("a landscape needs at least 2 points on each axis, and ranges from low to high")
-    likelihood = choose("method of learning", LIKELIHOODS, method)(scheme, given, bindings, weights)
-    if hasattr(likelihood, "climb"):
+    likelihood = LIKELIHOODS.choose(method)(scheme, as_list(networks), bindings=bindings, weights=weights)
+    if likelihood.sampled:
         raise InputError(f"method {method!r} samples, and has no landscape; use 'bethe'")
     across, up = np.linspace(x[1], x[2], points), np.linspace(y[1], y[2], points)
     grid = np.stack(np.meshgrid(across, up), -1).reshape(-1, 2)
-    objective = Objective(likelihood, len(names), axes, held, 0.0)
-    values, phases = _values(likelihood, objective, grid, advance)
-    generator = np.random.default_rng(seed)
-    low, high = grid.min(0), grid.max(0)
-    begins = generator.uniform(low, high, (runs, 2)) if starts is None else np.asarray(starts, dtype=float)
-    ascents = tuple(
-        confirm(
-            objective,
-            maximise(
-                objective, start, optimiser=optimiser, max_iterations=max_iterations, scale=objective.units()
-            ),
-            [x[0], y[0]],
-        )
-        for start in begins
-    )
+    objective = Penalised(likelihood, held, axes)
+    values, phases = np.empty(len(grid)), np.ones(len(grid), dtype=np.int64)
+    for begin in range(0, len(grid), ROWS):
+        rows = slice(begin, begin + ROWS)
+        found = likelihood.examine(objective.full(grid[rows]))
+        values[rows] = found.log_likelihood
+        if found.phases is not None:
+            phases[rows] = found.phases
+        if advance is not None:
+            advance(len(grid[rows]))
+    values[phases == 0] = np.nan
+    begins = np.random.default_rng(seed).uniform(grid.min(0), grid.max(0), (runs, 2))
+    options: dict[str, Any] = {"optimiser": optimiser, "max_iterations": max_iterations}
+    ascents = []
+    for start in begins if starts is None else np.asarray(starts, dtype=float):
+        ascent = maximise(objective, start, scale=objective.units, **options)
+        ascents.append(confirm_maximum(objective, ascent, objective.names))
     settled = [ascent for ascent in ascents if ascent.converged]
     return Landscape(
         (x[0], y[0]),
@@ -153,34 +153,10 @@ def landscape(
         up,
         values.reshape(points, points),
         phases.reshape(points, points),
-        ascents,
+        tuple(ascents),
         max(settled, key=lambda ascent: ascent.value) if settled else None,
         {names[i]: value for i, value in held.items()},
         method,
         bindings,
         weights,
     )
-
-
-def choose_feature(scheme: RelationalScheme, name: str) -> str:
-    """Return the name if the scheme has such a feature; otherwise an error lists what it has."""
-    choose("feature", scheme.features, name)
-    return name
-
-
-def _values(
-    likelihood: Any, objective: Objective, grid: Array, advance: Callable[[int], None] | None
-) -> tuple[Array, Array]:
-    values, phases = [], []
-    for begin in range(0, len(grid), ROWS):
-        rows = objective.full(grid[begin : begin + ROWS])
-        if hasattr(likelihood, "examine"):
-            value, _, count = likelihood.examine(rows)
-        else:
-            value, _ = likelihood.batch(rows)
-            count = np.ones(len(rows), dtype=np.int64)
-        values.append(np.where(count > 0, value, np.nan))
-        phases.append(count)
-        if advance is not None:
-            advance(len(rows))
-    return np.concatenate(values), np.concatenate(phases)

@@ -7,15 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError
-from hiddenfield.fields.relational import Attribute, RelationalScheme
-from hiddenfield.shapes import Array, Int
+from hiddenfield.fields.relational import Attribute, RelationalScheme, ground_index, ground_variables
+from hiddenfield.shapes import Array, Bool, Float, Int, Tensor
 
 __all__ = [
     "Network",
     "check_undirected",
+    "evidence_of",
     "network_from_edges",
     "networks_from_structures",
     "pair_attribute",
@@ -31,11 +33,11 @@ class Network:
     sizes
         Number of entities of each basic type.
     pairs
-        For each binary attribute of pairs the entities that have the value 1, a row each; all others have 0.
+        For each binary attribute of pairs the entities that have the value 1, one row each; all others have 0.
     values
         For each attribute of a basic type the value of every entity, -1 where it is not known.
     unknown
-        For each attribute of pairs the entities whose value is not known, a row each.
+        For each attribute of pairs the entities whose value is not known, one row each.
     names
         Names of the entities, by type, where there are some.
 
@@ -71,6 +73,14 @@ class Network:
         return not any(len(rows) for rows in self.unknown.values()) and all(
             (v >= 0).all() for v in self.values.values()
         )
+
+    def adjacency(self) -> Bool[Array, "vertices vertices"]:
+        """Return the symmetric adjacency matrix of a network of unordered pairs."""
+        size = next(iter(self.sizes.values()))
+        rows = next(iter(self.pairs.values()))
+        matrix = np.zeros((size, size), dtype=bool)
+        matrix[rows[:, 0], rows[:, 1]] = matrix[rows[:, 1], rows[:, 0]] = True
+        return matrix
 
 
 def network_from_edges(
@@ -162,6 +172,25 @@ def networks_from_structures(scheme: RelationalScheme, structures: Structures) -
             values[name] = table[one.node_labels[:, labels[name]].numpy()]
         result.append(Network({kind: one.total_nodes}, {attribute.name: rows}, values))
     return result
+
+
+def evidence_of(scheme: RelationalScheme, network: Network) -> Float[Tensor, " states"]:
+    """Return what is known of a network as packed log weights over the states of the ground field."""
+    kinds = [attribute.type for attribute in scheme.attributes.values()]
+    counts = [kind.count(network.sizes) + kind.self_count(network.sizes) for kind in kinds]
+    states = np.repeat([attribute.num_values for attribute in scheme.attributes.values()], counts)
+    codes = np.full(len(states), -1)
+    for name, entities in ground_variables(scheme, network.sizes).items():
+        known: list[tuple[Array, Any]] = [(entities, network.values.get(name, 0))]
+        known += [
+            (rows[name], code) for rows, code in ((network.pairs, 1), (network.unknown, -1)) if name in rows
+        ]
+        for rows, code in known:
+            codes[ground_index(scheme, network.sizes, name, rows)] = code
+    owner = np.repeat(np.arange(len(states)), states)
+    state = np.arange(len(owner)) - np.repeat(np.cumsum(states) - states, states)
+    allowed = (codes[owner] < 0) | (codes[owner] == state)
+    return torch.from_numpy(np.where(allowed, 0.0, -np.inf))
 
 
 def pair_attribute(scheme: RelationalScheme) -> Attribute:

@@ -10,10 +10,9 @@ import torch
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.lifting.compression import compress
-from hiddenfield.fields.relational import RelationalScheme, ground, ground_variables
+from hiddenfield.fields.relational import RelationalScheme, ground, ground_index
 from hiddenfield.inference.infer import infer
-from hiddenfield.models.relational.likelihood import evidence_of
-from hiddenfield.models.relational.observations import Network, pair_attribute
+from hiddenfield.models.relational.observations import Network, evidence_of, pair_attribute
 from hiddenfield.shapes import Array, Float, Int
 
 __all__ = ["PairPrediction", "predict_pairs"]
@@ -26,7 +25,7 @@ class PairPrediction:
     Parameters
     ----------
     pairs
-        The unknown pairs, a row each: numbers of vertices.
+        The unknown pairs, one row each: numbers of vertices.
     probability
         Of an edge, for each.
     ratio
@@ -80,15 +79,7 @@ def predict_pairs(
     if not bool(posterior.converged.all()):
         posterior = infer(lifted.field, "loopy_bp", tolerance=tolerance, damping=0.7, max_iterations=5000)
     marginals = lifted.expand(posterior)
-    rows = ground_variables(scheme, network.sizes)
-    before = 0
-    for name, entities in rows.items():
-        if name == attribute.name:
-            break
-        before += len(entities) + scheme.attributes[name].type.self_count(network.sizes)
-    size = network.sizes[attribute.type.parts[0]]
-    keys = rows[attribute.name][:, 0] * size + rows[attribute.name][:, 1]
-    places = before + np.searchsorted(keys, unknown[:, 0] * size + unknown[:, 1])
+    places = ground_index(scheme, network.sizes, attribute.name, unknown)
     return PairPrediction(
         unknown,
         marginals[torch.from_numpy(places), 1].numpy(),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hiddenfield.errors import InputError
-from hiddenfield.fields.relational import RelationalScheme, ground_features, weight_scale
+from hiddenfield.fields.relational import RelationalScheme, ground_features, weight_matrix, weight_scale
 from hiddenfield.models.relational.counts import STATISTICS, as_statistics
 from hiddenfield.models.relational.observations import check_undirected
 from hiddenfield.models.relational.sampling_loops import (
@@ -99,9 +99,9 @@ def sample_networks(
 
     .. math:: P(x_{ij} = 1 \mid \text{rest}) = \sigma\Big(\sum_f \theta_f\, \delta_f(i, j)\Big)
 
-    where the change statistic :math:`\delta_f(i, j)` is what the edge adds to feature f. For ready features it is
-    counted from adjacency kept as bits (common neighbours, degrees, paths of three); for any other from the ground
-    features that look at the pair.
+    where the change statistic :math:`\delta_f(i, j)` is what the edge adds to feature f. For ready features and
+    their combinations it is counted from adjacency kept as bits (common neighbours, degrees, paths of three); for any
+    other from the ground features that look at the pair.
 
     Guarantee: each chain has the model as its stationary distribution. It may take very long to get there: where a
     model has two phases, chains that start "empty" and "full" stay apart; run both.
@@ -154,7 +154,12 @@ def sample_networks(
             f"expected samples and burn_in of at least 0, at least one chain and thin above 0, "
             f"got {samples}, {burn_in}, {chains} and {thin}"
         )
-    theta = _theta(scheme, theta, chains) * weight_scale(scheme, weights)
+    rows = weight_matrix(scheme, theta).numpy()
+    if len(rows) not in {1, chains}:
+        raise InputError(
+            f"expected one row of weights, or one for each of the {chains} chains, got {len(rows)}"
+        )
+    theta = np.array(np.broadcast_to(rows, (chains, rows.shape[1]))) * weight_scale(scheme, weights)
     observed = None if network is None else check_adjacency(network, size, "network")[0]
     free = ~np.eye(size, dtype=bool)
     begin = np.array(np.broadcast_to(_begin(start, observed, size), (chains, size, size)))
@@ -306,26 +311,6 @@ def square(present: Array, size: int) -> Array:
     out = np.zeros((*present.shape[:-1], size, size), dtype=bool)
     out[..., upper[0], upper[1]] = present
     return out | out.swapaxes(-1, -2)
-
-
-def _theta(scheme: RelationalScheme, theta: Any, chains: int) -> Float[Array, "chains features"]:
-    """Return a row of weights for each chain."""
-    names = list(scheme.features)
-    if hasattr(theta, "items"):
-        unknown = [name for name in theta if name not in names]
-        missing = [name for name in names if name not in theta]
-        if unknown or missing:
-            raise InputError(
-                f"weights for the features {', '.join(names)}: unknown {unknown}, missing {missing}"
-            )
-        theta = [float(theta[name]) for name in names]
-    values = np.asarray(theta, dtype=np.float64)
-    if values.shape not in {(len(names),), (chains, len(names))} or not np.isfinite(values).all():
-        raise InputError(
-            f"a finite weight for each of the features {', '.join(names)}, or a row of them for each of the "
-            f"{chains} chains, got shape {values.shape}"
-        )
-    return np.array(np.broadcast_to(values, (chains, len(names))))
 
 
 def _begin(start: Any, observed: Array | None, size: int) -> Array:

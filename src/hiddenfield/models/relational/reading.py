@@ -1,12 +1,14 @@
-"""Networks for relational models from text files, with errors that name the line."""
+"""Reading networks for relational models from text files, with errors that name the line."""
 
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from hiddenfield.data.files import read_text
 from hiddenfield.errors import InputError, ReadError
 from hiddenfield.fields.relational import RelationalScheme
 from hiddenfield.models.relational.observations import Network, network_from_edges, pair_attribute
@@ -31,7 +33,7 @@ def read_network(
     scheme
         With one binary attribute of pairs.
     edges
-        A pair of names a line, separated by commas, tabs or spaces; ``#`` begins a comment, and a first line such as
+        One pair of names per line, separated by commas, tabs or spaces; ``#`` begins a comment, a first line such as
         ``source,target`` is a header. A third column says what is known of the pair: 1 an edge (the default), 0 none
         (as for all pairs that are not listed), ? unknown.
     vertices
@@ -94,14 +96,8 @@ def _padded(names: list[str], size: int, edges: str | Path) -> list[str]:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise ReadError(f"cannot be read: {error.strerror}", file=path) from None
-    except UnicodeDecodeError:
-        raise ReadError("expected a text in UTF-8", file=path) from None
     first = True
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(read_text(path).splitlines(), start=1):
         content = line.split("#", 1)[0].strip()
         if not content:
             continue
@@ -109,23 +105,16 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
             parts = [part.strip().strip('"') for part in re.split("[,\t]", content)]
         else:
             parts = content.split()
-        if first and len(parts) >= 2 and {part.lower() for part in parts[:2]} <= HEADERS:
-            first = False
-            continue
+        header = first and len(parts) >= 2 and {part.lower() for part in parts[:2]} <= HEADERS
         first = False
-        yield number, parts
+        if not header:
+            yield number, parts
 
 
 def _vertices(scheme: RelationalScheme, path: Path) -> tuple[list[str], dict[str, dict[str, str]]]:
     """Return the names and the values of attributes of the scheme."""
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as source:
-            rows = list(csv.reader(source))
-    except OSError as error:
-        raise ReadError(f"cannot be read: {error.strerror}", file=path) from None
-    except UnicodeDecodeError:
-        raise ReadError("expected a text in UTF-8", file=path) from None
-    if not rows or len(rows[0]) < 1:
+    rows = list(csv.reader(io.StringIO(read_text(path))))
+    if not rows or not rows[0]:
         raise ReadError("expected a header and a line for each vertex", file=path)
     header = [name.strip() for name in rows[0]]
     own = {a.name: a for a in scheme.attributes.values() if len(a.type.parts) == 1}
@@ -147,14 +136,10 @@ def _vertices(scheme: RelationalScheme, path: Path) -> tuple[list[str], dict[str
         where[name] = line
         names.append(name)
         for column, entry in zip(header[1:], row[1:], strict=True):
-            if column not in own or not entry.strip():
-                continue
-            if entry.strip() not in own[column].values:
-                known = ", ".join(own[column].values)
-                raise ReadError(
-                    f"attribute {column!r} has no value {entry.strip()!r}; it has {known}",
-                    file=path,
-                    line=line,
-                )
-            values[column][name] = entry.strip()
+            if column in own and entry.strip():
+                try:
+                    own[column].code(entry.strip())
+                except InputError as error:
+                    raise ReadError(str(error), file=path, line=line) from None
+                values[column][name] = entry.strip()
     return names, values

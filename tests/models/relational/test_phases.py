@@ -10,7 +10,7 @@ import pytest
 from hiddenfield.errors import InputError
 from hiddenfield.fields import concatenate_fields, from_factors
 from hiddenfield.fields.relational import graph_scheme
-from hiddenfield.models.relational.fixed_points import fixed_points
+from hiddenfield.models.relational.phases import fixed_points
 
 
 def test_phases_of_edge_triangle_models(data_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""Methods of learning relational models: one module per likelihood, each registers itself in `LIKELIHOODS`."""

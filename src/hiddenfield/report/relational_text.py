@@ -1,0 +1,167 @@
+"""What commands on relational models print: a record for programs, and lines for a terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from hiddenfield.fields.relational import RelationalScheme
+from hiddenfield.models.relational.landscape import Landscape
+from hiddenfield.models.relational.learning import RelationalFit
+from hiddenfield.models.relational.observations import Network
+from hiddenfield.models.relational.phases import Phase
+from hiddenfield.models.relational.prediction import PairPrediction
+
+__all__ = ["describe_fit", "describe_landscape", "describe_phases", "describe_prediction"]
+
+CONVENTIONS = {
+    "ground": "a weight counts once for each different ground feature (a triangle is one)",
+    "binding": "a weight counts once for each legal binding (a triangle is six)",
+    "merged": "one factor for each different ground feature",
+    "ordered": "one factor for each legal binding",
+    "cluster": "one factor for each set of entities, with all features on it",
+}
+MOST_SHOWN = 20
+"""Unknown pairs that are printed; the record has all."""
+
+Description = tuple[dict[str, Any], list[str]]
+
+
+def describe_phases(
+    scheme: RelationalScheme,
+    sizes: Mapping[str, int],
+    theta: Mapping[str, float],
+    points: Sequence[Phase],
+    bindings: str,
+    weights: str,
+) -> Description:
+    """Describe the fixed points of belief propagation at one setting of the weights."""
+    stable = sum(point.stable for point in points)
+    record = {
+        "sizes": dict(sizes),
+        "theta": dict(theta),
+        "conventions": _conventions(bindings, weights),
+        "phases": stable,
+        "fixed_points": [vars(point) for point in points],
+    }
+    lines = [repr(scheme), *_explained(bindings, weights), f"{len(points)} fixed points, {stable} stable"]
+    if stable > 1:
+        lines.append(
+            f"WARNING: {stable} phases. The model is near-degenerate: a chain stays in the phase it starts in, and a "
+            "single answer would be wrong"
+        )
+    for point in points:
+        lines.append(f"log Z {point.log_partition:.8g}, {'stable' if point.stable else 'unstable'}")
+        for name, row in point.marginals.items():
+            lines.append(f"  {name}: " + "  ".join(f"{value} {p:.6f}" for value, p in row.items()))
+        lines.append("  expected " + ", ".join(f"{n} {v:,.6g}" for n, v in point.expected_counts.items()))
+    return record, lines
+
+
+def describe_prediction(network: Network, found: PairPrediction) -> Description:
+    """Describe the probabilities of the unknown pairs of a network."""
+    names = next(iter(network.names.values()))
+    rows = [
+        ([names[a], names[b]], p)
+        for (a, b), p in zip(found.pairs.tolist(), found.probability.tolist(), strict=True)
+    ]
+    record = {
+        "predictions": [{"pair": pair, "probability": p} for pair, p in rows],
+        "lifting": found.ratio,
+        "prediction_status": found.status,
+    }
+    fewer = f"{found.ratio:.3g} times fewer ports by lifting"
+    lines = [f"{len(rows):,} unknown pairs given the rest, {fewer}: {found.status}"]
+    lines += [f"  {' - '.join(pair)}  {p:.4f}" for pair, p in rows[:MOST_SHOWN]]
+    if len(rows) > MOST_SHOWN:
+        lines.append(f"  ... and {len(rows) - MOST_SHOWN:,} more; --json has all")
+    return record, lines
+
+
+def describe_fit(networks: Sequence[Network], fit: RelationalFit) -> Description:
+    """Describe fitted weights with their standard errors, or that there is no maximum."""
+    record = {
+        "conventions": _conventions(fit.bindings, fit.weights),
+        "method": fit.method,
+        "theta": _named(fit.names, fit.theta),
+        "standard_errors": _named(fit.names, fit.standard_errors),
+        "log_likelihood": _finite(fit.log_likelihood),
+        "gradient": _named(fit.names, fit.gradient),
+        "converged": fit.converged,
+        "status": fit.status,
+        "phases": fit.phases,
+        "ascents": [
+            {"end": ascent.parameters.tolist(), "value": _finite(ascent.value), "status": ascent.status}
+            for ascent in fit.ascents
+        ],
+    }
+    lines = [*map(repr, networks), *_explained(fit.bindings, fit.weights), f"{fit.method}: {fit.status}"]
+    if not fit.converged:
+        lines.append("WARNING: these are not estimates; there is no maximum here")
+    width = max(len(name) for name in fit.names)
+    for name, value, error in zip(fit.names, fit.theta, fit.standard_errors, strict=True):
+        spread = "fixed" if error == 0 else f"standard error {error:.4g}"
+        lines.append(f"  {name:<{width}}  {value: .6g}  {spread}")
+    if math.isfinite(fit.log_likelihood):
+        lines.append(f"log-likelihood {fit.log_likelihood:.8g}")
+    if fit.phases is not None and fit.phases > 1:
+        lines.append(f"WARNING: {fit.phases} phases at these weights; samples need not look like the data")
+    return record, lines
+
+
+def describe_landscape(networks: Sequence[Network], found: Landscape) -> Description:
+    """Describe a landscape: its points, and where the ascents ended."""
+    record = {
+        "conventions": _conventions(found.bindings, found.weights),
+        "method": found.method,
+        "axes": list(found.names),
+        "fixed": found.fixed,
+        "x": found.x.tolist(),
+        "y": found.y.tolist(),
+        "log_likelihood": [[_finite(v) for v in row] for row in found.log_likelihood.tolist()],
+        "phases": found.phases.tolist(),
+        "ascents": [
+            {
+                "start": ascent.trace[0].tolist(),
+                "end": ascent.parameters.tolist(),
+                "log_likelihood": _finite(ascent.value),
+                "converged": ascent.converged,
+                "status": ascent.status,
+            }
+            for ascent in found.ascents
+        ],
+        "best": None if found.best is None else found.best.parameters.tolist(),
+    }
+    several, none = float((found.phases > 1).mean()), float((found.phases == 0).mean())
+    lines = [*map(repr, networks), *_explained(found.bindings, found.weights)]
+    lines.append(
+        f"{len(found.x)} x {len(found.y)} points; {several:.0%} with several phases, {none:.1%} where nothing settled"
+    )
+    lines += [f"  {_weights(found.names, a.parameters, 4)}: {a.status}" for a in found.ascents]
+    if found.best is None:
+        lines.append("no ascent reached a maximum")
+    else:
+        end = _weights(found.names, found.best.parameters, 5)
+        lines.append(f"best maximum: {end}, log-likelihood {found.best.value:.6g}")
+    return record, lines
+
+
+def _conventions(bindings: str, weights: str) -> dict[str, str]:
+    return {"bindings": bindings, "weights": weights, "meaning": "; ".join(_explained(bindings, weights))}
+
+
+def _explained(bindings: str, weights: str) -> list[str]:
+    return [f"weights {weights}: {CONVENTIONS[weights]}", f"bindings {bindings}: {CONVENTIONS[bindings]}"]
+
+
+def _weights(names: Iterable[str], values: Iterable[float], digits: int) -> str:
+    return ", ".join(f"{name} {value:.{digits}g}" for name, value in zip(names, values, strict=True))
+
+
+def _named(names: Iterable[str], values: Iterable[float]) -> dict[str, float | None]:
+    return {name: _finite(value) for name, value in zip(names, values, strict=True)}
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
