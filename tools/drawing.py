@@ -115,7 +115,9 @@ def walk(height: float, width: float, name: str, visited: list[str], colour: str
 
 def label(x: float, y: float, text: str, size: int, colour: str) -> str:
     """Return a centred text."""
-    return f'<text x="{x}" y="{y}" font-size="{size}" fill="{colour}" text-anchor="middle">{escape(text)}</text>'
+    return (
+        f'<text x="{x}" y="{y}" font-size="{size}" fill="{colour}" text-anchor="middle">{escape(text)}</text>'
+    )
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hiddenfield.data.formats import formats
+from hiddenfield.data.formats import FORMATS
 from hiddenfield.errors import InputError
 
 READER = """
@@ -44,7 +44,7 @@ def test_adding_a_format_is_adding_a_file(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_the_more_particular_formats_are_asked_first() -> None:
-    names = list(formats())
+    names = list(FORMATS)
     assert names[0] == "arrow"
     assert names[-1] == "edge_list"
     assert names.index("tu") < names.index("neighbours") < names.index("edge_list")

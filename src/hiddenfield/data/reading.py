@@ -69,7 +69,7 @@ def _chosen(path: Path, format: str | None, options: Mapping[str, Any]) -> Forma
     """Return the format that is named, or else that of the file; refuse options that it does not have."""
     chosen = FORMATS.recognise(path) if format is None else FORMATS.choose(format)
     if chosen is None:
-        known = ", ".join(FORMATS.ordered())
+        known = ", ".join(FORMATS)
         raise ReadError(f"not recognised as any known format; name one with format=: {known}", file=path)
     accepted = list(inspect.signature(chosen.read).parameters)[1:]
     for name in options:

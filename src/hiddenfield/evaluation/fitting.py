@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hiddenfield.data.files import write_text
+from hiddenfield.data.paths import write_text
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import HiddenfieldError, InputError
 from hiddenfield.estimators import StructureClassifier, StructureEstimator, StructureRegressor

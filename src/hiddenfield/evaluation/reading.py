@@ -13,13 +13,13 @@ import numpy as np
 import torch
 
 from hiddenfield.data.convert.sequences import DIRECTION
-from hiddenfield.data.files import existing
-from hiddenfield.data.formats import Format, formats
+from hiddenfield.data.formats import FORMATS, Format
+from hiddenfield.data.paths import existing
 from hiddenfield.data.reading import read
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError, SkippedInputWarning
 from hiddenfield.estimators import StructureClassifier, StructureEncoder, StructureEstimator
-from hiddenfield.estimators.classifier import class_array
+from hiddenfield.estimators.supervised import class_array
 from hiddenfield.evaluation.fitting import read_settings
 from hiddenfield.shapes import Array, Int
 
@@ -62,14 +62,11 @@ def read_for_learning(
     return structures, reader
 
 
-def _format(path: Path, name: str | None = None) -> Format | None:
-    known = formats()
-    if name is not None:
-        return known.get(name)
-    return next((entry for entry in known.values() if entry.recognises(path)), None)
+def _format(path: Path, name: str | None = None) -> Format[Structures] | None:
+    return FORMATS.recognise(path) if name is None else FORMATS.get(name)
 
 
-def _options(found: Format | None) -> set[str]:
+def _options(found: Format[Structures] | None) -> set[str]:
     """Return the names of the options of a format; none where it is not known, of which reading complains."""
     return set() if found is None else set(inspect.signature(found.read).parameters)
 

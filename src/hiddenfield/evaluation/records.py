@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
-from hiddenfield.data.files import read_text, write_text
+from hiddenfield.data.paths import read_text, write_text
 from hiddenfield.errors import InputError, ReadError
 
 __all__ = [

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hiddenfield.ops.compile import compiled, prange
+from hiddenfield.ops.equal_rows import Rows, number_rows
 from hiddenfield.shapes import Array, Bool, Float, Int
 
 if TYPE_CHECKING:

@@ -75,7 +75,7 @@ class Wiring:
         return counting_sort(self.port_variable, self._variables)
 
     @cached_property
-    def by_factor(self) -> tuple[Int[Tensor, " ports"], Int[Tensor, " factors+1"]]:
+    def by_factor(self) -> tuple[Int[Tensor, " ports"], Int[Tensor, " factor_bounds"]]:
         """The ports of each factor in the order of its scope, and their bounds."""
         return counting_sort(self.port_factor, self.factor_graph.shape[0])
 

@@ -84,7 +84,7 @@ def segment_softmax_reference(rows: Tensor, ptr: Tensor) -> Tensor:
 
 
 def segment_logsumexp(
-    rows: Float[Tensor, " rows *dim"], ptr: Int[Tensor, " segments+1"]
+    rows: Float[Tensor, " rows *dim"], ptr: Int[Tensor, " segment_bounds"]
 ) -> Float[Tensor, " segments *dim"]:
     r"""Take the log of the sum of exponentials: :math:`y_s = \log \sum_{p_s \le r < p_{s+1}} e^{x_r}`.
 

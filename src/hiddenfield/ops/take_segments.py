@@ -16,7 +16,9 @@ from hiddenfield.shapes import Array, Int, Shaped, Tensor
 __all__ = ["SegmentCut", "take_pointers", "take_segments", "take_segments_reference"]
 
 
-def take_pointers(ptr: Int[Tensor, " segment_bounds"], index: Int[Tensor, " chosen"]) -> Int[Tensor, " chosen_bounds"]:
+def take_pointers(
+    ptr: Int[Tensor, " segment_bounds"], index: Int[Tensor, " chosen"]
+) -> Int[Tensor, " chosen_bounds"]:
     """Return where each chosen segment begins once they stand one after another; int64.
 
     Examples

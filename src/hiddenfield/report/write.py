@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hiddenfield.data.files import write_text
+from hiddenfield.data.paths import write_text
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError
 from hiddenfield.evaluation.measuring import METRICS, Score

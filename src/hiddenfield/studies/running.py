@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from hiddenfield.data.files import existing
+from hiddenfield.data.paths import existing
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError
 from hiddenfield.evaluation.assessment.assessing import assess

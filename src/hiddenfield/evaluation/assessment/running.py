@@ -21,7 +21,7 @@ from hiddenfield.errors import InputError
 from hiddenfield.estimators.base import StructureEstimator
 from hiddenfield.evaluation.assessment.cells import KINDS, Cell, Context, work, work_together
 from hiddenfield.evaluation.records import Record, claim_folder, convert, write_json
-from hiddenfield.learning.predicting import resolve_device
+from hiddenfield.learning.device import resolve_device
 
 __all__ = ["CellStore", "Pool", "automatic_jobs"]
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from hiddenfield.data.files import read_text
+from hiddenfield.data.paths import read_text
 from hiddenfield.errors import HiddenfieldError, InputError, ReadError
 from hiddenfield.fields.relational.expressions import Argument, Expression
 from hiddenfield.fields.relational.library import add_library_feature

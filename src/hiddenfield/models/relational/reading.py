@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from hiddenfield.data.files import read_text
+from hiddenfield.data.paths import read_text
 from hiddenfield.errors import InputError, ReadError
 from hiddenfield.fields.relational import RelationalScheme
 from hiddenfield.models.relational.observations import Network, network_from_edges, pair_attribute

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from hiddenfield.data.files import write_text
+from hiddenfield.data.paths import write_text
 from hiddenfield.evaluation.measuring import NAMES, capital
 from hiddenfield.report.study.comparisons import conclusion, published_table, shortfalls
 from hiddenfield.report.study.pictures import KINDS, picture_file, picture_lines, pictures_of

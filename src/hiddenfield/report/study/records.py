@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 
-from hiddenfield.data.files import read_text
+from hiddenfield.data.paths import read_text
 from hiddenfield.errors import ReadError
 from hiddenfield.evaluation.measuring import METRICS
 from hiddenfield.evaluation.records import AsPublished, Assessment, Record
