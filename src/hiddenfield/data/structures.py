@@ -353,9 +353,9 @@ class Structures:
                     f"expected the {kind} label columns {expected}, but the structures have {names}; read them with "
                     "the same features"
                 )
-            if old is not None:
-                features[f"{kind}_labels"] = new = old.recoded(vocabularies)
+            if old is not None and (new := old.recoded(vocabularies)) is not old:
                 self._check_known(kind, old, new)
+                features[f"{kind}_labels"] = new
         return dataclasses.replace(self, features=features)
 
     def _check_known(self, kind: str, old: Columns, new: Columns) -> None:
