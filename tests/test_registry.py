@@ -9,7 +9,10 @@ import textwrap
 import pytest
 
 import hiddenfield as hf
+from hiddenfield.data.formats import FORMATS
+from hiddenfield.embedding import EMBEDDINGS
 from hiddenfield.errors import InputError
+from hiddenfield.inference import METHODS
 from hiddenfield.registry import Registry
 
 
@@ -23,7 +26,11 @@ def module_from(tmp_path, monkeypatch):
         monkeypatch.delitem(sys.modules, name, raising=False)
         return importlib.import_module(name)
 
-    return make
+    before = {registry: set(registry) for registry in (METHODS, EMBEDDINGS, FORMATS)}
+    yield make
+    for registry, names in before.items():
+        for name in set(registry) - names:
+            registry.unregister(name)
 
 
 def test_modules_of_a_package_register_themselves(tmp_path, monkeypatch):

@@ -61,6 +61,10 @@ class Registry(Mapping[str, T], Generic[T]):
 
         return add
 
+    def unregister(self, name: str) -> None:
+        """Take an entry out again, such as one that was tried in a notebook."""
+        del self._found()[name]
+
     def choose(self, name: str) -> T:
         """Return the entry of that name; an unknown name is an `InputError` that lists the choices."""
         return choose(self.family, self, name)
