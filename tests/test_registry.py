@@ -26,9 +26,9 @@ def module_from(tmp_path, monkeypatch):
         monkeypatch.delitem(sys.modules, name, raising=False)
         return importlib.import_module(name)
 
-    before = {registry: set(registry) for registry in (METHODS, EMBEDDINGS, FORMATS)}
+    before = [(registry, set(registry)) for registry in (METHODS, EMBEDDINGS, FORMATS)]
     yield make
-    for registry, names in before.items():
+    for registry, names in before:
         for name in set(registry) - names:
             registry.unregister(name)
 
