@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from hiddenfield.evaluation.records import (
 from hiddenfield.evaluation.splits.drawn import hold_out_positions
 from hiddenfield.shapes import Array, Int
 
-__all__ = ["Plan", "fit_run", "make_estimator", "read_settings"]
+__all__ = ["Plan", "check_parameters", "fit_run", "make_estimator", "read_settings"]
 
 
 @dataclass(frozen=True)
@@ -148,13 +148,18 @@ def _held_out(
 def make_estimator(classify: bool, parameters: Mapping[str, Any]) -> StructureEstimator:
     """Return a classifier or regressor with these parameters, if it has them all."""
     kind: type[StructureEstimator] = StructureClassifier if classify else StructureRegressor
-    known = kind._get_param_names()
-    for name in parameters:
+    check_parameters(parameters, kind, kind._get_param_names())
+    return kind(**parameters)
+
+
+def check_parameters(names: Iterable[str], kind: type, known: Iterable[str]) -> None:
+    """Refuse parameters that an estimator does not have."""
+    known = sorted(known)
+    for name in names:
         if name not in known:
             raise InputError(
                 f"{kind.__name__} has no parameter {name!r}; its parameters are: {', '.join(known)}"
             )
-    return kind(**parameters)
 
 
 def read_settings(folder: str | Path) -> dict[str, Any]:

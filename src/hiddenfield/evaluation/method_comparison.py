@@ -49,15 +49,15 @@ class MethodResult:
     """
 
     method: str
-    seconds: float | None
-    log_partition: float | None
-    guarantee: str | None
-    converged: bool | None
-    iterations: int | None
-    mean_error: float | None
-    max_error: float | None
-    log_partition_error: float | None
-    status: str
+    seconds: float | None = None
+    log_partition: float | None = None
+    guarantee: str | None = None
+    converged: bool | None = None
+    iterations: int | None = None
+    mean_error: float | None = None
+    max_error: float | None = None
+    log_partition_error: float | None = None
+    status: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain values; a number that is not finite becomes None, as JSON has none."""
@@ -160,7 +160,7 @@ def _measured(
     name: str, outcome: Posterior | str, marginals: Tensor | None, log_partition: float | None
 ) -> MethodResult:
     if isinstance(outcome, str):
-        return MethodResult(name, None, None, None, None, None, None, None, None, outcome)
+        return MethodResult(name, status=outcome)
     errors = (
         None if marginals is None else total_variation(outcome.field, outcome.log_marginals.exp(), marginals)
     )

@@ -7,7 +7,7 @@ import json
 import re
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from hiddenfield.evaluation.assessment.problem import Problem, inner_splits, out
 from hiddenfield.evaluation.assessment.running import CellStore, Pool, automatic_jobs
 from hiddenfield.evaluation.assessment.settings import DEFAULT_SPACE, AssessmentSettings
 from hiddenfield.evaluation.assessment.tables import collect
-from hiddenfield.evaluation.fitting import make_estimator
+from hiddenfield.evaluation.fitting import check_parameters, make_estimator
 from hiddenfield.evaluation.measuring import better, choose_metric
 from hiddenfield.evaluation.records import Assessment, convert, write_json
 from hiddenfield.evaluation.search import grid, sample
@@ -122,13 +122,19 @@ def assess(
     with place as home:
         store = CellStore(home, _plan(context, settings, candidates), resume=resume)
         jobs = automatic_jobs(context) if settings.jobs is None else settings.jobs
-        total = _count(context, settings, len(candidates), seeds)
+        first = _cells_before(context, settings, candidates)
+        total = len(first) + len(_cells_after(context, settings, [{}] * len(splits), seeds))
         with (
             progress(total, "assessing", shown=show_progress) as advance,
             Pool(context, store, jobs, advance) as pool,
         ):
-            finished = _run(pool, settings, candidates, seeds)
-        found = collect(context, settings, finished, started)
+            results = pool.run(first)
+            chosen = [
+                _selected(context, fold, candidates, results) if settings.nested else {}
+                for fold in range(len(splits))
+            ]
+            results |= pool.run(_cells_after(context, settings, chosen, seeds))
+        found = collect(context, settings, Finished(results, candidates, chosen, seeds), started)
         if folder is not None:
             write_json(Path(home) / "assessment.json", found.as_dict())
     # As a file would give it: tuples are lists, and what JSON has no number for is refused.
@@ -204,12 +210,7 @@ def _candidates(settings: AssessmentSettings, estimator: Any) -> list[dict[str, 
         return [{}]
     space = settings.space or {k: v for k, v in DEFAULT_SPACE.items() if k in estimator.get_params()}
     found = grid(space) if settings.draws is None else sample(space, settings.draws, settings.seed)
-    known = estimator.get_params()
-    for name in space:
-        if name not in known:
-            raise InputError(
-                f"{type(estimator).__name__} has no parameter {name!r}; its parameters are: {', '.join(sorted(known))}"
-            )
+    check_parameters(space, type(estimator), estimator.get_params())
     return found
 
 
@@ -257,49 +258,42 @@ def _described(value: Any) -> str:
     return f"{value.__module__}.{value.__qualname__} ({hashlib.sha256(content.encode()).hexdigest()[:8]})"
 
 
-def _count(context: Context, settings: AssessmentSettings, candidates: int, seeds: int) -> int:
-    folds = len(context.splits)
-    select = sum(map(len, context.inner)) * candidates if candidates > 1 else 0
-    blind = folds * seeds if settings.baselines and has_blind_twin(context.estimator, context.problem) else 0
-    simple = folds * (1 + len(settings.learning_curve)) if settings.baselines else 0
-    published = folds * candidates if settings.as_published else 0
-    return select + folds * seeds + blind + simple + folds * len(settings.learning_curve) + published
-
-
 # -- the work ----------------------------------------------------------------------------------------------
 
 
-def _run(pool: Pool, settings: AssessmentSettings, candidates: list[dict[str, Any]], seeds: int) -> Finished:
-    """Do first what needs no selection, then what does."""
-    context = pool.context
-    folds = range(len(context.splits))
-    shares = (1.0, *settings.learning_curve)
-    first: list[Cell] = []
+def _cells_before(
+    context: Context, settings: AssessmentSettings, candidates: list[dict[str, Any]]
+) -> list[Cell]:
+    """Return the cells that need no selection: candidates on inner parts, as published, baselines."""
+    folds, shares = range(len(context.splits)), (1.0, *settings.learning_curve)
+    cells: list[Cell] = []
     if settings.nested and len(candidates) > 1:
-        first += [
+        cells += [
             Cell("select", fold, candidate, part=part, inner=inner)
             for fold in folds
             for part, candidate in enumerate(candidates)
             for inner in range(len(context.inner[fold]))
         ]
     if settings.as_published:
-        first += [
+        cells += [
             Cell("published", fold, candidate, part=part)
             for fold in folds
             for part, candidate in enumerate(candidates)
         ]
     if settings.baselines:
-        first += [Cell("simple", fold, fraction=share) for fold in folds for share in shares]
-    results = pool.run(first)
-    chosen = [_selected(context, fold, candidates, results) if settings.nested else {} for fold in folds]
-    second = [Cell("final", fold, chosen[fold], seed) for fold in folds for seed in range(seeds)]
+        cells += [Cell("simple", fold, fraction=share) for fold in folds for share in shares]
+    return cells
+
+
+def _cells_after(
+    context: Context, settings: AssessmentSettings, chosen: Sequence[Mapping[str, Any]], seeds: int
+) -> list[Cell]:
+    """Return the cells that need the selected parameters: final fits, the same without arcs, learning curve."""
+    cells = [Cell("final", fold, own, seed) for fold, own in enumerate(chosen) for seed in range(seeds)]
     if settings.baselines and has_blind_twin(context.estimator, context.problem):
-        second += [replace(cell, kind="blind") for cell in second]
-    second += [
-        Cell("curve", fold, chosen[fold], fraction=s) for fold in folds for s in settings.learning_curve
-    ]
-    results |= pool.run(second)
-    return Finished(results, candidates, chosen, seeds)
+        cells += [replace(cell, kind="blind") for cell in cells]
+    shares = settings.learning_curve
+    return cells + [Cell("curve", fold, own, fraction=s) for fold, own in enumerate(chosen) for s in shares]
 
 
 def _selected(

@@ -409,11 +409,6 @@ def _prepared(context: Context, cell: Cell) -> Any:
 
     model = clone(context.estimator)
     known = model.get_params()
-    for name in cell.parameters:
-        if name not in known:
-            raise InputError(
-                f"{type(model).__name__} has no parameter {name!r}; its parameters are: {', '.join(sorted(known))}"
-            )
     state = int(np.random.default_rng([context.seed, cell.fold, cell.seed]).integers(2**31 - 1))
     seeds = {name: state for name in known if name.split("__")[-1] == "random_state"}
     places = {name: context.device for name in known if name.split("__")[-1] == "device"}
