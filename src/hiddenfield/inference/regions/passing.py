@@ -304,6 +304,7 @@ class RegionPassing:
         dead = torch.zeros_like(value).index_add(0, self.outer_graph, (~alive).to(value.dtype)) > 0
         return torch.where(dead, torch.full_like(value, -math.inf), value).to(field.dtype)
 
+    @torch.no_grad()
     def posterior(
         self,
         method: str,
@@ -312,7 +313,10 @@ class RegionPassing:
         status: str,
         trace: dict[str, list[float]],
     ) -> Posterior:
-        """Make a posterior of messages: exact where the regions are a junction tree's and all has converged."""
+        """Make a posterior of messages: exact where the regions are a junction tree's and all has converged.
+
+        It carries no gradient: that of the log partition, which `infer` gives it, is not that of these expressions.
+        """
         beliefs = self.beliefs(messages)
         marginals, factors = self.marginals(beliefs)
         exact = bool(outcome.converged.all()) and self.regions.is_junction_tree
