@@ -103,7 +103,7 @@ class FactorGraph:
     counts
         Ground variables that each variable stands for.
     log_constant
-        A constant a graph, added to its log partition.
+        One constant per graph, added to its log partition.
     variable_names, state_names
         Names where the source had them.
 

@@ -25,7 +25,7 @@ def from_networkx(
     state_names: str = "states",
     dtype: torch.dtype = torch.float64,
 ) -> FactorGraph:
-    """Build a pairwise field from a networkx graph: a variable a node, a factor an edge.
+    """Build a pairwise field from a networkx graph: one variable per node, one factor per edge.
 
     Variables are numbered in the order of the nodes and named after them. A self-loop becomes a potential of its node;
     a multigraph has a factor for each of its edges.

@@ -1,4 +1,4 @@
-"""Pairwise fields on packs of structures: a variable a node, a factor an edge."""
+"""Pairwise fields on packs of structures: one variable per node, one factor per edge."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def pairwise_field(
     Returns
     -------
     FactorGraph
-        A graph a structure, a variable a node, in the same order; linear in nodes and arcs.
+        One graph per structure and one variable per node, in the same order; linear in nodes and arcs.
 
     Examples
     --------

@@ -100,7 +100,7 @@ def wire(
     scopes: Sequence[Tensor],
     variable_graph: Int[Tensor, " variables"],
 ) -> Wiring:
-    """Compile scopes, one matrix (factors, arity) a group, to flat index arrays. Linear in the size of all messages."""
+    """Compile scopes, one matrix (factors, arity) per group, to flat index arrays. Linear in the size of messages."""
     empty = cardinalities.new_zeros(0)
     variables = [empty, *(group.T.reshape(-1) for group in scopes)]
     factors, graphs, offset = [empty], [empty], 0

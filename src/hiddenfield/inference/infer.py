@@ -64,7 +64,8 @@ def infer(
     Returns
     -------
     Posterior
-        Marginals, log partition a graph, and what both are worth: `guarantee`, `status`, `converged`, `residual`.
+        Marginals, the log partition of each graph, and what both are worth: `guarantee`, `status`, `converged`,
+        `residual`.
 
     Warns
     -----

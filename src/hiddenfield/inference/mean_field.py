@@ -151,7 +151,7 @@ def mean_field(
 
 
 def products(field: FactorGraph, log_marginals: Float[Tensor, " states"]) -> tuple[Tensor, ...]:
-    """Return the product of the marginals over every factor's scope, (factors, states ...) a group."""
+    """Return the product of the marginals over every factor's scope, (factors, states ...) per group."""
     result = []
     for group in field.groups:
         joint = log_marginals.new_zeros(group.num_factors, *(1,) * group.arity)

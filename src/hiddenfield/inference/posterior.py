@@ -41,7 +41,7 @@ class Posterior:
     log_marginals
         Log probabilities of the states of every variable, packed as in the field.
     factor_log_marginals
-        Log probabilities over the scopes, (factors, states ...) a group.
+        Log probabilities over the scopes, (factors, states ...) per group.
     log_partition
         Log partition (natural logarithm) of each graph, in the sense of `guarantee`.
     guarantee
@@ -87,12 +87,12 @@ class Posterior:
 
     @cached_property
     def marginals(self) -> Float[Tensor, "variables most_states"]:
-        """Marginal distributions, a row a variable; 0 beyond a variable's own states."""
+        """Marginal distributions, one row per variable; 0 beyond a variable's own states."""
         return padded(self.field, self.log_marginals, -math.inf).exp()
 
     @cached_property
     def factor_marginals(self) -> tuple[Tensor, ...]:
-        """Marginal distributions over the scopes, (factors, states ...) a group."""
+        """Marginal distributions over the scopes, (factors, states ...) per group."""
         return tuple(table.exp() for table in self.factor_log_marginals)
 
     @cached_property
@@ -148,7 +148,7 @@ class MapState:
 def padded(
     field: FactorGraph, packed: Float[Tensor, " states"], fill: float
 ) -> Float[Tensor, "variables most_states"]:
-    """Lay packed states out as a matrix, a row a variable, with `fill` beyond a variable's own states."""
+    """Lay packed states out as a matrix, one row per variable, with `fill` beyond a variable's own states."""
     # One column at least, so that a row without any has an argmax: there is none where there are no variables.
     most = int(field.cardinalities.max()) if field.num_variables else 1
     out = torch.full((field.num_variables, most), fill, dtype=packed.dtype, device=packed.device)

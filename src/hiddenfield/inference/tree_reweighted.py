@@ -230,11 +230,7 @@ def upper_bound(passing: MessagePassing, messages: Float[Tensor, " messages"]) -
     value = field.log_constant.double().index_add(0, field.variable_graph, field.counts * norm)
     dead = torch.zeros_like(value).index_add(0, field.variable_graph, impossible.to(value))
     for number, group in enumerate(field.groups):
-        joint = passing.log_tables[number]
-        for port, (begin, end) in enumerate(field.wiring.blocks[number]):
-            shape = [group.num_factors, *(1,) * group.arity]
-            shape[port + 1] = group.states[port]
-            joint = joint + cavities[begin:end].reshape(shape)
+        joint = passing.joint(number, cavities)
         axes = list(range(1, group.arity + 1))
         top = _reduced(joint, axes, maximise)
         empty = top == -math.inf

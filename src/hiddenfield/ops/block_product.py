@@ -101,7 +101,7 @@ def block_product(
     _check(rows, "rows", blocks)
     if weight.ndim != 3 or weight.shape[0] != len(blocks) or weight.shape[2] != rows.shape[1]:
         reject(
-            f"weight must have shape ({len(blocks)}, outputs, {rows.shape[1]}), one matrix a block, got "
+            f"weight must have shape ({len(blocks)}, outputs, {rows.shape[1]}), one matrix per block, got "
             f"{tuple(weight.shape)}"
         )
     if weight.dtype != rows.dtype or weight.device != rows.device:

@@ -16,7 +16,7 @@ PARTS = 16
 
 
 def cavity_plan(topology: Topology, transposed: bool) -> tuple[Array, Array, Array, Array, Array]:
-    """Return what the kernels read and write at each node, kept on the topology."""
+    """Return what the compiled loops read and write at each node, kept on the topology."""
     name = "_cavity_plan_transposed" if transposed else "_cavity_plan"
     plan = topology.__dict__.get(name)
     if plan is None:

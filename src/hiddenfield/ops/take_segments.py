@@ -200,7 +200,7 @@ def _take_segments_cpu(values: Tensor, places: tuple[Array, Array, Array], shift
 
 
 def _as_words(values: Tensor, out: Tensor, width: int) -> tuple[Array, Array, int]:
-    """See both as vectors of 1, 4 or 8-byte words, so that three compiled kernels serve every dtype."""
+    """See both as vectors of 1, 4 or 8-byte words, so that three compiled loops serve every dtype."""
     row_bytes = width * values.element_size()
     word = np.dtype(np.int64 if row_bytes % 8 == 0 else np.int32 if row_bytes % 4 == 0 else np.uint8)
     if values.data_ptr() % word.itemsize:  # a slice that begins within a word

@@ -23,7 +23,7 @@ class Topology:
 
     Arc ``a`` goes from row ``source[a]`` to node ``i`` where ``in_ptr[i] <= a < in_ptr[i + 1]``. Building one
     checks shapes, dtypes and devices, which is O(1); that the indices are in range is the duty of whoever
-    builds it (a pack does), since the kernels read memory without asking. `validate` checks all of it.
+    builds it (a pack does), since the compiled loops read memory without asking. `validate` checks all of it.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ class Topology:
 
     @functools.cached_property
     def arrays(self) -> tuple[Array, Array]:
-        """`source` and `in_ptr` as NumPy views for the kernels; host memory only."""
+        """`source` and `in_ptr` as NumPy views for the compiled loops; on the CPU only."""
         return as_array(self.source), as_array(self.in_ptr)
 
     def to(self, device: torch.device | str) -> Topology:

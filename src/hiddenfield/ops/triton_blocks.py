@@ -22,7 +22,7 @@ ROWS_OF_PROGRAM, MOST_PARTS = 1024, 64
 
 
 def product(rows: Tensor, weight: Tensor, blocks: RowBlocks) -> Tensor:
-    """Return `block_product` of single precision: a program a tile of rows, exact products."""
+    """Return `block_product` of single precision: one program per tile of rows, exact products."""
     rows = rows.contiguous()
     inputs, outputs = rows.shape[1], weight.shape[1]
     out = torch.empty(blocks.rows, outputs, dtype=rows.dtype, device=rows.device)

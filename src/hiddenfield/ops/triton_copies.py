@@ -16,7 +16,7 @@ WORDS_OF_BLOCK = 256
 
 
 def copy_segments(values: Tensor, bounds: Tensor, shifts: Tensor | None, num_rows: int) -> Tensor:
-    """Copy segments of rows end to end, a program a segment.
+    """Copy segments of rows end to end, one program per segment.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def _kernel(  # type: ignore[no-untyped-def]
 
 
 def repeat_rows(values: Tensor, ptr: Tensor, num_rows: int) -> Tensor:
-    """Repeat each segment's row in all of the segment's rows, a program a segment.
+    """Repeat each segment's row in all of the segment's rows, one program per segment.
 
     Parameters
     ----------

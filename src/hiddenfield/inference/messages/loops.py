@@ -19,7 +19,7 @@ __all__ = ["Ports", "Scratch", "largest_by_graph", "parallel_sweep", "variable_t
 
 
 class Ports(NamedTuple):
-    """What the kernels read and write: messages and totals, and the arrays of `MessagePlan`."""
+    """What the compiled loops read and write: messages and totals, and the arrays of `MessagePlan`."""
 
     messages: Array
     totals: Array

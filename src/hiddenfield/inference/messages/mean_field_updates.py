@@ -1,4 +1,4 @@
-"""The mean-field update: one kernel for the CPU, and plain torch for any device."""
+"""The mean-field update: compiled loops for the CPU, and plain torch for any device."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class ProductUpdate:
     damping
         Weight of the old log marginal.
     flat
-        The field for the kernel; None runs torch.
+        The field as the compiled loops read it; None runs torch.
     colours
-        Masks over the states, a row a colour, for sequential torch.
+        Masks over the states, one row per colour, for sequential torch.
     """
 
     field: FactorGraph

@@ -214,10 +214,11 @@ def variable_cavities(
 
 
 @subroutine(allocates=False, fast=True)
-def sum_products(
-    tables: Any,
+def through_tables(
+    tables: Array,
     begin: int,
     shared: bool,
+    maximise: bool,
     rows: int,
     columns: int,
     by_row: Any,
@@ -225,7 +226,8 @@ def sum_products(
     to_row: Any,
     to_column: Any,
 ) -> None:
-    """Add up the products of a block's tables with what was sent from either side."""
+    """Add up, or find the largest of, the products of a block's tables with what was sent from either side."""
+    entries = unchecked(tables)
     for place in range(rows * LANES):
         to_row[place] = 0
     for place in range(columns * LANES):
@@ -234,49 +236,31 @@ def sum_products(
         here = row * LANES
         for column in range(columns):
             there, at = column * LANES, row * columns + column
-            if shared:
-                entry = tables[begin + at]
+            # Written out for each case: with a common loop over lanes the compiler forgoes vectors in one of them.
+            if shared and maximise:
+                entry = entries[begin + at]
+                for lane in range(LANES):
+                    to_row[here + lane] = max(to_row[here + lane], entry * by_column[there + lane])
+                    to_column[there + lane] = max(to_column[there + lane], entry * by_row[here + lane])
+            elif shared:
+                entry = entries[begin + at]
                 for lane in range(LANES):
                     to_row[here + lane] += entry * by_column[there + lane]
                     to_column[there + lane] += entry * by_row[here + lane]
+            elif maximise:
+                at = begin + at * LANES
+                for lane in range(LANES):
+                    to_row[here + lane] = max(
+                        to_row[here + lane], entries[at + lane] * by_column[there + lane]
+                    )
+                    to_column[there + lane] = max(
+                        to_column[there + lane], entries[at + lane] * by_row[here + lane]
+                    )
             else:
                 at = begin + at * LANES
                 for lane in range(LANES):
-                    to_row[here + lane] += tables[at + lane] * by_column[there + lane]
-                    to_column[there + lane] += tables[at + lane] * by_row[here + lane]
-
-
-@subroutine(allocates=False, fast=True)
-def largest_products(
-    tables: Any,
-    begin: int,
-    shared: bool,
-    rows: int,
-    columns: int,
-    by_row: Any,
-    by_column: Any,
-    to_row: Any,
-    to_column: Any,
-) -> None:
-    """Find the largest products of a block's tables with what was sent from either side."""
-    for place in range(rows * LANES):
-        to_row[place] = 0
-    for place in range(columns * LANES):
-        to_column[place] = 0
-    for row in range(rows):
-        here = row * LANES
-        for column in range(columns):
-            there, at = column * LANES, row * columns + column
-            step = 0 if shared else 1
-            at = begin + at * (1 if shared else LANES)
-            for lane in range(LANES):
-                entry = tables[at + lane * step]
-                value = entry * by_column[there + lane]
-                to_row[here + lane] = value if value > to_row[here + lane] else to_row[here + lane]
-                value = entry * by_row[here + lane]
-                to_column[there + lane] = (
-                    value if value > to_column[there + lane] else to_column[there + lane]
-                )
+                    to_row[here + lane] += entries[at + lane] * by_column[there + lane]
+                    to_column[there + lane] += entries[at + lane] * by_row[here + lane]
 
 
 @subroutine(allocates=False, fast=True)
@@ -370,7 +354,7 @@ def pair_sweep(
     as they are, as what its variables sent is what it was.
     """
     blocks, slots = block_table.size, used.size
-    entries, there, found = unchecked(tables), unchecked(used), unchecked(residual)
+    there, found = unchecked(used), unchecked(residual)
     chunk = 16
     for part in prange((blocks + chunk - 1) // chunk):
         for block in range(part * chunk, min((part + 1) * chunk, blocks)):
@@ -393,10 +377,9 @@ def pair_sweep(
                 leave_out(shares, second, columns, column_weight, by_column, from_column)
                 by_row, by_column = from_row, from_column
             begin = block_table[block]
-            if maximise:
-                largest_products(entries, begin, shared, rows, columns, by_row, by_column, to_row, to_column)
-            else:
-                sum_products(entries, begin, shared, rows, columns, by_row, by_column, to_row, to_column)
+            through_tables(
+                tables, begin, shared, maximise, rows, columns, by_row, by_column, to_row, to_column
+            )
             store(to_row, shares, powers, first, rows, damping, maximise, weighted, row_weight, worst)
             store(
                 to_column,

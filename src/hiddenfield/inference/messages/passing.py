@@ -43,7 +43,7 @@ class MessagePassing:
     field
         The field, evidence included.
     weights
-        :math:`\rho_f` of each factor, a vector a group; None is 1 everywhere.
+        :math:`\rho_f` of each factor, one vector per group; None is 1 everywhere.
     maximise
         Max-product instead of sum-product.
     """
@@ -119,8 +119,6 @@ class MessagePassing:
         """Return what each variable sends to each of its ports: the total without one copy of the port's message."""
         here = totals[self.field.wiring.message_state]
         dead = here == -math.inf
-        if self._plain(messages):
-            return torch.where(dead, here, here - messages)
         # The gradient of what is not chosen must be a number too.
         return torch.where(dead, here, here - torch.where(dead, torch.zeros_like(messages), messages))
 
@@ -132,60 +130,13 @@ class MessagePassing:
         """Return what each factor sends to each of its ports, normalised, given what the variables sent."""
         parts = [cavities.new_zeros(0)]
         for number, group in enumerate(self.field.groups):
-            blocks = self._blocks(number, cavities)
             for port in range(group.arity):
-                new = self._products(number, port, blocks)
-                if new is None:
-                    joint = self.log_tables[number]
-                    for other, block in enumerate(blocks):
-                        if other != port:
-                            joint = joint + _along(block, other, group.arity)
-                    axes = [axis + 1 for axis in range(group.arity) if axis != port]
-                    new = joint.amax(axes) if self.maximise else torch.logsumexp(joint, axes)
+                joint = self.joint(number, cavities, leave_out=port)
+                axes = [axis + 1 for axis in range(group.arity) if axis != port]
+                new = joint.amax(axes) if self.maximise else torch.logsumexp(joint, axes)
                 top = new.amax(1, keepdim=True) if self.maximise else torch.logsumexp(new, 1, keepdim=True)
                 parts.append((new - torch.where(top == -math.inf, torch.zeros_like(top), top)).reshape(-1))
         return torch.cat(parts)
-
-    @cached_property
-    def _exponentials(self) -> tuple[Tensor, ...]:
-        """The exponentials of the tables of pairs, each divided by its largest entry."""
-        tables = self.log_tables if self.weights is not None else [g.log_tables for g in self.field.groups]
-        return tuple(
-            (table - table.amax((1, 2), keepdim=True).nan_to_num(neginf=0.0)).exp()
-            if table.ndim == 3
-            else table.new_zeros(0)
-            for table in tables
-        )
-
-    def _products(self, number: int, port: int, blocks: list[Tensor]) -> Tensor | None:
-        """Return the logarithms of products of exponentials, up to a constant a row, for a factor of two ports.
-
-        Three to five times as fast as sums of exponentials, but what underflows is lost: None where that may matter,
-        where gradients are wanted, or where it is not sums that are.
-        """
-        group, vectors = self.field.groups[number], blocks[1 - port]
-        if self.maximise or group.arity != 2 or vectors.device.type != "cpu" or not self._plain(vectors):
-            return None
-        tables = self._exponentials[number]
-        tables = tables.transpose(1, 2) if port == 0 else tables
-        top = vectors.amax(1, keepdim=True)
-        weights = (vectors - torch.where(top == -math.inf, torch.zeros_like(top), top)).exp()
-        if tables.shape[0] == 1:
-            sums = weights @ tables[0]
-        elif tables.shape[0] == group.num_factors and (group.table is None or self.weights is not None):
-            sums = torch.bmm(weights.unsqueeze(1), tables).squeeze(1)
-        elif 16 * tables.shape[0] <= group.num_factors and group.table is not None:
-            sums = weights.new_empty(group.num_factors, tables.shape[2])
-            for row, table in enumerate(tables):
-                members = (group.table == row).nonzero().squeeze(1)
-                sums[members] = weights[members] @ table
-        else:
-            return None
-        limits = torch.finfo(sums.dtype)
-        return sums.log() if bool((sums >= limits.tiny / limits.eps).all()) else None
-
-    def _plain(self, vectors: Tensor) -> bool:
-        return not torch.is_grad_enabled() or not (vectors.requires_grad or self.field.requires_grad)
 
     def normalise(self, messages: Float[Tensor, " messages"]) -> Float[Tensor, " messages"]:
         """Return messages whose probabilities sum to 1, or whose largest is 1 where maximising."""
@@ -220,10 +171,7 @@ class MessagePassing:
             if group.arity == 2 and use_compiled(group.log_tables, cavities):
                 factors.append(pair_beliefs(self, number, messages, as_array(totals))[0])
                 continue
-            blocks = self._blocks(number, cavities)
-            joint = self.log_tables[number]
-            for port, block in enumerate(blocks):
-                joint = joint + _along(block, port, group.arity)
+            joint = self.joint(number, cavities)
             flat = joint.reshape(group.num_factors, -1)
             top = flat.amax(1, keepdim=True) if self.maximise else torch.logsumexp(flat, 1, keepdim=True)
             flat = flat - torch.where(top == -math.inf, torch.zeros_like(top), top)
@@ -240,11 +188,16 @@ class MessagePassing:
             row = np.arange(group.num_factors) if len(tables) > 1 else np.zeros(group.num_factors, np.int64)
         return as_array(tables).reshape(-1), row
 
-    def _blocks(self, number: int, messages: Tensor) -> list[Tensor]:
-        """Return the messages of each position of a group as (factors, states) matrices."""
+    def joint(self, number: int, cavities: Float[Tensor, " messages"], leave_out: int = -1) -> Tensor:
+        """Return the tables of a group plus what the variables send to it, but for one port that may be left out."""
         group = self.field.groups[number]
-        places = self.field.wiring.blocks[number]
-        return [messages[begin:end].reshape(group.num_factors, -1) for begin, end in places]
+        joint = self.log_tables[number]
+        for port, (begin, end) in enumerate(self.field.wiring.blocks[number]):
+            if port != leave_out:
+                shape = [group.num_factors, *(1,) * group.arity]
+                shape[port + 1] = group.states[port]
+                joint = joint + cavities[begin:end].reshape(shape)
+        return joint
 
 
 def change(old: Float[Tensor, " messages"], new: Float[Tensor, " messages"]) -> Float[Tensor, " messages"]:
@@ -259,10 +212,3 @@ def normalise_segments(
     top = segment_max(totals, ptr) if maximise else segment_logsumexp(totals, ptr)
     safe = torch.where(top == -math.inf, torch.zeros_like(top), top)
     return totals - segment_repeat(safe, ptr, totals.shape[0]), top
-
-
-def _along(block: Tensor, port: int, arity: int) -> Tensor:
-    """Lay a (factors, states) matrix along the axis of its port."""
-    shape = [block.shape[0], *(1,) * arity]
-    shape[port + 1] = block.shape[1]
-    return block.reshape(shape)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,9 +18,16 @@ from hiddenfield.shapes import Array, Float, Tensor
 __all__ = ["MessagePlan"]
 
 
+def _array(read: Callable[[MessagePassing], Tensor]) -> cached_property[Array]:
+    """Return a property that is a tensor of the passing as an array, made when it is first read."""
+    return cached_property(lambda plan: as_array(read(plan.passing)))
+
+
 @dataclass(frozen=True, eq=False)
 class MessagePlan:
     """Flat arrays of one `MessagePassing`, on the CPU; each is made when it is first read.
+
+    What depends on the shape of the field alone is that of `Wiring`; tables and weights are those of the passing.
 
     Parameters
     ----------
@@ -29,50 +37,15 @@ class MessagePlan:
 
     passing: MessagePassing
 
-    @cached_property
-    def port_ptr(self) -> Array:
-        """Bounds of each port's message."""
-        return as_array(self.passing.field.wiring.port_ptr)
-
-    @cached_property
-    def port_variable(self) -> Array:
-        """Variable of each port."""
-        return as_array(self.passing.field.wiring.port_variable)
-
-    @cached_property
-    def port_factor(self) -> Array:
-        """Factor of each port, numbered through all groups."""
-        return as_array(self.passing.field.wiring.port_factor)
-
-    @cached_property
-    def port_weight(self) -> Array:
-        """Multiplicity times the weight of the factor."""
-        return as_array(self.passing.port_weight)
-
-    @cached_property
-    def state_ptr(self) -> Array:
-        """Bounds of each variable's states."""
-        return as_array(self.passing.field.state_ptr)
-
-    @cached_property
-    def log_unary(self) -> Array:
-        """Log potentials of single variables."""
-        return as_array(self.passing.field.log_unary)
-
-    @cached_property
-    def factor_graph(self) -> Array:
-        """Graph of each factor."""
-        return as_array(self.passing.field.wiring.factor_graph)
-
-    @cached_property
-    def variable_graph(self) -> Array:
-        """Graph of each variable."""
-        return as_array(self.passing.field.variable_graph)
-
-    @cached_property
-    def port_graph(self) -> Array:
-        """Graph of each port."""
-        return as_array(self.passing.field.wiring.port_graph)
+    port_ptr = _array(lambda passing: passing.field.wiring.port_ptr)
+    port_variable = _array(lambda passing: passing.field.wiring.port_variable)
+    port_factor = _array(lambda passing: passing.field.wiring.port_factor)
+    port_graph = _array(lambda passing: passing.field.wiring.port_graph)
+    factor_graph = _array(lambda passing: passing.field.wiring.factor_graph)
+    port_weight = _array(lambda passing: passing.port_weight)
+    state_ptr = _array(lambda passing: passing.field.state_ptr)
+    variable_graph = _array(lambda passing: passing.field.variable_graph)
+    log_unary = _array(lambda passing: passing.field.log_unary)
 
     @cached_property
     def least(self) -> float:

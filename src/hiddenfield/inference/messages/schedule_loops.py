@@ -119,9 +119,9 @@ def residual_sweep(
 
     Every graph has a queue of its own, `heaps[graph_ptr[g]:graph_ptr[g + 1]]`: one that never settles would take all
     turns of the others. Residuals are computed lazily: a message that changed raises the priority of those that read it
-    by its change, and the true residual is computed when a message comes to the top. Is it no longer the largest, the
-    message goes back into the queue. `start_over` gives every message the highest priority, so that each is looked at
-    once more.
+    by its change, and the true residual is computed when a message comes to the top. If it is no longer the largest,
+    the message goes back into the queue. `start_over` gives every message the highest priority, so that each is looked
+    at once more.
     """
     scratch = make_scratch(ports.messages, widest, most_ports)
     rows = priority.reshape((-1, 1))  # as a heap compares them

@@ -165,7 +165,7 @@ def transitive_weights(field: FactorGraph) -> tuple[Tensor, ...]:
 
 
 def check_weights(field: FactorGraph, weights: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Check weights that a user gave: a positive number for each factor, a vector a group."""
+    """Check weights that a user gave: a positive number for each factor, one vector per group."""
     if len(weights) != len(field.groups):
         raise InputError(
             f"one vector of weights for each of the {len(field.groups)} groups, got {len(weights)}"

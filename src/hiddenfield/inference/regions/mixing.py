@@ -63,6 +63,7 @@ class Mixing:
         self.best.fill_(math.inf)
         self.steps = 0
 
+    @torch.no_grad()
     def __call__(
         self,
         state: Float[Tensor, " numbers"],
@@ -85,7 +86,7 @@ class Mixing:
         if not state.is_cpu:
             return self._torch_mix(state, change, weight, residual, tolerance, slot, ready)
         out = torch.empty_like(state)
-        arrays = [tensor.numpy() for tensor in (state, change, weight, residual, out)]
+        arrays = [tensor.detach().numpy() for tensor in (state, change, weight, residual, out)]
         _mix(tolerance, self.ridge, slot, ready, *self._arrays, *arrays, work=self.states.numel())
         return out
 

@@ -30,7 +30,7 @@ from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.graphs.region_graph import RegionGraph
 from hiddenfield.inference.messages.passing import normalise_segments
 from hiddenfield.inference.posterior import Posterior
-from hiddenfield.inference.regions.wiring import Projection, RegionWiring, wire_regions
+from hiddenfield.inference.regions.wiring import RegionWiring, wire_regions
 from hiddenfield.iteration import Outcome
 from hiddenfield.ops import segment_sum
 from hiddenfield.shapes import Array, Float, Tensor
@@ -78,18 +78,11 @@ class RegionPassing:
     def wiring(self) -> RegionWiring:
         """Where tables and messages lie; kept with the region graph for fields of the same cardinalities."""
         known = self.regions.__dict__.get("_wiring")
-        cards = self.field.cardinalities.cpu()
-        if known is not None and torch.equal(known[0], cards):
-            wiring: RegionWiring = known[1]
-            return wiring
-        wiring = wire_regions(self.regions, self.field)
-        self.regions.__dict__["_wiring"] = (cards, wiring)
+        cards = self.field.cardinalities
+        if known is None or known[0].device != cards.device or not torch.equal(known[0], cards):
+            known = self.regions.__dict__["_wiring"] = (cards, wire_regions(self.regions, self.field))
+        wiring: RegionWiring = known[1]
         return wiring
-
-    @cached_property
-    def messages(self) -> Projection:
-        """Projection of outer tables onto messages."""
-        return self.wiring.message_projection(self.field.device)
 
     def _tensor(self, values: Array) -> Tensor:
         out = torch.from_numpy(np.ascontiguousarray(values)).to(self.field.device)
@@ -149,22 +142,6 @@ class RegionPassing:
     # -- potentials ----------------------------------------------------------------------------------------
 
     @cached_property
-    def factor_sizes(self) -> list[int]:
-        """Entries of a table, factor by factor."""
-        return [math.prod(group.states) for group in self.field.groups for _ in range(group.num_factors)]
-
-    @cached_property
-    def factors(self) -> Projection:
-        """Projection of outer tables onto the factors' tables."""
-        bounds = np.concatenate([[0], np.cumsum(np.array(self.factor_sizes, dtype=np.int64))])
-        return self.wiring.factor_projection(bounds.astype(np.int64), self.field.device)
-
-    @cached_property
-    def variables(self) -> Projection:
-        """Projection of outer tables onto single variables."""
-        return self.wiring.variable_projection(self.field.state_ptr.cpu().numpy(), self.field.device)
-
-    @cached_property
     def log_tables(self) -> Float[Tensor, " tables"]:
         """The potentials of outer regions: their factors, and variables that have no inner region."""
         field, regions = self.field, self.regions
@@ -177,9 +154,9 @@ class RegionPassing:
             parts.append((tables * weight[:, None]).reshape(-1))
             begin += group.num_factors
         tables = field.log_unary.new_zeros(int(self.wiring.table_ptr[-1]))
-        tables = self.factors.add(tables, torch.cat(parts))
+        tables = self.wiring.factors.add(tables, torch.cat(parts))
         alone = self._tensor(regions.variable_inner < 0)[field.state_variable]
-        return self.variables.add(
+        return self.wiring.variables.add(
             tables, torch.where(alone, field.log_unary, torch.zeros_like(field.log_unary))
         )
 
@@ -202,7 +179,7 @@ class RegionPassing:
 
     def pair_marginals(self, messages: Float[Tensor, " messages"]) -> Float[Tensor, " messages"]:
         """Return what every outer region believes about every inner one within it, in logs."""
-        raw = self.messages.log_sum(self.messages.add(self.log_tables, messages))
+        raw = self.wiring.messages.log_sum(self.wiring.messages.add(self.log_tables, messages))
         return normalise_segments(raw, self.message_ptr)[0]
 
     def targets(
@@ -273,21 +250,21 @@ class RegionPassing:
 
     def beliefs(self, messages: Float[Tensor, " messages"]) -> RegionBeliefs:
         """Return the beliefs of all regions; those of inner ones are the mean of what outer ones say."""
-        outer, _ = normalise_segments(self.messages.add(self.log_tables, messages), self.table_ptr)
-        pair = normalise_segments(self.messages.log_sum(outer), self.message_ptr)[0]
+        outer, _ = normalise_segments(self.wiring.messages.add(self.log_tables, messages), self.table_ptr)
+        pair = normalise_segments(self.wiring.messages.log_sum(outer), self.message_ptr)[0]
         return RegionBeliefs(outer, self.mean(pair), pair)
 
     def marginals(self, beliefs: RegionBeliefs) -> tuple[Float[Tensor, " states"], tuple[Tensor, ...]]:
         """Return log marginals of variables and of factors."""
         field = self.field
-        own = normalise_segments(self.variables.log_sum(beliefs.outer), field.state_ptr)[0]
+        own = normalise_segments(self.wiring.variables.log_sum(beliefs.outer), field.state_ptr)[0]
         number = self._tensor(self.regions.variable_inner)[field.state_variable]
         held = number >= 0
         state = torch.arange(len(number), device=field.device) - field.state_ptr[field.state_variable]
         own = own.index_put(
             (held.nonzero()[:, 0],), beliefs.inner[self.inner_ptr[number[held]] + state[held]]
         )
-        return own, field.split_tables(self.factors.log_sum(beliefs.outer))
+        return own, field.split_tables(self.wiring.factors.log_sum(beliefs.outer))
 
     def negative_free_energy(self, beliefs: RegionBeliefs) -> Float[Tensor, " graphs"]:
         r"""Return minus Kikuchi's free energy of the beliefs, graph by graph; -inf where nothing is possible."""
@@ -304,6 +281,7 @@ class RegionPassing:
         dead = torch.zeros_like(value).index_add(0, self.outer_graph, (~alive).to(value.dtype)) > 0
         return torch.where(dead, torch.full_like(value, -math.inf), value).to(field.dtype)
 
+    @torch.no_grad()
     def posterior(
         self,
         method: str,
@@ -312,7 +290,10 @@ class RegionPassing:
         status: str,
         trace: dict[str, list[float]],
     ) -> Posterior:
-        """Make a posterior of messages: exact where the regions are a junction tree's and all has converged."""
+        """Make a posterior of messages: exact where the regions are a junction tree's and all has converged.
+
+        It carries no gradient: that of the log partition, which `infer` gives it, is not that of these expressions.
+        """
         beliefs = self.beliefs(messages)
         marginals, factors = self.marginals(beliefs)
         exact = bool(outcome.converged.all()) and self.regions.is_junction_tree

@@ -80,7 +80,7 @@ class Sweeps:
         memory = min(memory, MOST_HISTORY // max(len(self.owner), 1))
         self.mixing = Mixing(self.owner, field.num_graphs, memory, self.dtype) if memory > 1 else None
         self.residual = torch.empty(field.num_graphs, dtype=self.dtype, device=field.device)
-        self.belief = passing.log_inner
+        self.belief = passing.log_inner.detach()
         self.forget()
 
     def forget(self, frozen: Bool[Tensor, " graphs"] | None = None) -> None:
@@ -97,12 +97,13 @@ class Sweeps:
         residual = residual.to(self.dtype)
         self.residual = torch.where(residual > self.tolerance, residual, self.residual)
 
+    @torch.no_grad()
     def __call__(
         self, messages: Float[Tensor, " messages"], anchor: Tensor | None = None, rounds: int = 1
     ) -> tuple[Float[Tensor, " messages"], Float[Tensor, " graphs"]]:
         """Return the messages after up to `rounds` sweeps of each graph, and each graph's residual in its last."""
-        dtype, now = messages.dtype, messages.to(self.dtype)
-        anchor = None if anchor is None else anchor.to(self.dtype)
+        dtype, now = messages.dtype, messages.detach().to(self.dtype)
+        anchor = None if anchor is None else anchor.detach().to(self.dtype)
         for _ in range(rounds):
             active = self.residual > self.tolerance
             if not bool(active.any()):
@@ -138,8 +139,8 @@ class _CompiledSweep:
             regions.pair_weight,
             *passing.outer_by_graph,
             wiring.table_ptr,
-            passing.log_tables.double().numpy(),
-            passing.log_inner.double().numpy(),
+            passing.log_tables.detach().double().numpy(),
+            passing.log_inner.detach().double().numpy(),
             *counting,
             regions.degree,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -62,10 +63,8 @@ class RegionWiring:
     map_start, maps
         Of pair p, the state x of its outer region projects to the state ``maps[map_start[p] + x]`` of its inner one.
         Pairs that project alike share a map.
-    factor_start, factor_maps
-        The same for factors: which entry of a factor's table each state of its outer region reads.
-    variable_start, variable_maps
-        The same for single variables in `RegionGraph.variable_outer`.
+    messages, factors, variables
+        Projections of the outer tables onto messages, onto the tables of the factors, and onto the states of variables.
     """
 
     regions: RegionGraph
@@ -74,38 +73,9 @@ class RegionWiring:
     message_ptr: Int[Array, " pair_bounds"]
     map_start: Int[Array, " pairs"]
     maps: Int[Array, " _"]
-    factor_start: Int[Array, " factors"]
-    factor_maps: Int[Array, " _"]
-    variable_start: Int[Array, " variables"]
-    variable_maps: Int[Array, " _"]
-
-    @cached_property
-    def _kept(self) -> dict[tuple[str, torch.device], Projection]:
-        return {}
-
-    def _keep(
-        self, name: str, device: torch.device, row: Array, start: Array, maps: Array, target_ptr: Array
-    ) -> Projection:
-        """Make a projection once for each device."""
-        if (name, device) not in self._kept:
-            made = _projection(self.table_ptr, row, start, maps, target_ptr, device)
-            self._kept[name, device] = made
-        return self._kept[name, device]
-
-    def message_projection(self, device: torch.device) -> Projection:
-        """Project outer tables onto messages."""
-        outer = self.regions.pair_outer
-        return self._keep("message", device, outer, self.map_start, self.maps, self.message_ptr)
-
-    def factor_projection(self, factor_ptr: Array, device: torch.device) -> Projection:
-        """Project outer tables onto the tables of the factors."""
-        outer = self.regions.factor_outer
-        return self._keep("factor", device, outer, self.factor_start, self.factor_maps, factor_ptr)
-
-    def variable_projection(self, state_ptr: Array, device: torch.device) -> Projection:
-        """Project outer tables onto the states of single variables."""
-        outer = self.regions.variable_outer
-        return self._keep("variable", device, outer, self.variable_start, self.variable_maps, state_ptr)
+    messages: Projection
+    factors: Projection
+    variables: Projection
 
 
 def wire_regions(regions: RegionGraph, field: FactorGraph) -> RegionWiring:
@@ -124,19 +94,26 @@ def wire_regions(regions: RegionGraph, field: FactorGraph) -> RegionWiring:
     pair_sets = Sets(_bounds(regions.inner.sizes[regions.pair_inner]), regions.pair_position)
     arities = [np.full(group.num_factors, group.arity) for group in field.groups]
     factor_sets = Sets(_bounds(np.concatenate([np.zeros(0, int), *arities])), regions.factor_position)
-    ones = np.arange(field.num_variables + 1)
-    table_ptr = _bounds(outer_size)
+    factor_sizes = [np.full(group.num_factors, math.prod(group.states)) for group in field.groups]
+    factor_ptr = _bounds(np.concatenate([np.zeros(0, int), *factor_sizes]))
+    variable_sets = Sets(np.arange(field.num_variables + 1), regions.variable_position)
+    table_ptr, message_ptr = _bounds(outer_size), _bounds(inner_size[regions.pair_inner])
+
+    def project(row: Array, start: Array, maps: Array, target_ptr: Array) -> Projection:
+        return _projection(table_ptr, row, start, maps, target_ptr, field.device)
+
     pair_maps = _maps(regions.outer, cards, regions.pair_outer, pair_sets)
     factor_maps = _maps(regions.outer, cards, regions.factor_outer, factor_sets)
-    variable_maps = _maps(regions.outer, cards, regions.variable_outer, Sets(ones, regions.variable_position))
+    variable_maps = _maps(regions.outer, cards, regions.variable_outer, variable_sets)
     return RegionWiring(
         regions,
         table_ptr,
         _bounds(inner_size),
-        _bounds(inner_size[regions.pair_inner]),
+        message_ptr,
         *pair_maps,
-        *factor_maps,
-        *variable_maps,
+        project(regions.pair_outer, *pair_maps, message_ptr),
+        project(regions.factor_outer, *factor_maps, factor_ptr),
+        project(regions.variable_outer, *variable_maps, field.state_ptr.cpu().numpy()),
     )
 
 
