@@ -364,3 +364,20 @@ def test_schedules(schedule, end):
     assert rates[-1] == pytest.approx(end, abs=1e-9)
     assert rates[8:] == sorted(rates[8:], reverse=True)
     assert json.loads(json.dumps(settings.as_dict())) == settings.as_dict()
+
+
+@pytest.mark.parametrize(
+    ("threads", "entries", "processes", "expected"),
+    [(2, 1e6, 1, 1), (2, 1e7, 1, 2), (16, 1e5, 1, 1), (16, 3e6, 1, 7), (16, 1e9, 1, 16), (16, 1e9, 4, 4)],
+)
+def test_a_batch_gets_the_threads_it_has_work_for(threads, entries, processes, expected):
+    from hiddenfield.learning.device import few_threads
+
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(threads)
+        with few_threads(entries, processes):
+            assert torch.get_num_threads() == expected
+        assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)

@@ -15,8 +15,13 @@ from hiddenfield.learning.settings import TrainSettings
 
 __all__ = ["autocast", "device_of", "few_threads", "make_optimizer", "make_scaler", "resolve_device"]
 
-# Entries of a vector on every node and arc of a batch from which another thread pays; see `few_threads`.
-ENTRIES_PER_THREAD = 4_000_000
+# Entries of a vector on every node and arc of a batch per thread. On 16 idle cores threads pay from here on: eight are
+# 2.7 times as fast as one at 3 million entries, and 5 times at 24 million.
+ENTRIES_PER_THREAD = 400_000
+
+# With fewer cores than this a second thread brings little (1.3 times at 3 million entries), and where other programs
+# run it waits for them: on a busy machine with two cores two threads were 2 to 15 times slower than one.
+FEW_CORES, ENTRIES_PER_THREAD_OF_FEW = 4, 4_000_000
 
 
 def resolve_device(device: str) -> torch.device:
@@ -78,11 +83,11 @@ def make_optimizer(network: nn.Module, settings: TrainSettings) -> torch.optim.O
 def few_threads(entries: float, processes: int = 1) -> Iterator[None]:
     """Use no more threads of torch than a batch has work for, and as many as before afterwards.
 
-    Threads that wait for each other cost more than they bring on small batches: on a busy machine with two cores two
-    threads were 2 to 30 times slower than one (`benchmarks/training.py`).
+    The number depends on the batch and the machine, not on its load, so that a run is repeatable to the bit.
     """
     before = torch.get_num_threads()
-    torch.set_num_threads(max(1, min(before // processes, int(entries / ENTRIES_PER_THREAD))))
+    each = ENTRIES_PER_THREAD if before >= FEW_CORES else ENTRIES_PER_THREAD_OF_FEW
+    torch.set_num_threads(max(1, min(before // processes, int(entries / each))))
     try:
         yield
     finally:

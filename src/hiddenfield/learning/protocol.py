@@ -55,6 +55,14 @@ class Alternating(Protocol[Data, Parameters, Statistics]):
 class Supervised(Protocol):
     """What is predicted and how predictions are scored, for `train`."""
 
+    @property
+    def kind(self) -> str:
+        """What tasks whose networks are trained side by side must have in common."""
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """The names of what `metrics` returns; each can be monitored."""
+
     def check(self, structures: Structures, what: str) -> None:
         """Raise an `InputError` that begins with `what` where the structures have no targets for this task."""
 
@@ -67,6 +75,11 @@ class Supervised(Protocol):
         self, outputs: Float[Tensor, "structures outputs"], standardized: Float[Tensor, "structures targets"]
     ) -> tuple[Float[Tensor, " structures"], Float[Tensor, " structures"]]:
         """Return for every structure its loss, summed over targets, and its weight; the objective is their ratio."""
+
+    def score(
+        self, outputs: Float[Tensor, "structures outputs"], standardized: Float[Tensor, "structures targets"]
+    ) -> Float[Tensor, ""]:
+        """Return the objective, the sum of the losses over the sum of the weights."""
 
     def metrics(
         self, outputs: Float[Tensor, "structures outputs"], targets: Float[Tensor, "structures targets"]

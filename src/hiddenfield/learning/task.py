@@ -128,6 +128,11 @@ class Task:
         return all(column.classes is None for column in self.columns)
 
     @property
+    def kind(self) -> str:
+        """What tasks whose networks are trained side by side must have in common: the loss, not names and scales."""
+        return repr((self.loss, [(c.outputs, c.classes is None, c.weights) for c in self.columns]))
+
+    @property
     def metric_names(self) -> tuple[str, ...]:
         """The names of what `metrics` returns."""
         numbers = any(column.classes is None for column in self.columns)

@@ -88,6 +88,5 @@ def _circumstances(fit: Fit) -> str:
     pack = fit.structures
     words = [(v.name, v.symbols) for v in (*pack.node_vocabularies, *pack.arc_vocabularies)]
     names = (pack.target_names, pack.node_attribute_names, pack.arc_attribute_names)
-    columns = [(column.outputs, column.vocabulary is None, column.weights) for column in fit.task.columns]
     settings = {name: value for name, value in fit.settings.as_dict().items() if name != "seed"}
-    return repr((words, names, fit.task.loss, columns, settings, fit.validation is None, fit.steps))
+    return repr((words, names, fit.task.kind, settings, fit.validation is None, fit.steps))

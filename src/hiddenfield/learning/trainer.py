@@ -24,8 +24,8 @@ from hiddenfield.learning.batches import Pack, epoch_order, resampling_weights
 from hiddenfield.learning.checkpoint import History, State, fingerprint, resume_run, save_run
 from hiddenfield.learning.device import autocast, device_of, few_threads, make_optimizer, make_scaler
 from hiddenfield.learning.processes import Team, team_of
+from hiddenfield.learning.protocol import Supervised
 from hiddenfield.learning.settings import TrainSettings
-from hiddenfield.learning.task import Task
 from hiddenfield.ops import segment_sum
 from hiddenfield.progress import progress
 from hiddenfield.shapes import Array, Float, Tensor
@@ -43,7 +43,7 @@ class Fit:
     """A network to be trained, and all that `train` is told about it."""
 
     network: Predictor
-    task: Task
+    task: Supervised
     structures: Structures
     validation: Structures | None
     settings: TrainSettings
@@ -92,7 +92,7 @@ class Fit:
 
 def train(
     network: Predictor,
-    task: Task,
+    task: Supervised,
     structures: Structures,
     validation: Structures | None = None,
     settings: TrainSettings | None = None,
@@ -114,7 +114,7 @@ def train(
     Parameters
     ----------
     network, task
-        What to train and what for.
+        What to train and what for: a `Task`, or anything that is `Supervised`.
     structures, validation
         With targets; validation structures are not trained on.
     settings
@@ -137,6 +137,7 @@ def train(
     --------
     >>> import hiddenfield as hf
     >>> from hiddenfield.embedding import FeatureSizes, Predictor
+    >>> from hiddenfield.learning import Task
     >>> words = hf.data.from_sequences(["GA", "GATTACA", "TTT", "A"], targets=[2.0, 7.0, 3.0, 1.0])
     >>> task = Task.of(words)
     >>> network = Predictor(FeatureSizes.of(words), task.outputs, dim=8)
