@@ -64,7 +64,7 @@ def infer(
     from hiddenfield.fields.relational import read_scheme
     from hiddenfield.models.relational import predict_pairs
     from hiddenfield.models.relational.phases import find_phases
-    from hiddenfield.report.relational_text import describe_phases, describe_prediction
+    from hiddenfield.report.relational import describe_phases, describe_prediction
 
     scheme = read_scheme(path)
     given = _numbers(scheme, theta, "--theta")
@@ -120,7 +120,7 @@ def learn(
     from hiddenfield.fields.relational import read_scheme
     from hiddenfield.models.relational import fit_relational
     from hiddenfield.progress import progress
-    from hiddenfield.report.relational_text import describe_fit
+    from hiddenfield.report.relational import describe_fit, write_fit_report
 
     scheme = read_scheme(path)
     networks = _networks(scheme, network, vertices, size)
@@ -145,8 +145,6 @@ def learn(
         )
     record, lines = describe_fit(networks, fit)
     if out is not None:
-        from hiddenfield.report.relational_page import write_fit_report
-
         write_fit_report(out, scheme, networks, fit, title=f"{path.stem}: {method}")
         lines.append(f"report: {out}")
     emit(record, "\n".join(lines), json)
@@ -174,7 +172,8 @@ def landscape(
     from hiddenfield.fields.relational import read_scheme
     from hiddenfield.models.relational.landscape import landscape as explore
     from hiddenfield.progress import progress
-    from hiddenfield.report.relational_text import describe_landscape
+    from hiddenfield.report.relational import describe_landscape, write_landscape_report
+    from hiddenfield.report.relational_figures import paint_landscape, save_figure
 
     scheme = read_scheme(path)
     networks = _networks(scheme, network, vertices, size)
@@ -199,13 +198,9 @@ def landscape(
         )
     record, lines = describe_landscape(networks, found)
     if plot is not None:
-        from hiddenfield.report.relational_figures import paint_landscape, save_figure
-
         save_figure(plot, lambda figure: paint_landscape(figure, found), width=6.4, height=5)
         lines.append(f"plot: {plot}")
     if out is not None:
-        from hiddenfield.report.relational_page import write_landscape_report
-
         write_landscape_report(out, networks, found, title=f"{path.stem}: landscape")
         lines.append(f"report: {out}")
     emit(record, "\n".join(lines), json)

@@ -1,0 +1,23 @@
+from .expressions import Argument as Argument, Atom as Atom, Expression as Expression
+from .instantiation import (
+    factor_kinds as factor_kinds,
+    ground as ground,
+    ground_features as ground_features,
+    ground_index as ground_index,
+    ground_variables as ground_variables,
+    template as template,
+    weight_matrix as weight_matrix,
+    weight_scale as weight_scale,
+)
+from .library import (
+    FEATURES as FEATURES,
+    add_library_feature as add_library_feature,
+    graph_scheme as graph_scheme,
+)
+from .scheme import (
+    Attribute as Attribute,
+    ComplexType as ComplexType,
+    Feature as Feature,
+    RelationalScheme as RelationalScheme,
+)
+from .toml import parse_scheme as parse_scheme, read_scheme as read_scheme
