@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hiddenfield.data.files import write_text
+from hiddenfield.data.paths import write_text
 from hiddenfield.fields.relational import RelationalScheme
 from hiddenfield.models.relational.landscape import Landscape
 from hiddenfield.models.relational.learning import RelationalFit
