@@ -90,7 +90,7 @@ def double_loop(
 
     Notes
     -----
-    An outer iteration costs some ten to thirty sweeps; tens of them are usual, hundreds where it is hard.
+    Computed in double precision whatever that of the field. An outer iteration costs some ten to thirty sweeps; tens of them are usual, hundreds where it is hard.
 
     References
     ----------
@@ -106,7 +106,8 @@ def double_loop(
     >>> posterior.status, all(later <= earlier + 1e-9 for earlier, later in zip(energies, energies[1:]))
     ('converged', True)
     """
-    passing = RegionPassing(field, choose_regions(field, regions))
+    # In single precision, rounding of extreme messages would keep their changes above the tolerance.
+    passing = RegionPassing(field.to(torch.float64), choose_regions(field, regions))
     outcome, energies = descend(
         passing,
         passing.start(),
@@ -117,7 +118,7 @@ def double_loop(
     )
     trace = {"residual": outcome.trace, "free_energy": energies}
     status = outcome.describe(tolerance, REMEDY)
-    return passing.posterior("double_loop", outcome.state.messages, outcome, status, trace)
+    return passing.posterior("double_loop", outcome.state.messages, outcome, status, trace).rounded(field)
 
 
 def descend(

@@ -85,6 +85,21 @@ class Posterior:
     seconds: float = 0.0
     extra: dict[str, Any] = dataclasses.field(default_factory=dict)
 
+    def rounded(self, field: FactorGraph) -> Posterior:
+        """Return the posterior of the same field in another precision."""
+
+        def cast(values: Tensor) -> Tensor:
+            return values.to(field.dtype)
+
+        return dataclasses.replace(
+            self,
+            field=field,
+            log_marginals=cast(self.log_marginals),
+            factor_log_marginals=tuple(map(cast, self.factor_log_marginals)),
+            log_partition=cast(self.log_partition),
+            residual=cast(self.residual),
+        )
+
     @cached_property
     def marginals(self) -> Float[Tensor, "variables most_states"]:
         """Marginal distributions, one row per variable; 0 beyond a variable's own states."""
