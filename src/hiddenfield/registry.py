@@ -19,7 +19,8 @@ class Registry(Mapping[str, T], Generic[T]):
     """One family of interchangeable things; each is registered by the module that defines it.
 
     Adding one is adding a file: the modules of the family's package are imported at the first look-up, and whatever
-    they register is found. A module anywhere else registers in the same way once it is imported.
+    they register is found, in the order of the names. A module anywhere else registers in the same way once it is
+    imported.
 
     Parameters
     ----------
@@ -77,7 +78,7 @@ class Registry(Mapping[str, T], Generic[T]):
         return self._found()[name][0]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._found())
+        return iter(sorted(self._found()))
 
     def __len__(self) -> int:
         return len(self._found())
