@@ -90,7 +90,8 @@ def double_loop(
 
     Notes
     -----
-    Computed in double precision whatever that of the field. An outer iteration costs some ten to thirty sweeps; tens of them are usual, hundreds where it is hard.
+    Computed in double precision, whatever that of the field. An outer iteration costs some ten to thirty sweeps; tens
+    of them are usual, hundreds where it is hard.
 
     References
     ----------
