@@ -60,9 +60,11 @@ check: env ## formatting, lint, docstrings, types, imports-go-left, documentatio
 	$(BIN)/python -m pytest -q tests/test_architecture.py
 	$(BIN)/mkdocs build --strict --quiet
 
-format: env ## rewrite the code in the house format
+format: env ## rewrite the code in the house format, and the generated tables and drawing of the documentation
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
+	$(BIN)/python -m tools.tables
+	$(BIN)/python -m tools.drawing
 
 bench: env ## run the benchmarks
 	$(BIN)/python -m benchmarks

@@ -87,7 +87,7 @@ def room(left: float, top: float, name: str, text: str) -> list[str]:
     ]
     lines, line = [], ""
     for word in text.split():
-        if len(line) + len(word) > 16:
+        if len(line) + len(word) > 15:
             lines.append(line)
             line = ""
         line = f"{line} {word}".strip()

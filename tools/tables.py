@@ -47,7 +47,14 @@ def of_registry(name: str, registry: Mapping[str, Any], **columns: str) -> str:
 
 
 def inference() -> str:
-    """Return the algorithms of `infer`."""
+    """Return the algorithms of `infer` and what each guarantees."""
+    from hiddenfield.inference import METHODS
+
+    return of_registry("method", METHODS, guarantee="guarantee", reference="reference")
+
+
+def inference_use() -> str:
+    """Return the same with the cases that each is for."""
     from hiddenfield.inference import METHODS
 
     return of_registry("method", METHODS, guarantee="guarantee", use="when to use it", reference="reference")
@@ -64,7 +71,9 @@ def likelihoods() -> str:
     """Return the ways to learn a relational model."""
     from hiddenfield.models.relational import LIKELIHOODS
 
-    return of_registry("method", LIKELIHOODS, summary="what is maximised", reference="reference")
+    return of_registry(
+        "method", LIKELIHOODS, summary="what is maximised", guarantee="guarantee", reference="reference"
+    )
 
 
 def formats() -> str:
@@ -72,14 +81,6 @@ def formats() -> str:
     from hiddenfield.data.formats import FORMATS
 
     return table(["format", "content"], [[f"`{name}`", entry.summary] for name, entry in FORMATS.items()])
-
-
-def field_formats() -> str:
-    """Return the file formats of fields."""
-    from hiddenfield.fields.formats import FIELD_FORMATS
-
-    rows = [[f"`{name}`", entry.summary] for name, entry in FIELD_FORMATS.items()]
-    return table(["format", "content"], rows)
 
 
 def measured() -> str:
@@ -143,10 +144,10 @@ RATIOS: tuple[tuple[str, str, str, dict[str, Any], str], ...] = (
 
 TABLES: dict[str, Callable[[], str]] = {
     "inference": inference,
+    "inference-use": inference_use,
     "embeddings": embeddings,
     "likelihoods": likelihoods,
     "formats": formats,
-    "field-formats": field_formats,
     "measured": measured,
 }
 

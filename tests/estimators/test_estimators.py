@@ -672,7 +672,7 @@ def test_shape_of_a_pack(pack):
 
 
 def test_sums_are_divided_by_the_mean_number_of_nodes(pack, numbers):
-    model = hf.StructureRegressor(**TINY).fit(pack, numbers)
+    model = hf.StructureRegressor(**TINY, device="cpu").fit(pack, numbers)
     mean = pack.total_nodes / len(pack)
     assert model.network_.scale == model.features_.mean_nodes == mean
     states = model.network_.embedding(pack)

@@ -23,7 +23,11 @@ RUNAWAY = 1e4
 """Log messages beyond this have left every belief behind: the iteration diverges."""
 
 
-@METHODS.register(guarantee="exact on forests, else an estimate", reference="Minka 2001")
+@METHODS.register(
+    guarantee="exact on forests, else an estimate",
+    reference="Minka 2001",
+    use="where `loopy_bp` oscillates and a dual form is wanted",
+)
 def damped(
     field: FactorGraph,
     *,

@@ -42,7 +42,11 @@ class Descent:
     free_energy: Float[Tensor, " graphs"]
 
 
-@METHODS.register(guarantee="exact on forests, else an estimate", reference="Yuille 2002")
+@METHODS.register(
+    guarantee="exact on forests, else an estimate",
+    reference="Yuille 2002",
+    use="where `loopy_bp` does not converge: it always does, more slowly",
+)
 def double_loop(
     field: FactorGraph,
     *,

@@ -32,7 +32,12 @@ ALGORITHMS = {name: name for name in ("auto", "junction_tree", "enumerate")}
 CONTRADICTION = "contradiction: hard zeros and evidence leave no assignment possible"
 
 
-@METHODS.register(guarantee="exact", reference="Kschischang, Frey & Loeliger 2001", unrolls=True)
+@METHODS.register(
+    guarantee="exact",
+    reference="Kschischang, Frey & Loeliger 2001",
+    unrolls=True,
+    use="first of all: its cost is known beforehand, and what would not fit is refused",
+)
 def exact(
     field: FactorGraph,
     *,

@@ -23,7 +23,9 @@ REMEDY = "raise max_iterations or outer_iterations, or take smaller regions"
 
 
 @METHODS.register(
-    guarantee="exact on a junction tree, else an estimate", reference="Yedidia, Freeman & Weiss 2005"
+    guarantee="exact on a junction tree, else an estimate",
+    reference="Yedidia, Freeman & Weiss 2005",
+    use="grids and other fields with short cycles: much more accurate than `loopy_bp`",
 )
 def generalized_bp(
     field: FactorGraph,

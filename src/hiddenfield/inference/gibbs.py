@@ -24,7 +24,11 @@ LOG_PARTITIONS = {name: name for name in ("ais", "none")}
 BATCHES = 20
 
 
-@METHODS.register(guarantee="estimate, with its standard error", reference="Geman & Geman 1984")
+@METHODS.register(
+    guarantee="estimate, with its standard error",
+    reference="Geman & Geman 1984",
+    use="marginals whose error shrinks with time; samples",
+)
 def gibbs(
     field: FactorGraph,
     *,

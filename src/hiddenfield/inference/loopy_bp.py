@@ -22,7 +22,12 @@ __all__ = ["loopy_bp", "map_state"]
 REMEDY = "try damping=0.5, schedule='residual', or method 'double_loop', which always converges"
 
 
-@METHODS.register(guarantee="exact on forests, else an estimate", reference="Pearl 1988", unrolls=True)
+@METHODS.register(
+    guarantee="exact on forests, else an estimate",
+    reference="Pearl 1988",
+    unrolls=True,
+    use="large fields with weak or mixed couplings; the fastest",
+)
 def loopy_bp(
     field: FactorGraph,
     *,

@@ -40,7 +40,12 @@ class _Best:
     trace: dict[str, list[float]]
 
 
-@METHODS.register(guarantee="lower bound", reference="Wainwright & Jordan 2008", unrolls=True)
+@METHODS.register(
+    guarantee="lower bound",
+    reference="Wainwright & Jordan 2008",
+    unrolls=True,
+    use="a bound from below, at every iteration",
+)
 def mean_field(
     field: FactorGraph,
     *,

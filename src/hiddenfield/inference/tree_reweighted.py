@@ -33,7 +33,12 @@ LARGEST_SEQUENTIAL = 50_000
 """Numbers of all messages up to which the sequential schedule settles sooner."""
 
 
-@METHODS.register(guarantee="upper bound", reference="Wainwright, Jaakkola & Willsky 2005", unrolls=True)
+@METHODS.register(
+    guarantee="upper bound",
+    reference="Wainwright, Jaakkola & Willsky 2005",
+    unrolls=True,
+    use="a bound from above, at every iteration; strong couplings",
+)
 def tree_reweighted(
     field: FactorGraph,
     *,

@@ -109,7 +109,7 @@ def make_splits(method: Any, request: Request) -> list[Split]:
     4
     >>> make_splits("kfold", Request(20))
     Traceback (most recent call last):
-    hiddenfield.errors.InputError: unknown split 'kfold' (did you mean 'k_fold'?); choose from: k_fold, stratified, ...
+    hiddenfield.errors.InputError: unknown split 'kfold' (did you mean 'k_fold'?); choose from: files, ...
     """
     if isinstance(method, str):
         name = _automatic(request) if method == "auto" else method

@@ -29,6 +29,7 @@ Sizes = tuple[tuple[str, int], ...]
 
 @LIKELIHOODS.register(
     "bethe",
+    guarantee="an estimate; exact with edges alone",
     summary="belief propagation on the template: its best phase",
     reference="Jaimovich, Meshi & Friedman 2007",
 )
@@ -109,6 +110,7 @@ class BetheLikelihood(SmoothLikelihood):
 
 LIKELIHOODS.register(
     "bethe_observed",
+    guarantee="none: the phase follows the data",
     summary="belief propagation on the template: the phase nearest to the data",
     reference="Jaimovich, Meshi & Friedman 2007",
 )(functools.partial(BetheLikelihood, phase="observed"))

@@ -10,7 +10,12 @@ from hiddenfield.models.relational.likelihoods.monte_carlo import SampledLikelih
 __all__ = ["ContrastiveDivergence"]
 
 
-@LIKELIHOODS.register("contrastive_divergence", summary="short chains from the data", reference="Hinton 2002")
+@LIKELIHOODS.register(
+    "contrastive_divergence",
+    guarantee="biased towards the pseudo-likelihood",
+    summary="short chains from the data",
+    reference="Hinton 2002",
+)
 @dataclass(eq=False, kw_only=True)
 class ContrastiveDivergence(SampledLikelihood):
     """Contrastive divergence: chains from the observed network, `sweeps` long, over and over.

@@ -15,7 +15,12 @@ from hiddenfield.shapes import Array, Float
 __all__ = ["ExactLikelihood"]
 
 
-@LIKELIHOODS.register("exact", summary="all networks of up to eight vertices", reference="")
+@LIKELIHOODS.register(
+    "exact",
+    guarantee="exact, up to eight vertices",
+    summary="all networks of up to eight vertices",
+    reference="",
+)
 @dataclass(eq=False)
 class ExactLikelihood(SmoothLikelihood):
     """The likelihood itself, by enumeration: for complete undirected networks of up to eight vertices."""

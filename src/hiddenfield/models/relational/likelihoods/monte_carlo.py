@@ -158,7 +158,12 @@ class _NewtonSteps:
         return float((np.abs(statistics.gap) / np.sqrt(np.diag(statistics.covariance))).max())
 
 
-@LIKELIHOODS.register("monte_carlo", summary="sampled networks", reference="Geyer & Thompson 1992")
+@LIKELIHOODS.register(
+    "monte_carlo",
+    guarantee="the maximum, up to the noise of chains that mix",
+    summary="sampled networks",
+    reference="Geyer & Thompson 1992",
+)
 @dataclass(eq=False, kw_only=True)
 class MonteCarloLikelihood(SampledLikelihood):
     r"""Markov chain Monte Carlo maximum likelihood.

@@ -16,7 +16,10 @@ __all__ = ["PseudoLikelihood"]
 
 
 @LIKELIHOODS.register(
-    "pseudo_likelihood", summary="each pair given the others", reference="Strauss & Ikeda 1990"
+    "pseudo_likelihood",
+    guarantee="consistent; standard errors too small",
+    summary="each pair given the others",
+    reference="Strauss & Ikeda 1990",
 )
 @dataclass(eq=False)
 class PseudoLikelihood(SmoothLikelihood):
