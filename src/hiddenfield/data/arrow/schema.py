@@ -35,10 +35,11 @@ KEY = b"hiddenfield"
 VERSION = 1
 
 TOPOLOGY = ("id", "num_nodes", "source", "target", "reverse")
+# What the fields of a feature's columns begin with, in the order in which a table has them.
 PREFIXES = {
     "node_labels": "node_label_",
-    "arc_labels": "arc_label_",
     "node_attributes": "node_attribute_",
+    "arc_labels": "arc_label_",
     "arc_attributes": "arc_attribute_",
     "targets": "target_",
     "node_targets": "node_target_",
