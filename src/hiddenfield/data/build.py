@@ -10,6 +10,7 @@ import torch
 
 from hiddenfield.data.columns import (
     Columns,
+    as_array,
     as_attributes,
     as_extra,
     as_ids,
@@ -186,11 +187,10 @@ def from_edges(
         raise InputError(
             f"first and second must have one entry per edge each, got {len(one)} and {len(other)}"
         )
+    bounds = _bounds(node_ptr, "node_ptr")
+    names = as_ids(options.get("ids"), len(bounds) - 1)
     if edge_ptr is not None:
-        bounds, names = _bounds(node_ptr, "node_ptr"), options.get("ids")
-        one, other = _pack_wide(
-            one, other, bounds, _bounds(edge_ptr, "edge_ptr"), as_ids(names, len(bounds) - 1)
-        )
+        one, other = _pack_wide(one, other, bounds, _bounds(edge_ptr, "edge_ptr"), names)
     # The smaller end first, so that parallel edges come out in one order, however their ends were given.
     one, other = np.minimum(one, other), np.maximum(one, other)
     edges = len(one)
@@ -199,8 +199,7 @@ def from_edges(
     reverse[two_way] = edges + np.arange(len(two_way))
     reverse[edges:] = two_way
     edge_of_arc = np.concatenate([np.arange(edges), two_way])
-    bounds = _bounds(node_ptr, "node_ptr")
-    place = _placer("edge", one, bounds, as_ids(options.get("ids"), len(bounds) - 1))
+    place = _placer("edge", one, bounds, names)
     labels = as_labels(edge_labels, edge_vocabularies, edges, "edge")
     attributes = as_attributes(edge_attributes, edge_attribute_names, edges, "edge", place)
     return from_arcs(
@@ -216,12 +215,7 @@ def from_edges(
 
 def _indices(values: Any, name: str) -> Int[Array, " rows"]:
     """Return a one-dimensional int64 array; refuse what is not made of integers."""
-    if isinstance(values, torch.Tensor):
-        values = values.detach().cpu().numpy()
-    try:
-        array = np.asarray(values)
-    except (ValueError, OverflowError) as error:
-        raise InputError(f"{name} must be a one-dimensional array of integers: {error}") from None
+    array = as_array(values, name)
     if array.size == 0 and array.ndim <= 1:
         return np.zeros(0, dtype=np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iu":

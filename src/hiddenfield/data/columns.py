@@ -63,11 +63,7 @@ class Columns:
     def labels(cls, coded: Sequence[tuple[Vocabulary, Array]], rows: int = 0) -> Columns:
         """Return labels from a vocabulary and codes for each column; `rows` is needed where there is no column."""
         codes = [codes for _, codes in coded]
-        matrix = (
-            np.stack(codes, axis=1).astype(np.int32, copy=False)
-            if codes
-            else np.zeros((rows, 0), dtype=np.int32)
-        )
+        matrix = (np.stack(codes, axis=1) if codes else np.zeros((rows, 0))).astype(np.int32, copy=False)
         words = tuple(vocabulary for vocabulary, _ in coded)
         return cls(torch.from_numpy(matrix), tuple(word.name for word in words), words)
 
@@ -378,8 +374,7 @@ def _split(values: Any, default: str, name: str) -> tuple[list[str], list[Any]]:
     """Split what a caller gives for several columns into names and columns."""
     if isinstance(values, Mapping):
         return [str(key) for key in values], list(values.values())
-    if isinstance(values, Tensor):
-        values = values.detach().cpu().numpy()
+    values = as_array(values, name) if isinstance(values, Tensor) else values
     if isinstance(values, str) or not hasattr(values, "__len__"):
         raise InputError(
             f"{name} must be an array, a list or a mapping from names to them, got {values!r}"[:300]
@@ -418,5 +413,5 @@ def as_array(values: Any, name: str) -> Array:
         return np.asarray(values.detach().cpu().numpy())
     try:
         return np.asarray(values)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise InputError(f"{name} must be an array: {error}") from None

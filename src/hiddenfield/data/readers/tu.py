@@ -38,7 +38,6 @@ NEEDED = ("A", "graph_indicator")
 
 ATTRIBUTE = "attribute", "it must be finite in single precision: fill in or remove it"
 TARGET = "target", "it must be finite, or nan where it is missing"
-SMALL_RANGE = 1 << 16  # integers within such a range are counted instead of sorted
 
 
 def read(path: str | Path, *, name: str | None = None) -> Structures:
@@ -172,7 +171,9 @@ def _features(files: Files, kind: str, rows: int, counted_by: str, unit: str) ->
     if (labels := files.get(f"{kind}_labels")) is not None:
         values = _integers(labels)
         _check_rows(len(values), rows, labels.label, reason)
-        found["labels"] = Columns.labels([_encode(name, column) for name, column in _named("label", values)])
+        found["labels"] = Columns.labels(
+            [Vocabulary.from_values(*column) for column in _named("label", values)]
+        )
     if (attributes := files.get(f"{kind}_attributes")) is not None:
         numbers = parse_floats(attributes.read(), attributes.label)
         with np.errstate(over="ignore"):
@@ -198,7 +199,7 @@ def _targets(files: Files) -> Columns | None:
     labels, attributes = files.get("graph_labels"), files.get("graph_attributes")
     if labels is not None:
         for name, column in _named("class", _integers(labels)):
-            vocabulary, codes = _encode(name, column)
+            vocabulary, codes = Vocabulary.from_values(name, column)
             found[name] = codes, vocabulary
     if attributes is not None:
         numbers = parse_floats(attributes.read(), attributes.label)
@@ -213,17 +214,6 @@ def _targets(files: Files) -> Columns | None:
 def _named(name: str, values: Array) -> list[tuple[str, Array]]:
     width = values.shape[1]
     return [(name if width == 1 else f"{name}_{k}", values[:, k]) for k in range(width)]
-
-
-def _encode(name: str, values: Int[Array, " rows"]) -> tuple[Vocabulary, Int[Array, " rows"]]:
-    """Return the sorted vocabulary of the integers that occur and their codes; linear where their range is small."""
-    least, most = int(values.min()), int(values.max())
-    if most - least >= SMALL_RANGE:
-        return Vocabulary.from_values(name, values)
-    shifted = values - least
-    occurs = np.bincount(shifted, minlength=1) > 0
-    code = np.cumsum(occurs, dtype=np.int32) - 1
-    return Vocabulary(name, tuple((np.flatnonzero(occurs) + least).tolist())), code[shifted].astype(np.int32)
 
 
 def _check_rows(rows: int, expected: int, label: str, reason: str) -> None:
