@@ -74,9 +74,8 @@ class Layout:
         """Return the value of the metadata's key."""
         described: dict[str, Any] = {"version": VERSION, "ids": self.ids}
         for part in PREFIXES:
-            columns = self.features.get(part)
-            described[part] = None if columns is None else [_describe(column) for column in columns]
-        described["columns"] = [_describe(column) for column in self.columns]
+            described[part] = msgspec.to_builtins(self.features.get(part))
+        described["columns"] = msgspec.to_builtins(self.columns)
         if self.shard is not None:
             described["shard"] = self.shard
         return json.dumps(described).encode()
@@ -111,13 +110,6 @@ def _free(wanted: str, taken: set[str]) -> str:
         field = f"{wanted}_{number}"
     taken.add(field)
     return field
-
-
-def _describe(column: Column) -> dict[str, Any]:
-    described: dict[str, Any] = {"name": column.name, "field": column.field}
-    if column.vocabulary is not None:
-        described["vocabulary"] = {"name": column.vocabulary.name, "symbols": list(column.vocabulary.symbols)}
-    return described
 
 
 def layout_of_names(fields: Sequence[str]) -> Layout:

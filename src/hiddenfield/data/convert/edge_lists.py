@@ -145,18 +145,19 @@ def to_edge_lists(structures: Structures, *, directed: bool | None = None) -> li
     [array([[1, 0],
            [1, 1]])]
     """
+    structures = structures.to("cpu")
     if directed is None:
         directed = not structures.symmetric
-    reverse = structures.reverse.cpu().numpy()
-    arc_ptr = structures.arc_ptr.cpu().numpy()
+    reverse = structures.reverse.numpy()
+    arc_ptr = structures.arc_ptr.numpy()
     if not directed and not structures.symmetric:
         at = int(np.searchsorted(arc_ptr, np.argmax(reverse < 0), side="right")) - 1
         raise InputError(f"{structures.name_of(at)} has arcs that go one way only; use directed=True")
     kept = np.arange(len(reverse)) if directed else np.flatnonzero(reverse >= np.arange(len(reverse)))
     bounds = np.searchsorted(kept, arc_ptr)
-    offsets = np.repeat(structures.node_ptr[:-1].cpu().numpy(), np.diff(bounds)).astype(np.int64)
-    source = structures.source.cpu().numpy()[kept] - offsets
-    target = structures.target.cpu().numpy()[kept] - offsets
+    offsets = np.repeat(structures.node_ptr[:-1].numpy(), np.diff(bounds)).astype(np.int64)
+    source = structures.source.numpy()[kept] - offsets
+    target = structures.target.numpy()[kept] - offsets
     # Of the two arcs of an edge the first is the one into the smaller node.
     pairs = np.stack([source, target] if directed else [target, source], axis=1)
     return np.split(pairs, bounds[1:-1]) if len(structures) else []
