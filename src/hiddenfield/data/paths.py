@@ -179,6 +179,10 @@ class Member:
     label: str
     read: Callable[[], bytes]
 
+    def refuse(self, message: str, line: int | None = None) -> ReadError:
+        """Return the error that names the file and perhaps the line."""
+        return ReadError(message, file=self.label, line=line)
+
 
 def folder_members(folder: Path, suffix: str, *, deep: bool = False) -> dict[str, Member]:
     """Return the files with that suffix by their names in the folder; if `deep`, of folders within, too."""

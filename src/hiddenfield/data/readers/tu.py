@@ -76,15 +76,18 @@ def read(path: str | Path, *, name: str | None = None) -> Structures:
     Structures(2 structures, 3 nodes, 2 arcs; node labels: label (2); targets: class)
     """
     files = _find_set(Path(path), name)
-    indicator = _one_column(files["graph_indicator"])
+    indicator = _integers(files["graph_indicator"])
+    if indicator.shape[1] != 1:
+        message = f"expected one number per line, got {indicator.shape[1]}"
+        raise files["graph_indicator"].refuse(message, 1)
+    indicator = indicator[:, 0]
     targets = _targets(files)
-    order, node_ptr = _group_nodes(indicator, None if targets is None else len(targets), files)
+    count = None if targets is None else len(targets)
+    order, node_ptr = _group_nodes(indicator, count, files["graph_indicator"])
     arcs = _integers(files["A"])
     if arcs.shape[1] != 2:
-        raise ReadError(
-            f"expected two node numbers per line, got {arcs.shape[1]}", file=files["A"].label, line=1
-        )
-    _check_arcs(arcs, indicator, files["A"].label)
+        raise files["A"].refuse(f"expected two node numbers per line, got {arcs.shape[1]}", 1)
+    _check_arcs(arcs, indicator, files["A"])
     arcs -= 1
     if order is not None:
         place = np.empty(len(order), dtype=np.int64)
@@ -103,41 +106,27 @@ def _integers(file: Member) -> Int[Array, "rows columns"]:
     return parse_integers(file.read(), file.label)
 
 
-def _one_column(file: Member) -> Int[Array, " rows"]:
-    values = _integers(file)
-    if values.shape[1] != 1:
-        raise ReadError(f"expected one number per line, got {values.shape[1]}", file=file.label, line=1)
-    return values[:, 0]
-
-
 def _group_nodes(
-    indicator: Array, count: int | None, files: Files
+    indicator: Array, count: int | None, file: Member
 ) -> tuple[Array | None, Int[Array, " bounds"]]:
     """Return the order that puts the nodes of a graph together (None if they are) and the bounds of the graphs."""
-    label = files["graph_indicator"].label
     graphs = int(indicator.max()) if count is None else count
     known = f"there are {graphs} graphs" if count is not None else "numbers start at 1"
     bad = np.flatnonzero((indicator < 1) | (indicator > graphs))
     if len(bad):
-        raise ReadError(
-            f"expected the number of a graph, got {indicator[bad[0]]}; {known}",
-            file=label,
-            line=int(bad[0]) + 1,
-        )
+        message = f"expected the number of a graph, got {indicator[bad[0]]}; {known}"
+        raise file.refuse(message, int(bad[0]) + 1)
     if count is None and graphs > len(indicator):
-        line = int(np.argmax(indicator)) + 1
-        raise ReadError(
+        raise file.refuse(
             f"graph number {graphs} is beyond the number of nodes ({len(indicator)}), so some graph has no node; "
             "add a graph_labels file if that is meant",
-            file=label,
-            line=line,
+            int(np.argmax(indicator)) + 1,
         )
     sizes = np.bincount(indicator, minlength=graphs + 1)[1:]
     if count is None and not sizes.all():
-        raise ReadError(
+        raise file.refuse(
             f"no node belongs to graph {int(np.argmin(sizes)) + 1} of {graphs}; "
-            "add a graph_labels file if an empty graph is meant",
-            file=label,
+            "add a graph_labels file if an empty graph is meant"
         )
     node_ptr = np.concatenate([[0], np.cumsum(sizes)])
     if bool((indicator[1:] >= indicator[:-1]).all()):
@@ -146,21 +135,20 @@ def _group_nodes(
     return order.numpy(), node_ptr
 
 
-def _check_arcs(arcs: Int[Array, "arcs 2"], indicator: Array, label: str) -> None:
+def _check_arcs(arcs: Int[Array, "arcs 2"], indicator: Array, file: Member) -> None:
     nodes = len(indicator)
     if arcs.min() < 1 or arcs.max() > nodes:
         line = int(np.argmax(((arcs < 1) | (arcs > nodes)).any(axis=1)))
         number = next(int(end) for end in arcs[line] if not 1 <= end <= nodes)
-        raise ReadError(f"expected node numbers from 1 to {nodes}, got {number}", file=label, line=line + 1)
+        raise file.refuse(f"expected node numbers from 1 to {nodes}, got {number}", line + 1)
     graphs = indicator[arcs - 1]
     crossing = graphs[:, 0] != graphs[:, 1]
     if crossing.any():
         line = int(np.argmax(crossing))
-        raise ReadError(
+        raise file.refuse(
             f"the arc goes from node {arcs[line, 0]} of graph {graphs[line, 0]} to node {arcs[line, 1]} of graph "
             f"{graphs[line, 1]}; an arc must stay within one graph",
-            file=label,
-            line=line + 1,
+            line + 1,
         )
 
 
@@ -170,7 +158,7 @@ def _features(files: Files, kind: str, rows: int, counted_by: str, unit: str) ->
     reason = f"{files[counted_by].label} has {rows} {unit}"
     if (labels := files.get(f"{kind}_labels")) is not None:
         values = _integers(labels)
-        _check_rows(len(values), rows, labels.label, reason)
+        _check_rows(len(values), rows, labels, reason)
         found["labels"] = Columns.labels(
             [Vocabulary.from_values(*column) for column in _named("label", values)]
         )
@@ -178,19 +166,17 @@ def _features(files: Files, kind: str, rows: int, counted_by: str, unit: str) ->
         numbers = parse_floats(attributes.read(), attributes.label)
         with np.errstate(over="ignore"):
             single = numbers.astype(np.float32)
-        _check_finite(np.isfinite(single), numbers, attributes.label, *ATTRIBUTE)
-        _check_rows(len(numbers), rows, attributes.label, reason)
+        _check_finite(np.isfinite(single), numbers, attributes, *ATTRIBUTE)
+        _check_rows(len(numbers), rows, attributes, reason)
         names = tuple(name for name, _ in _named("attribute", numbers))
         found["attributes"] = Columns(torch.from_numpy(single), names, (None,) * len(names))
     return found
 
 
-def _check_finite(good: Array, numbers: Array, label: str, what: str, demand: str) -> None:
+def _check_finite(good: Array, numbers: Array, file: Member, what: str, demand: str) -> None:
     if not good.all():
         line, column = (int(place) for place in np.argwhere(~good)[0])
-        raise ReadError(
-            f"{what} {column + 1} is {numbers[line, column]}; {demand}", file=label, line=line + 1
-        )
+        raise file.refuse(f"{what} {column + 1} is {numbers[line, column]}; {demand}", line + 1)
 
 
 def _targets(files: Files) -> Columns | None:
@@ -203,10 +189,9 @@ def _targets(files: Files) -> Columns | None:
             found[name] = codes, vocabulary
     if attributes is not None:
         numbers = parse_floats(attributes.read(), attributes.label)
-        _check_finite(np.isfinite(numbers) | np.isnan(numbers), numbers, attributes.label, *TARGET)
+        _check_finite(np.isfinite(numbers) | np.isnan(numbers), numbers, attributes, *TARGET)
         if labels is not None:
-            count = len(codes)
-            _check_rows(len(numbers), count, attributes.label, f"{labels.label} has {count} graphs")
+            _check_rows(len(numbers), len(codes), attributes, f"{labels.label} has {len(codes)} graphs")
         found |= {name: (column, None) for name, column in _named("target", numbers)}
     return Columns.targets(found) if found else None
 
@@ -216,10 +201,10 @@ def _named(name: str, values: Array) -> list[tuple[str, Array]]:
     return [(name if width == 1 else f"{name}_{k}", values[:, k]) for k in range(width)]
 
 
-def _check_rows(rows: int, expected: int, label: str, reason: str) -> None:
+def _check_rows(rows: int, expected: int, file: Member, reason: str) -> None:
     if rows != expected:
         line = min(rows, expected) + (rows > expected)
-        raise ReadError(f"expected {expected} lines, since {reason}, got {rows}", file=label, line=line)
+        raise file.refuse(f"expected {expected} lines, since {reason}, got {rows}", line)
 
 
 # -- which files a data set consists of --------------------------------------------------------------------
@@ -286,11 +271,5 @@ def _is_part(member: str, ending: str) -> bool:
 
 
 FORMAT = FORMATS.add(
-    Format(
-        name="tu",
-        summary="the TU collection's text files, zipped or in a folder",
-        recognises=_holds_set,
-        read=read,
-        priority=80,
-    )
+    Format("tu", "the TU collection's text files, zipped or in a folder", _holds_set, read, priority=80)
 )
