@@ -23,6 +23,7 @@ __all__ = [
     "as_ids",
     "as_labels",
     "as_targets",
+    "numbered",
     "same_values",
     "structure_name",
     "union",
@@ -295,7 +296,7 @@ def as_targets(
     if isinstance(values, Columns):
         return _checked_rows(values, rows, f"{kind}s", "row")
     found, columns = _split(values, kind, f"{kind}s")
-    names = _names(names if names is not None else found, len(columns), kind, f"{kind}_names")
+    names = _names(found if names is None else names, len(columns), kind, f"{kind}_names")
     words = vocabularies if vocabularies is not None else [None] * len(columns)
     if len(words) != len(columns):
         raise InputError(
@@ -390,7 +391,7 @@ def _split(values: Any, default: str, name: str) -> tuple[list[str], list[Any]]:
         columns = [[row[k] for row in values] for k in range(widths.pop())]
     else:
         columns = [values]
-    return list(_names(None, len(columns), default, name)), columns
+    return list(numbered(default, len(columns))), columns
 
 
 def _checked_rows(column: Any, rows: int, name: str, unit: str) -> Any:
@@ -401,10 +402,15 @@ def _checked_rows(column: Any, rows: int, name: str, unit: str) -> Any:
 
 def _names(names: Sequence[str] | None, width: int, default: str, name: str) -> tuple[str, ...]:
     if names is None:
-        return (default,) if width == 1 else tuple(f"{default}_{k}" for k in range(width))
+        return numbered(default, width)
     if len(names) != width or len(set(names)) != width:
         raise InputError(f"{name} must be {width} distinct names, got {list(names)!r}"[:300])
     return tuple(str(entry) for entry in names)
+
+
+def numbered(name: str, width: int) -> tuple[str, ...]:
+    """Return names for columns that came without any: the name itself for one, with 0, 1, ... behind it for more."""
+    return (name,) if width == 1 else tuple(f"{name}_{k}" for k in range(width))
 
 
 def as_array(values: Any, name: str) -> Array:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from hiddenfield.data.arrow.schema import ATTRIBUTES, Column
-from hiddenfield.data.columns import Columns
+from hiddenfield.data.columns import Columns, numbered
 from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.errors import ReadError
 from hiddenfield.shapes import Array, Float, Int
@@ -230,8 +230,7 @@ class Reader:
             block = self._matrix(self.lists[field])
             given = [column.name for column in columns if column.field == field]
             if not self.known and field in ATTRIBUTES:
-                width = block.shape[1]
-                given = ["attribute"] if width == 1 else [f"attribute_{k}" for k in range(width)]
+                given = list(numbered("attribute", block.shape[1]))
             if len(given) != block.shape[1] and block.shape[0]:
                 raise self.source.refuse(
                     f"column {field!r} has {block.shape[1]} attributes, but {len(given)} are named"

@@ -243,13 +243,5 @@ def _recognises(path: Path) -> bool:
         return False
 
 
-FORMAT = FORMATS.add(
-    Format(
-        name="arrow",
-        summary="Parquet and Arrow IPC files, one row per structure, and folders of them",
-        recognises=_recognises,
-        read=read,
-        scan=scan,
-        priority=90,
-    )
-)
+SUMMARY = "Parquet and Arrow IPC files, one row per structure, and folders of them"
+FORMAT = FORMATS.add(Format("arrow", SUMMARY, _recognises, read, scan=scan, priority=90))

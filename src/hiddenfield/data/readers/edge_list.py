@@ -257,8 +257,5 @@ def _recognises(path: Path) -> bool:
     return widths == {2} or (widths == {3} and all(NUMBER.fullmatch(row[2]) for row in rows))
 
 
-FORMAT = FORMATS.add(
-    Format(
-        "edge_list", "one network as lines of two nodes, perhaps with a weight or label", _recognises, read
-    )
-)
+SUMMARY = "one network as lines of two nodes, perhaps with a weight or label"
+FORMAT = FORMATS.add(Format("edge_list", SUMMARY, _recognises, read))

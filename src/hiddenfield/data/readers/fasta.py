@@ -109,10 +109,8 @@ def read(
     sequences = [sequence.upper() for sequence in records.sequences] if upper else records.sequences
     options: dict[str, Any] = {}
     if by_header:
-        classes_of = target_column(
-            records.headers, "label", classes=True, missing=MISSING, file=path, lines=records.lines
-        )
-        options["targets"] = Columns.targets({"label": classes_of})
+        found = target_column(records.headers, "label", classes=True, missing=MISSING, refuse=records.refuse)
+        options["targets"] = Columns.targets({"label": found})
     else:
         ids, descriptions = _identify(records)
         options["ids"] = ids
@@ -125,10 +123,10 @@ def read(
 
 FORMAT = FORMATS.add(
     Format(
-        name="fasta",
-        summary="FASTA sequences, also .gz and .xz; labels from the headers or from a table",
-        recognises=lambda path: inner_suffix(path) in SUFFIXES and path.is_file(),
-        read=read,
+        "fasta",
+        "FASTA sequences, also .gz and .xz; labels from the headers or from a table",
+        lambda path: inner_suffix(path) in SUFFIXES and path.is_file(),
+        read,
         priority=40,
     )
 )
@@ -204,14 +202,17 @@ def _labels_of(
     rows = {key: row for row, key in enumerate(keys)}
     if len(rows) != len(keys):
         twice = next(key for row, key in enumerate(keys) if rows[key] != row)
-        raise ReadError(f"the id {twice!r:.60} has two labels", file=file, line=table.lines[rows[twice]])
+        raise table.refuse(f"the id {twice!r:.60} has two labels", rows[twice])
     for position, name in enumerate(ids):
         if name not in rows:
             raise records.refuse(f"{name!r:.60} has no label in {file}", position)
     column = table.find(label, "label")
     chosen = [rows[name] for name in ids]
     entries = [table.rows[row][column] for row in chosen]
-    lines = [table.lines[row] for row in chosen]
     name = table.names[column]
-    found = target_column(entries, name, classes=classes, missing=MISSING, file=file, lines=lines)
+
+    def refuse(message: str, row: int) -> ReadError:
+        return table.refuse(message, chosen[row])
+
+    found = target_column(entries, name, classes=classes, missing=MISSING, refuse=refuse)
     return Columns.targets({name: found})

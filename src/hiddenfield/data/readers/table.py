@@ -148,7 +148,7 @@ def read(
                 progress=progress,
                 ids=ids,
                 name_row=lambda row: f"line {table.lines[row]}",
-                complain=lambda row, message: ReadError(message, file=file, line=table.lines[row]),
+                complain=lambda row, message: table.refuse(message, row),
             )
             further["smiles"] = np.array(texts, dtype=np.dtypes.StringDType())
         else:
@@ -195,12 +195,7 @@ def _targets(table: Table, target: list[Any], classes: Any, missing: frozenset[s
     as_classes = _class_names(table, classes, list(positions))
     columns = {
         name: target_column(
-            table.entries(k),
-            name,
-            classes=name in as_classes,
-            missing=missing,
-            file=table.file,
-            lines=table.lines,
+            table.entries(k), name, classes=name in as_classes, missing=missing, refuse=table.refuse
         )
         for name, k in positions.items()
     }
@@ -256,7 +251,7 @@ def _sequences(
     if failures and on_error == "raise":
         row, reason = failures[0]
         message = f'{reason}; fill it in, or leave such rows out with on_error="skip"'
-        raise ReadError(message, file=table.file, line=table.lines[row])
+        raise table.refuse(message, row)
     failed = {row for row, _ in failures}
     rows = np.array([row for row in range(len(sequences)) if row not in failed], dtype=np.int64)
     pack = from_sequences([sequences[row] for row in rows], arc_labels=arc_labels)

@@ -175,8 +175,5 @@ def _recognises(path: Path) -> bool:
     return holds(path, ".xml") and (path.is_dir() or b"<graphml" not in first_bytes(path))
 
 
-FORMAT = FORMATS.add(
-    Format(
-        "xml", "XML documents as trees (a file, a folder or a zip of .xml)", _recognises, read, priority=60
-    )
-)
+SUMMARY = "XML documents as trees (a file, a folder or a zip of .xml)"
+FORMAT = FORMATS.add(Format("xml", SUMMARY, _recognises, read, priority=60))
