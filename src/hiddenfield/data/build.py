@@ -116,9 +116,9 @@ def from_arcs(
         _check_pack_wide(start, end, node_bounds, names)
     total_nodes, total_arcs = int(node_bounds[-1]), len(start)
     symbols = as_labels(arc_labels, arc_vocabularies, total_arcs, "arc")
-    numbers = as_attributes(
-        arc_attributes, arc_attribute_names, total_arcs, "arc", _placer("arc", start, node_bounds, names)
-    )
+    node_place = _placer("node", range(total_nodes), node_bounds, names)
+    arc_place = _placer("arc", start, node_bounds, names)
+    numbers = as_attributes(arc_attributes, arc_attribute_names, total_arcs, "arc", arc_place)
     codes = None if reverse is not None or symbols is None else symbols.values
     order, in_ptr = _sort(start, end, total_nodes, codes)
     if order is not None:
@@ -135,11 +135,7 @@ def from_arcs(
         "node_labels": as_labels(node_labels, node_vocabularies, total_nodes, "node"),
         "arc_labels": symbols,
         "node_attributes": as_attributes(
-            node_attributes,
-            node_attribute_names,
-            total_nodes,
-            "node",
-            _placer("node", range(total_nodes), node_bounds, names),
+            node_attributes, node_attribute_names, total_nodes, "node", node_place
         ),
         "arc_attributes": numbers,
         "targets": as_targets(targets, target_names, target_vocabularies, count, "target", names),
@@ -292,12 +288,9 @@ def _check_pack_wide(start: Array, end: Array, node_ptr: Array, ids: Array | Non
 
 def _sort(start: Array, end: Array, total: int, labels: torch.Tensor | None) -> tuple[Array | None, Array]:
     """Return the order of the arcs by (target, source, label), None if they stand so, and the in-bounds."""
-    in_ptr = np.zeros(total + 1, dtype=np.int64)
     same_target = end[1:] == end[:-1]
-    sorted_already = bool(np.all((end[1:] > end[:-1]) | (same_target & (start[1:] >= start[:-1]))))
-    if sorted_already:
-        np.cumsum(np.bincount(end, minlength=total), out=in_ptr[1:])
-        order = None
+    if np.all((end[1:] > end[:-1]) | (same_target & (start[1:] >= start[:-1]))):
+        order, in_ptr = None, np.concatenate([[0], np.cumsum(np.bincount(end, minlength=total))])
     else:
         order, in_ptr = _order(start, end, total, np.arange(len(start)))
     if labels is not None and labels.shape[1]:
