@@ -17,7 +17,7 @@ import torch
 
 from benchmarks.environment import main, side_by_side
 from hiddenfield.datasets.molecule_library import huckel_range
-from hiddenfield.datasets.molecule_library.catalogue import library
+from hiddenfield.datasets.molecule_library.catalogue import library, permute, words
 from hiddenfield.datasets.molecule_library.orbitals import (
     COULOMB,
     ELECTRONS,
@@ -26,7 +26,6 @@ from hiddenfield.datasets.molecule_library.orbitals import (
     resonance_table,
 )
 from hiddenfield.datasets.molecule_library.pieces import Molecules, assemble, write_smiles
-from hiddenfield.datasets.molecule_library.strata import permute, words
 
 BATCH = 4096
 

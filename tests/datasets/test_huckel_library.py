@@ -6,10 +6,20 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from hiddenfield.datasets.molecule_library.catalogue import automorphisms, enumerate_states, library, mirrored
+from hiddenfield.datasets.molecule_library.catalogue import (
+    NO_PIECE,
+    Library,
+    Stratum,
+    automorphisms,
+    enumerate_states,
+    library,
+    mirrored,
+    permute,
+    unrank,
+    words,
+)
 from hiddenfield.datasets.molecule_library.fragments import RING_SYSTEMS, parse
 from hiddenfield.datasets.molecule_library.pieces import ragged_ranges
-from hiddenfield.datasets.molecule_library.strata import NO_PIECE, Library, Stratum, permute, unrank, words
 from hiddenfield.errors import InputError
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from hiddenfield.datasets.molecule_library import huckel
-from hiddenfield.datasets.molecule_library.catalogue import library
+from hiddenfield.datasets.molecule_library.catalogue import library, words
 from hiddenfield.datasets.molecule_library.fragments import Fragment, parse
 from hiddenfield.datasets.molecule_library.orbitals import (
     ALPHA,
@@ -24,7 +24,6 @@ from hiddenfield.datasets.molecule_library.orbitals import (
     pi_levels,
 )
 from hiddenfield.datasets.molecule_library.pieces import Molecules, assemble
-from hiddenfield.datasets.molecule_library.strata import words
 
 
 def levels_of(notation: str) -> PiLevels:

@@ -10,10 +10,9 @@ import torch
 
 from hiddenfield.data.molecules import from_smiles
 from hiddenfield.datasets.molecule_library import huckel
-from hiddenfield.datasets.molecule_library.catalogue import library
+from hiddenfield.datasets.molecule_library.catalogue import NO_PIECE, Library, Stratum, library, unrank
 from hiddenfield.datasets.molecule_library.fragments import RING_SYSTEMS, parse, write
 from hiddenfield.datasets.molecule_library.pieces import PieceTable, assemble, write_smiles
-from hiddenfield.datasets.molecule_library.strata import NO_PIECE, Library, Stratum, unrank
 
 Chem = pytest.importorskip("rdkit.Chem")
 

@@ -34,7 +34,7 @@ def command(
 ) -> None:
     """Count and summarise a data set: sizes, degrees, labels, targets, what is missing."""
     from hiddenfield.data.description import Description
-    from hiddenfield.data.reading import scan
+    from hiddenfield.data.formats import scan
     from hiddenfield.progress import counted, progress
     from hiddenfield.report.distributions import Distributions
 

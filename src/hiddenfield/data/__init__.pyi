@@ -5,11 +5,15 @@ from .convert.edge_lists import from_edge_lists as from_edge_lists, to_edge_list
 from .convert.networkx import from_networkx as from_networkx, to_networkx as to_networkx
 from .convert.parents import from_parents as from_parents, to_parents as to_parents
 from .convert.pyg import from_pyg as from_pyg, to_pyg as to_pyg
-from .convert.sequences import from_sequences as from_sequences, to_sequences as to_sequences
+from .convert.sequences import (
+    from_sequences as from_sequences,
+    to_sequences as to_sequences,
+    with_kmers as with_kmers,
+    with_positions as with_positions,
+)
 from .convert.tables import from_table as from_table, to_table as to_table
 from .description import Description as Description, describe as describe
+from .formats import read as read, scan as scan, write as write
 from .molecules import from_smiles as from_smiles
-from .reading import read as read, scan as scan, write as write
-from .sequence_labels import with_kmers as with_kmers, with_positions as with_positions
 from .structures import Structures as Structures
 from .vocabulary import Vocabulary as Vocabulary

@@ -10,6 +10,7 @@ import torch
 
 from hiddenfield.data.columns import (
     Columns,
+    as_array,
     as_attributes,
     as_extra,
     as_ids,
@@ -115,9 +116,9 @@ def from_arcs(
         _check_pack_wide(start, end, node_bounds, names)
     total_nodes, total_arcs = int(node_bounds[-1]), len(start)
     symbols = as_labels(arc_labels, arc_vocabularies, total_arcs, "arc")
-    numbers = as_attributes(
-        arc_attributes, arc_attribute_names, total_arcs, "arc", _placer("arc", start, node_bounds, names)
-    )
+    node_place = _placer("node", range(total_nodes), node_bounds, names)
+    arc_place = _placer("arc", start, node_bounds, names)
+    numbers = as_attributes(arc_attributes, arc_attribute_names, total_arcs, "arc", arc_place)
     codes = None if reverse is not None or symbols is None else symbols.values
     order, in_ptr = _sort(start, end, total_nodes, codes)
     if order is not None:
@@ -134,11 +135,7 @@ def from_arcs(
         "node_labels": as_labels(node_labels, node_vocabularies, total_nodes, "node"),
         "arc_labels": symbols,
         "node_attributes": as_attributes(
-            node_attributes,
-            node_attribute_names,
-            total_nodes,
-            "node",
-            _placer("node", range(total_nodes), node_bounds, names),
+            node_attributes, node_attribute_names, total_nodes, "node", node_place
         ),
         "arc_attributes": numbers,
         "targets": as_targets(targets, target_names, target_vocabularies, count, "target", names),
@@ -186,11 +183,10 @@ def from_edges(
         raise InputError(
             f"first and second must have one entry per edge each, got {len(one)} and {len(other)}"
         )
+    bounds = _bounds(node_ptr, "node_ptr")
+    names = as_ids(options.get("ids"), len(bounds) - 1)
     if edge_ptr is not None:
-        bounds, names = _bounds(node_ptr, "node_ptr"), options.get("ids")
-        one, other = _pack_wide(
-            one, other, bounds, _bounds(edge_ptr, "edge_ptr"), as_ids(names, len(bounds) - 1)
-        )
+        one, other = _pack_wide(one, other, bounds, _bounds(edge_ptr, "edge_ptr"), names)
     # The smaller end first, so that parallel edges come out in one order, however their ends were given.
     one, other = np.minimum(one, other), np.maximum(one, other)
     edges = len(one)
@@ -199,8 +195,7 @@ def from_edges(
     reverse[two_way] = edges + np.arange(len(two_way))
     reverse[edges:] = two_way
     edge_of_arc = np.concatenate([np.arange(edges), two_way])
-    bounds = _bounds(node_ptr, "node_ptr")
-    place = _placer("edge", one, bounds, as_ids(options.get("ids"), len(bounds) - 1))
+    place = _placer("edge", one, bounds, names)
     labels = as_labels(edge_labels, edge_vocabularies, edges, "edge")
     attributes = as_attributes(edge_attributes, edge_attribute_names, edges, "edge", place)
     return from_arcs(
@@ -216,12 +211,7 @@ def from_edges(
 
 def _indices(values: Any, name: str) -> Int[Array, " rows"]:
     """Return a one-dimensional int64 array; refuse what is not made of integers."""
-    if isinstance(values, torch.Tensor):
-        values = values.detach().cpu().numpy()
-    try:
-        array = np.asarray(values)
-    except (ValueError, OverflowError) as error:
-        raise InputError(f"{name} must be a one-dimensional array of integers: {error}") from None
+    array = as_array(values, name)
     if array.size == 0 and array.ndim <= 1:
         return np.zeros(0, dtype=np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iu":
@@ -298,12 +288,9 @@ def _check_pack_wide(start: Array, end: Array, node_ptr: Array, ids: Array | Non
 
 def _sort(start: Array, end: Array, total: int, labels: torch.Tensor | None) -> tuple[Array | None, Array]:
     """Return the order of the arcs by (target, source, label), None if they stand so, and the in-bounds."""
-    in_ptr = np.zeros(total + 1, dtype=np.int64)
     same_target = end[1:] == end[:-1]
-    sorted_already = bool(np.all((end[1:] > end[:-1]) | (same_target & (start[1:] >= start[:-1]))))
-    if sorted_already:
-        np.cumsum(np.bincount(end, minlength=total), out=in_ptr[1:])
-        order = None
+    if np.all((end[1:] > end[:-1]) | (same_target & (start[1:] >= start[:-1]))):
+        order, in_ptr = None, np.concatenate([[0], np.cumsum(np.bincount(end, minlength=total))])
     else:
         order, in_ptr = _order(start, end, total, np.arange(len(start)))
     if labels is not None and labels.shape[1]:

@@ -23,6 +23,7 @@ __all__ = [
     "as_ids",
     "as_labels",
     "as_targets",
+    "numbered",
     "same_values",
     "structure_name",
     "union",
@@ -63,11 +64,7 @@ class Columns:
     def labels(cls, coded: Sequence[tuple[Vocabulary, Array]], rows: int = 0) -> Columns:
         """Return labels from a vocabulary and codes for each column; `rows` is needed where there is no column."""
         codes = [codes for _, codes in coded]
-        matrix = (
-            np.stack(codes, axis=1).astype(np.int32, copy=False)
-            if codes
-            else np.zeros((rows, 0), dtype=np.int32)
-        )
+        matrix = (np.stack(codes, axis=1) if codes else np.zeros((rows, 0))).astype(np.int32, copy=False)
         words = tuple(vocabulary for vocabulary, _ in coded)
         return cls(torch.from_numpy(matrix), tuple(word.name for word in words), words)
 
@@ -299,7 +296,7 @@ def as_targets(
     if isinstance(values, Columns):
         return _checked_rows(values, rows, f"{kind}s", "row")
     found, columns = _split(values, kind, f"{kind}s")
-    names = _names(names if names is not None else found, len(columns), kind, f"{kind}_names")
+    names = _names(found if names is None else names, len(columns), kind, f"{kind}_names")
     words = vocabularies if vocabularies is not None else [None] * len(columns)
     if len(words) != len(columns):
         raise InputError(
@@ -378,8 +375,7 @@ def _split(values: Any, default: str, name: str) -> tuple[list[str], list[Any]]:
     """Split what a caller gives for several columns into names and columns."""
     if isinstance(values, Mapping):
         return [str(key) for key in values], list(values.values())
-    if isinstance(values, Tensor):
-        values = values.detach().cpu().numpy()
+    values = as_array(values, name) if isinstance(values, Tensor) else values
     if isinstance(values, str) or not hasattr(values, "__len__"):
         raise InputError(
             f"{name} must be an array, a list or a mapping from names to them, got {values!r}"[:300]
@@ -395,7 +391,7 @@ def _split(values: Any, default: str, name: str) -> tuple[list[str], list[Any]]:
         columns = [[row[k] for row in values] for k in range(widths.pop())]
     else:
         columns = [values]
-    return list(_names(None, len(columns), default, name)), columns
+    return list(numbered(default, len(columns))), columns
 
 
 def _checked_rows(column: Any, rows: int, name: str, unit: str) -> Any:
@@ -406,10 +402,15 @@ def _checked_rows(column: Any, rows: int, name: str, unit: str) -> Any:
 
 def _names(names: Sequence[str] | None, width: int, default: str, name: str) -> tuple[str, ...]:
     if names is None:
-        return (default,) if width == 1 else tuple(f"{default}_{k}" for k in range(width))
+        return numbered(default, width)
     if len(names) != width or len(set(names)) != width:
         raise InputError(f"{name} must be {width} distinct names, got {list(names)!r}"[:300])
     return tuple(str(entry) for entry in names)
+
+
+def numbered(name: str, width: int) -> tuple[str, ...]:
+    """Return names for columns that came without any: the name itself for one, with 0, 1, ... behind it for more."""
+    return (name,) if width == 1 else tuple(f"{name}_{k}" for k in range(width))
 
 
 def as_array(values: Any, name: str) -> Array:
@@ -418,5 +419,5 @@ def as_array(values: Any, name: str) -> Array:
         return np.asarray(values.detach().cpu().numpy())
     try:
         return np.asarray(values)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise InputError(f"{name} must be an array: {error}") from None

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +14,8 @@ from hiddenfield.data.structures import Structures, segment_count
 from hiddenfield.errors import InputError
 
 __all__ = ["Description", "describe"]
+
+STATISTICS = ("mean", "sd", "min", "max")
 
 
 @dataclass(frozen=True)
@@ -50,14 +51,17 @@ class Spread:
 
     def as_dict(self) -> dict[str, float | None]:
         """Return mean, standard deviation, minimum and maximum; None where there is nothing."""
-        if not self.count:
-            return {"mean": None, "sd": None, "min": None, "max": None}
+        numbers = (self.mean, math.sqrt(self.squares / max(self.count, 1)), self.low, self.high)
         return {
-            "mean": self.mean,
-            "sd": math.sqrt(self.squares / self.count),
-            "min": self.low,
-            "max": self.high,
+            name: number if self.count else None for name, number in zip(STATISTICS, numbers, strict=True)
         }
+
+    def __str__(self) -> str:
+        """Return the same as text."""
+        if not self.count:
+            return "none"
+        sd = math.sqrt(self.squares / self.count)
+        return f"mean {self.mean:.4g}, sd {sd:.4g}, {self.low:.4g} to {self.high:.4g}"
 
 
 @dataclass(frozen=True)
@@ -96,9 +100,8 @@ class Description:
 
     def merge(self, other: Description) -> Description:
         """Return the description of both packs together."""
-        names = [item.name for item in dataclasses.fields(self)]
         return Description(
-            **{name: _merged(getattr(self, name), getattr(other, name), name) for name in names}
+            **{name: _merged(own, getattr(other, name), name) for name, own in vars(self).items()}
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -117,8 +120,8 @@ class Description:
             "edge_attributes": len(self.arc_attributes),
             "targets": _targets(self.targets, self.targets_missing),
             "node_targets": _targets(self.node_targets, self.node_targets_missing),
-            "nodes": {"total": _total(self.nodes), **self.nodes.as_dict()},
-            "edges": {"total": _total(self.edges), **self.edges.as_dict()},
+            "nodes": {"total": round(self.nodes.mean * self.structures), **self.nodes.as_dict()},
+            "edges": {"total": round(self.edges.mean * self.structures), **self.edges.as_dict()},
             "degree": self.degree.as_dict(),
             "node_label_columns": _columns(self.node_label_counts),
             "arc_label_columns": _columns(self.arc_label_counts),
@@ -132,35 +135,26 @@ class Description:
     def __str__(self) -> str:
         """Return the summary as aligned lines of text."""
         rows = [("structures", f"{self.structures:,}")]
-        rows += [(name, _spread_text(spread)) for name, spread in self._sizes()]
+        rows += [(name, str(getattr(self, name))) for name in ("nodes", "edges", "degree")]
         for kind, columns in (("node label", self.node_label_counts), ("arc label", self.arc_label_counts)):
-            rows += [(f"{kind} {name}", _counter_text(counts)) for name, counts in columns.items()]
-        for kind, names in (
-            ("node attributes", self.node_attributes),
-            ("arc attributes", self.arc_attributes),
-        ):
+            rows += [(f"{kind} {name}", _summary_text(counts)) for name, counts in columns.items()]
+        for kind, names in (("node", self.node_attributes), ("arc", self.arc_attributes)):
             if names:
-                rows.append(
-                    (kind, f"{len(names)}: " + ", ".join(names[:6]) + (", …" if len(names) > 6 else ""))
-                )
+                shown = ", ".join(names[:6]) + (", …" if len(names) > 6 else "")
+                rows.append((f"{kind} attributes", f"{len(names)}: {shown}"))
         for kind, summaries, missing in (
             ("target", self.targets, self.targets_missing),
             ("node target", self.node_targets, self.node_targets_missing),
         ):
             for name, summary in summaries.items():
-                text = _spread_text(summary) if isinstance(summary, Spread) else _counter_text(summary)
-                rows.append(
-                    (f"{kind} {name}", text + (f"; {missing[name]:,} missing" if missing[name] else ""))
-                )
+                absent = f"; {missing[name]:,} missing" if missing[name] else ""
+                rows.append((f"{kind} {name}", _summary_text(summary) + absent))
         remarks = [("empty structures", self.empty), ("structures without edges", self.edgeless - self.empty)]
         remarks += [("isolated nodes", self.isolated_nodes), ("self-loops", self.self_loops)]
         remarks += [("one-way arcs", self.one_way_arcs)]
         rows += [(name, f"{count:,}") for name, count in remarks if count]
         width = max(len(name) for name, _ in rows)
         return "\n".join(f"{name:<{width}}  {text}" for name, text in rows)
-
-    def _sizes(self) -> Sequence[tuple[str, Spread]]:
-        return (("nodes", self.nodes), ("edges", self.edges), ("degree", self.degree))
 
 
 def describe(structures: Structures) -> Description:
@@ -239,8 +233,10 @@ def _combinations(structures: Structures, feature: str) -> frozenset[tuple[Any, 
 
 def _merged(one: Any, other: Any, what: str) -> Any:
     """Merge two summaries: numbers and counts add up, names must agree."""
-    if isinstance(one, tuple) and one != other:
-        raise InputError(f"packs of one set must have the same {what.replace('_', ' ')}")
+    if isinstance(one, tuple):
+        if one != other:
+            raise InputError(f"packs of one set must have the same {what.replace('_', ' ')}")
+        return one
     if isinstance(one, Spread):
         return one.merge(other)
     if isinstance(one, frozenset):
@@ -251,11 +247,7 @@ def _merged(one: Any, other: Any, what: str) -> Any:
                 f"packs of one set must have the same columns, got {sorted(one)} and {sorted(other)}"
             )
         return {name: _merged(summary, other[name], name) for name, summary in one.items()}
-    return one if isinstance(one, tuple) else one + other
-
-
-def _total(spread: Spread) -> int:
-    return round(spread.mean * spread.count)
+    return one + other
 
 
 def _columns(counts: dict[str, Counter[Any]]) -> list[dict[str, Any]]:
@@ -278,13 +270,8 @@ def _targets(columns: dict[str, Spread | Counter[Any]], missing: dict[str, int])
     return rows
 
 
-def _spread_text(spread: Spread) -> str:
-    if not spread.count:
-        return "none"
-    sd = math.sqrt(spread.squares / spread.count)
-    return f"mean {spread.mean:.4g}, sd {sd:.4g}, {spread.low:.4g} to {spread.high:.4g}"
-
-
-def _counter_text(counts: Counter[Any], most: int = 8) -> str:
-    shown = ", ".join(f"{symbol} {count:,}" for symbol, count in counts.most_common(most))
-    return f"{len(counts):,}: {shown}" + (", …" if len(counts) > most else "")
+def _summary_text(summary: Spread | Counter[Any], most: int = 8) -> str:
+    if isinstance(summary, Spread):
+        return str(summary)
+    shown = ", ".join(f"{symbol} {count:,}" for symbol, count in summary.most_common(most))
+    return f"{len(summary):,}: {shown}" + (", …" if len(summary) > most else "")

@@ -273,16 +273,11 @@ def _pack(chunks: list[Chunk], columns: tuple[str, ...], kept: Array) -> Structu
 
 
 def _labels(name: str, numbers: Array) -> tuple[Vocabulary, Int[Array, " rows"]]:
-    """Return the vocabulary and the codes of one column of small numbers, by one table instead of a sort."""
-    low = int(numbers.min()) if len(numbers) else 0
-    present = np.flatnonzero(np.bincount(numbers - low)) + low
-    symbols = _symbols(name, present.tolist())
-    known = FIXED.get(name, ())
-    others = sorted(symbol for symbol in symbols if symbol not in known)  # type: ignore[type-var]
-    vocabulary = Vocabulary(name, known + tuple(others))
-    table = np.zeros(int(present[-1]) - low + 1 if len(present) else 0, dtype=np.int32)
-    table[present - low] = vocabulary.encode(symbols)
-    return vocabulary, table[numbers - low]
+    """Return the vocabulary and the codes of one column of plain numbers."""
+    present, codes = Vocabulary.from_values(name, numbers)
+    symbols = _symbols(name, list(map(int, present.symbols)))
+    vocabulary = Vocabulary(name, FIXED.get(name, ())).union(Vocabulary.from_values(name, symbols)[0])
+    return vocabulary, vocabulary.encode(symbols)[codes]
 
 
 def _symbols(name: str, numbers: list[int]) -> list[Symbol]:

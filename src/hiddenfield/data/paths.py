@@ -30,6 +30,7 @@ __all__ = [
     "holds",
     "inner_suffix",
     "members",
+    "names_within",
     "read_bytes",
     "read_text",
     "write_text",
@@ -179,6 +180,10 @@ class Member:
     label: str
     read: Callable[[], bytes]
 
+    def refuse(self, message: str, line: int | None = None) -> ReadError:
+        """Return the error that names the file and perhaps the line."""
+        return ReadError(message, file=self.label, line=line)
+
 
 def folder_members(folder: Path, suffix: str, *, deep: bool = False) -> dict[str, Member]:
     """Return the files with that suffix by their names in the folder; if `deep`, of folders within, too."""
@@ -254,14 +259,20 @@ def members(path: str | Path, suffix: str) -> Iterator[tuple[str, bytes]]:
         yield name, found[name].read()
 
 
-def holds(path: Path, suffix: str) -> bool:
-    """Say whether a path is a file of that suffix, or a folder or zip that has one. Never raises."""
+def names_within(path: Path) -> list[str] | None:
+    """Return the names of the files in a folder or zip, none for any other path; None if it cannot be read."""
     try:
         if path.is_dir():
-            return any(inner_suffix(p) == suffix for p in path.iterdir())
+            return [entry.name for entry in path.iterdir()]
         if path.suffix.lower() == ".zip":
             with zipfile.ZipFile(path) as archive:
-                return any(inner_suffix(Path(name)) == suffix for name in archive.namelist())
-        return inner_suffix(path) == suffix
+                return archive.namelist()
     except UNREADABLE:
-        return False
+        return None
+    return []
+
+
+def holds(path: Path, suffix: str) -> bool:
+    """Say whether a path is a file of that suffix, or a folder or zip that has one. Never raises."""
+    names = names_within(path) if path.is_dir() or path.suffix.lower() == ".zip" else [path.name]
+    return any(inner_suffix(Path(name)) == suffix for name in names or ())

@@ -272,10 +272,7 @@ class Structures:
         """
         if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
             raise InputError(f"the size of a batch must be an integer of at least 1, got {size!r}")
-        if shuffle:
-            order = torch.from_numpy(np.random.default_rng(generator).permutation(len(self)))
-        else:
-            order = torch.arange(len(self))
+        order = np.random.default_rng(generator).permutation(len(self)) if shuffle else np.arange(len(self))
         return (self[order[start : start + size]] for start in range(0, len(self), int(size)))
 
     # -- whole-pack operations -----------------------------------------------------------------------------
@@ -455,14 +452,14 @@ def resolve_index(index: Any, length: int) -> Int[Tensor, " chosen"]:
         index = index[0]  # as scikit-learn writes it, for any number of axes; here there is one
     if isinstance(index, slice):
         return torch.from_numpy(np.arange(length)[index].copy())
-    if isinstance(index, torch.Tensor):
-        array = index.detach().cpu()
-    else:
-        array = _as_tensor(index)
+    array = index.detach().cpu() if isinstance(index, torch.Tensor) else _as_tensor(index)
     if array.ndim > 1:
         raise InputError(f"{EXPECTED}, got an array of shape {tuple(array.shape)}")
     if array.dtype == torch.bool:
-        return _from_mask(array, length)
+        if array.shape != (length,):
+            came = tuple(array.shape)
+            raise InputError(f"a boolean mask must have one entry per structure ({length}), got {came}")
+        return array.nonzero().reshape(-1)
     if array.is_floating_point() or array.is_complex():
         raise InputError(f"{EXPECTED}, got numbers of type {array.dtype}; convert them to integers first")
     chosen = array.to(torch.int64).reshape(-1)
@@ -492,14 +489,6 @@ def _as_tensor(index: Any) -> Tensor:
     array = np.ascontiguousarray(array.astype(np.int64) if array.dtype.kind == "u" else array)
     # One entry is contiguous whatever its stride, and torch takes no negative ones.
     return torch.from_numpy(array.copy() if min(array.strides, default=0) < 0 else array)
-
-
-def _from_mask(mask: Tensor, length: int) -> Tensor:
-    if mask.ndim != 1 or mask.shape[0] != length:
-        raise InputError(
-            f"a boolean mask must have one entry per structure ({length}), got {tuple(mask.shape)}"
-        )
-    return mask.nonzero().reshape(-1)
 
 
 def segment_count(marked: Bool[Tensor, " rows"], ptr: Int[Tensor, " bounds"]) -> Int[Tensor, " segments"]:

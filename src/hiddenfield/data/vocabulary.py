@@ -19,6 +19,7 @@ __all__ = ["Symbol", "Vocabulary", "symbols_of"]
 Symbol = str | int
 
 INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
+SMALL_RANGE = 1 << 16  # integers within such a range are counted instead of sorted
 
 
 @dataclass(frozen=True)
@@ -150,6 +151,12 @@ def _distinct(values: Sequence[Any] | Array, name: str) -> tuple[list[Symbol], S
     if isinstance(values, np.ndarray) and values.dtype.kind in "iubUST":
         if values.ndim != 1:
             raise InputError(f"values of {name!r} must be one-dimensional, got shape {values.shape}")
+        if len(values) and np.can_cast(values.dtype, np.int64):
+            low, high = int(values.min()), int(values.max())
+            if high - low < SMALL_RANGE:
+                shifted = values.astype(np.int64) - low
+                occurs = np.bincount(shifted) > 0
+                return list((np.flatnonzero(occurs) + low).tolist()), (np.cumsum(occurs) - 1)[shifted]
         distinct, inverse = np.unique(values, return_inverse=True)
         return [_plain(value, name) for value in distinct.tolist()], inverse.reshape(-1)
     numbers: dict[Symbol, int] = {}

@@ -10,7 +10,7 @@ import numpy as np
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.evaluation.splits.base import Split
-from hiddenfield.kernels.copies import copy_classes
+from hiddenfield.kernels.refinement import copy_classes
 from hiddenfield.shapes import Array, Bool
 
 __all__ = ["Leakage", "find_leakage"]

@@ -13,9 +13,8 @@ import numpy as np
 import torch
 
 from hiddenfield.data.convert.sequences import DIRECTION
-from hiddenfield.data.formats import FORMATS, Format
+from hiddenfield.data.formats import FORMATS, Format, read
 from hiddenfield.data.paths import existing
-from hiddenfield.data.reading import read
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError, SkippedInputWarning
 from hiddenfield.estimators import StructureClassifier, StructureEncoder, StructureEstimator

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from hiddenfield.data.reading import read
+from hiddenfield.data.formats import read
 from hiddenfield.data.structures import Structures
 from hiddenfield.evaluation.assessment.settings import AssessmentSettings
 from hiddenfield.studies.base import Figure, Scale, Trial, study

@@ -32,8 +32,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from hiddenfield.data.formats import read
 from hiddenfield.data.paths import existing
-from hiddenfield.data.reading import read
 from hiddenfield.data.structures import Structures
 from hiddenfield.evaluation.assessment.settings import AssessmentSettings
 from hiddenfield.evaluation.splits.base import Request, Split, make_splits

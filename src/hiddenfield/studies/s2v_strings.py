@@ -35,10 +35,9 @@ from typing import Any
 
 import numpy as np
 
-from hiddenfield.data.convert.sequences import from_sequences
+from hiddenfield.data.convert.sequences import from_sequences, with_kmers, with_positions
+from hiddenfield.data.formats import read
 from hiddenfield.data.paths import decode, existing
-from hiddenfield.data.reading import read
-from hiddenfield.data.sequence_labels import with_kmers, with_positions
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import ReadError
 from hiddenfield.evaluation.assessment.settings import AssessmentSettings

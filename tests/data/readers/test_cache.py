@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import hiddenfield as hf
-from hiddenfield.data.readers import cache as module, table
+from hiddenfield.data.readers import table
 from hiddenfield.data.readers.table import read
 from hiddenfield.errors import InputError, ReadError, SkippedInputWarning
 
@@ -146,7 +146,7 @@ def test_another_version_of_rdkit_builds_anew(
 ) -> None:
     cache = tmp_path / "table.arrow"
     read(source, cache=cache)
-    monkeypatch.setattr(module.importlib.metadata, "version", lambda name: "0.0")
+    monkeypatch.setattr(table.importlib.metadata, "version", lambda name: "0.0")
     read(source, cache=cache)
     assert len(builds) == 2
 

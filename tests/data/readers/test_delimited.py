@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from hiddenfield.data.readers.delimited import MISSING, as_missing, further_column, read_table, target_column
+from hiddenfield.data.readers.delimited import (
+    MISSING,
+    Table,
+    as_missing,
+    further_column,
+    read_table,
+    target_column,
+)
 from hiddenfield.errors import InputError, ReadError
 
 entry = st.text(st.characters(codec="utf-8", exclude_characters="\r\0\ufeff"), max_size=6)
@@ -140,8 +147,8 @@ def test_columns_are_found_by_name_and_position(write) -> None:
 
 
 def column(entries: list[str], classes: bool = False, missing: tuple[str, ...] = MISSING):
-    lines = range(2, len(entries) + 2)
-    return target_column(entries, "t", classes=classes, missing=missing, file=Path("t.csv"), lines=lines)
+    table = Table(Path("t.csv"), ("t",), [[entry] for entry in entries], range(2, len(entries) + 2))
+    return target_column(entries, "t", classes=classes, missing=missing, refuse=table.refuse)
 
 
 @given(st.lists(st.one_of(st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(MISSING))))

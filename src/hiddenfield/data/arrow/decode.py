@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from hiddenfield.data.arrow.arcs import Problem, lay_out
-from hiddenfield.data.arrow.features import Reader
+from hiddenfield.data.arrow.features import Lists, Reader, Source, first_null, to_numpy
 from hiddenfield.data.arrow.schema import Layout, parse_layout
-from hiddenfield.data.arrow.source import Lists, Source, first_null, to_numpy
 from hiddenfield.data.build import from_arcs
 from hiddenfield.data.columns import as_extra, as_ids
 from hiddenfield.data.structures import FEATURES, Structures
 from hiddenfield.errors import InputError, ReadError
+from hiddenfield.ops.compile import compiled
 from hiddenfield.shapes import Array, Int
 
 if TYPE_CHECKING:
@@ -88,15 +87,13 @@ def _decode(source: Source, layout: Layout, columns: Sequence[str] | None) -> St
         _same_lengths(source, lists, sizes, "num_nodes")
     for lists in arc_lists.values():
         _same_lengths(source, lists, starts.lengths, "column 'source'")
-    node_ptr, arc_ptr = _bounds(sizes), _bounds(starts.lengths)
+    node_ptr, arc_ptr = (np.concatenate([[0], np.cumsum(counts)]) for counts in (sizes, starts.lengths))
     reverse = None
     if "reverse" in source.table.column_names:
         pairs = source.lists("reverse")
         _same_lengths(source, pairs, starts.lengths, "column 'source'")
         reverse = source.small_integers(pairs)
-    arcs = lay_out(node_ptr, arc_ptr, start, end, reverse)
-    if isinstance(arcs, Problem):
-        raise source.refuse(arcs.message, arcs.row)
+    start, end, reverse, in_ptr, ordered = _lay_out(source, node_ptr, arc_ptr, start, end, reverse)
     rows = {"structure": len(sizes), "node": int(node_ptr[-1]), "arc": int(arc_ptr[-1])}
     reader = Reader(source, layout.known, node_lists | arc_lists)
     features: dict[str, Any] = {
@@ -104,21 +101,14 @@ def _decode(source: Source, layout: Layout, columns: Sequence[str] | None) -> St
     }
     ids = as_ids(reader.ids() if layout.ids else None, len(sizes))
     extra = as_extra({column.name: reader.further(column.field) for column in layout.columns}, len(sizes))
-    if not arcs.ordered or arcs.reverse is None:
-        return from_arcs(
-            arcs.source,
-            arcs.target,
-            node_ptr=node_ptr,
-            reverse=arcs.reverse,
-            ids=ids,
-            columns=extra,
-            **features,
-        )
+    if not ordered or reverse is None:
+        options = {"ids": ids, "columns": extra, **features}
+        return from_arcs(start, end, node_ptr=node_ptr, reverse=reverse, **options)
     return Structures(
-        node_ptr=torch.from_numpy(node_ptr.astype(arcs.in_ptr.dtype)),
-        in_ptr=torch.from_numpy(arcs.in_ptr),
-        source=torch.from_numpy(arcs.source),
-        reverse=torch.from_numpy(arcs.reverse),
+        node_ptr=torch.from_numpy(node_ptr.astype(in_ptr.dtype)),
+        in_ptr=torch.from_numpy(in_ptr),
+        source=torch.from_numpy(start),
+        reverse=torch.from_numpy(reverse),
         features=features,
         ids=ids,
         columns=extra,
@@ -130,13 +120,11 @@ def _checked_layout(source: Source, layout: Layout, columns: Sequence[str] | Non
     twice = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
     if twice:
         raise source.refuse(f"column {min(twice)!r} occurs twice; rename one")
-    for name in ("source", "target"):
-        if name not in names:
-            raise source.refuse(
-                f"needs the columns 'source' and 'target' with lists of node numbers, it has: {', '.join(names)}"[
-                    :400
-                ]
-            )
+    if not {"source", "target"} <= set(names):
+        has = ", ".join(names)[:300]
+        raise source.refuse(
+            f"needs the columns 'source' and 'target' with lists of node numbers, it has: {has}"
+        )
     if columns is None:
         return layout
     unknown = set(columns) - {column.name for column in layout.columns}
@@ -179,7 +167,7 @@ def _sizes(
     needed = np.zeros(len(starts.lengths), dtype=np.int64)
     owner = np.repeat(np.arange(len(needed)), starts.lengths)
     np.maximum.at(needed, owner, np.maximum(start, end).astype(np.int64) + 1)
-    return np.maximum(needed, 0)
+    return needed
 
 
 def _same_lengths(source: Source, lists: Lists, expected: Array, reason: str) -> None:
@@ -190,7 +178,108 @@ def _same_lengths(source: Source, lists: Lists, expected: Array, reason: str) ->
         )
 
 
-def _bounds(lengths: Array) -> Int[Array, " bounds"]:
-    bounds = np.zeros(len(lengths) + 1, dtype=np.int64)
-    np.cumsum(lengths, out=bounds[1:])
-    return bounds
+# -- the topology: checked and numbered through the pack in one compiled pass -------------------------------
+
+WORDS = (
+    "",
+    "arc {arc} starts at node {value}, but the structure {nodes}",
+    "arc {arc} ends at node {value}, but the structure {nodes}",
+    "the reverse of arc {arc} is {value}, but the structure has {arcs} arcs",
+    "the reverse of arc {arc} is arc {value}, which does not run between the same nodes the other way and back",
+    "arc {arc} is a self-loop, which must be its own reverse, but its reverse is {value}",
+)
+
+
+def _lay_out(
+    table: Source, node_ptr: Array, arc_ptr: Array, source: Array, target: Array, reverse: Array | None
+) -> tuple[Array, Array, Array | None, Array, bool]:
+    """Check the arcs of every structure and number nodes and arcs through the pack, in one pass.
+
+    Every end must be a node of its structure; a reverse must be -1, or an arc of the structure that runs between the
+    same two nodes the other way and whose own reverse is this one. A self-loop is its own reverse.
+
+    Parameters
+    ----------
+    table
+        For the error that names the first row whose arcs are wrong.
+    node_ptr, arc_ptr
+        int64 bounds of the structures' nodes and arcs.
+    source, target, reverse
+        int32, node and arc numbers within each structure.
+
+    Returns
+    -------
+    Source, target, reverse and in_ptr, and whether the arcs stand by (target, source), as a pack has them.
+    """
+    nodes, arcs = int(node_ptr[-1]), int(arc_ptr[-1])
+    dtype = np.int32 if max(nodes, arcs) < 2**31 else np.int64
+    given = np.zeros(0, dtype=np.int32) if reverse is None else reverse
+    new_source, new_target = np.empty(arcs, dtype=dtype), np.empty(arcs, dtype=dtype)
+    new_reverse = np.empty(0 if reverse is None else arcs, dtype=dtype)
+    in_ptr = np.zeros(nodes + 1, dtype=dtype)
+    report = np.zeros(4, dtype=np.int64)  # ordered, problem, row, arc
+    new = (new_source, new_target, new_reverse, in_ptr)
+    _number(node_ptr, arc_ptr, source, target, given, *new, report, work=0)
+    ordered, problem, row, arc = report.tolist()
+    if problem:
+        size, count = int(np.diff(node_ptr)[row]), int(np.diff(arc_ptr)[row])
+        value = int((source, target, given, given, given)[problem - 1][arc])
+        held = f"has nodes 0 to {size - 1}" if size else "has no nodes"
+        number = arc - int(arc_ptr[row])
+        raise table.refuse(WORDS[problem].format(arc=number, value=value, nodes=held, arcs=count), row)
+    return new_source, new_target, None if reverse is None else new_reverse, in_ptr, bool(ordered)
+
+
+@compiled
+def _number(
+    node_ptr: Array,
+    arc_ptr: Array,
+    source: Array,
+    target: Array,
+    reverse: Array,
+    new_source: Array,
+    new_target: Array,
+    new_reverse: Array,
+    in_ptr: Array,
+    report: Array,
+) -> None:
+    ordered = 1
+    for row in range(node_ptr.size - 1):
+        first, size = node_ptr[row], node_ptr[row + 1] - node_ptr[row]
+        start, end = arc_ptr[row], arc_ptr[row + 1]
+        for arc in range(start, end):
+            if source[arc] < 0 or source[arc] >= size:
+                report[1], report[2], report[3] = 1, row, arc
+                return
+            if target[arc] < 0 or target[arc] >= size:
+                report[1], report[2], report[3] = 2, row, arc
+                return
+            if arc > start and (
+                target[arc] < target[arc - 1]
+                or (target[arc] == target[arc - 1] and source[arc] < source[arc - 1])
+            ):
+                ordered = 0
+            new_source[arc] = first + source[arc]
+            new_target[arc] = first + target[arc]
+            in_ptr[first + target[arc] + 1] += 1
+        if reverse.size == 0:
+            continue
+        for arc in range(start, end):
+            back = reverse[arc]
+            if back < -1 or back >= end - start:
+                report[1], report[2], report[3] = 3, row, arc
+                return
+            if source[arc] == target[arc] and back != arc - start:
+                report[1], report[2], report[3] = 5, row, arc
+                return
+            new_reverse[arc] = -1
+            if back >= 0:
+                other = start + back
+                same = source[other] == target[arc] and target[other] == source[arc]
+                if not same or reverse[other] != arc - start:
+                    report[1], report[2], report[3] = 4, row, arc
+                    return
+                new_reverse[arc] = other
+    for node in range(in_ptr.size - 1):
+        in_ptr[node + 1] += in_ptr[node]
+    report[0] = ordered

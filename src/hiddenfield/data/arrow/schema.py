@@ -35,10 +35,11 @@ KEY = b"hiddenfield"
 VERSION = 1
 
 TOPOLOGY = ("id", "num_nodes", "source", "target", "reverse")
+# What the fields of a feature's columns begin with, in the order in which a table has them.
 PREFIXES = {
     "node_labels": "node_label_",
-    "arc_labels": "arc_label_",
     "node_attributes": "node_attribute_",
+    "arc_labels": "arc_label_",
     "arc_attributes": "arc_attribute_",
     "targets": "target_",
     "node_targets": "node_target_",
@@ -73,9 +74,8 @@ class Layout:
         """Return the value of the metadata's key."""
         described: dict[str, Any] = {"version": VERSION, "ids": self.ids}
         for part in PREFIXES:
-            columns = self.features.get(part)
-            described[part] = None if columns is None else [_describe(column) for column in columns]
-        described["columns"] = [_describe(column) for column in self.columns]
+            described[part] = msgspec.to_builtins(self.features.get(part))
+        described["columns"] = msgspec.to_builtins(self.columns)
         if self.shard is not None:
             described["shard"] = self.shard
         return json.dumps(described).encode()
@@ -110,13 +110,6 @@ def _free(wanted: str, taken: set[str]) -> str:
         field = f"{wanted}_{number}"
     taken.add(field)
     return field
-
-
-def _describe(column: Column) -> dict[str, Any]:
-    described: dict[str, Any] = {"name": column.name, "field": column.field}
-    if column.vocabulary is not None:
-        described["vocabulary"] = {"name": column.vocabulary.name, "symbols": list(column.vocabulary.symbols)}
-    return described
 
 
 def layout_of_names(fields: Sequence[str]) -> Layout:

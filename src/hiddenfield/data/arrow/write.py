@@ -41,15 +41,6 @@ SUFFIXES = PARQUET + IPC
 MANIFEST = "_manifest.json"  # other programs skip files whose name begins with an underscore
 MANIFEST_VERSION = 1
 
-# The order of a table's columns.
-FIELD_ORDER = (
-    "node_labels",
-    "node_attributes",
-    "arc_labels",
-    "arc_attributes",
-    "targets",
-    "node_targets",
-)
 BATCH_ROWS = 1 << 16
 BATCH_VALUES = 1 << 23
 """Structures, and nodes or arcs, of one record batch or row group: what `scan` holds in memory at a time."""
@@ -84,8 +75,13 @@ def write(structures: Structures, path: str | Path, *, shard_size: int | None = 
     """
     path = Path(path).expanduser()
     if shard_size is None:
-        _suffix(path)
-        _write_file(structures, path)
+        if path.suffix.lower() not in SUFFIXES:
+            raise InputError(
+                f"{path.name!r} must end in {', '.join(SUFFIXES)}; for a folder of shards give shard_size="
+            )
+        with _explained(path), atomic(path) as temporary, open(temporary, "xb") as sink:
+            _write_batches(batches(structures), sink, parquet=path.suffix.lower() in PARQUET)
+            _to_disk(sink)
         return
     if isinstance(shard_size, bool) or not isinstance(shard_size, (int, np.integer)) or shard_size < 1:
         raise InputError(f"shard_size must be an integer of at least 1, got {shard_size!r}")
@@ -108,7 +104,7 @@ class EncodedShard:
 def encode_shard(pack: Structures, number: int) -> EncodedShard:
     """Return shard `number` of a data set, compressed and ready for `write_shards`."""
     sink = io.BytesIO()
-    _write_parquet(pack, sink, number)
+    _write_batches(batches(pack, number), sink, parquet=True)
     return EncodedShard(sink.getvalue(), len(pack))
 
 
@@ -156,43 +152,18 @@ def write_shards(packs: Iterable[Structures | EncodedShard], folder: str | Path)
     return sum(shard["structures"] for shard in shards)
 
 
-def _suffix(path: Path) -> str:
-    suffix = path.suffix.lower()
-    if suffix not in SUFFIXES:
-        raise InputError(
-            f"{path.name!r} must end in {', '.join(SUFFIXES)}; for a folder of shards give shard_size="
-        )
-    return suffix
+def _write_batches(parts: Iterator[pyarrow.RecordBatch], sink: Any, *, parquet: bool) -> None:
+    from pyarrow import ipc, parquet as files
 
-
-def _write_file(structures: Structures, path: Path) -> None:
-    with _explained(path), atomic(path) as temporary, open(temporary, "xb") as sink:
-        if _suffix(path) in PARQUET:
-            _write_parquet(structures, sink)
-        else:
-            _write_ipc(structures, sink)
-        _to_disk(sink)
-
-
-def _write_parquet(structures: Structures, sink: Any, shard: int | None = None) -> None:
-    from pyarrow import parquet
-
-    parts = batches(structures, shard)
     first = next(parts)
     # zstd reads as fast as it compresses well; the checksums let a flipped bit be noticed, which zstd alone does not
-    with parquet.ParquetWriter(sink, first.schema, compression="zstd", write_page_checksum=True) as writer:
+    options = {"compression": "zstd", "write_page_checksum": True}
+    opened = (
+        files.ParquetWriter(sink, first.schema, **options) if parquet else ipc.new_file(sink, first.schema)
+    )
+    with opened as writer:
         for batch in itertools.chain([first], parts):
-            writer.write_batch(batch, row_group_size=max(batch.num_rows, 1))
-
-
-def _write_ipc(structures: Structures, sink: Any) -> None:
-    from pyarrow import ipc
-
-    parts = batches(structures)
-    first = next(parts)
-    with ipc.new_file(sink, first.schema) as writer:
-        for batch in itertools.chain([first], parts):
-            writer.write_batch(batch)
+            writer.write_batch(batch, **({"row_group_size": max(batch.num_rows, 1)} if parquet else {}))
 
 
 def _to_disk(sink: Any) -> None:
@@ -283,9 +254,7 @@ def _fields(
     by_node = pyarrow.array((node_bounds - node_bounds[0]).astype(np.int32))
     by_arc = pyarrow.array((arc_bounds - arc_bounds[0]).astype(np.int32))
 
-    def lists(offsets: pyarrow.Array, values: Any) -> pyarrow.Array:
-        return pyarrow.ListArray.from_arrays(offsets, values)
-
+    lists = pyarrow.ListArray.from_arrays
     fields: dict[str, pyarrow.Array] = {}
     if pack.ids is not None:
         fields["id"] = _plain(pack.ids[rows], "ids")
@@ -294,8 +263,8 @@ def _fields(
     fields["target"] = lists(by_arc, _int32(pack.target.numpy()[arcs] - first_node))
     fields["reverse"] = lists(by_arc, _int32(np.where(reverse < 0, -1, reverse - first_arc)))
     chosen = {"node": (nodes, by_node), "arc": (arcs, by_arc), "structure": (rows, None)}
-    for part in FIELD_ORDER:
-        if not layout.features.get(part):
+    for part, columns in layout.features.items():
+        if not columns:
             continue
         where, offsets = chosen[FEATURES[part]]
         values = pack.features[part].values.numpy()[where]
@@ -303,7 +272,7 @@ def _fields(
             flat = pyarrow.array(np.ascontiguousarray(values, dtype=np.float32).reshape(-1))
             fields[part] = lists(offsets, pyarrow.FixedSizeListArray.from_arrays(flat, values.shape[1]))
             continue
-        for k, column in enumerate(layout.features[part]):
+        for k, column in enumerate(columns):
             array = _int32(values[:, k]) if part.endswith("labels") else _target(values[:, k], column)
             fields[column.field] = array if offsets is None else lists(offsets, array)
     for column in layout.columns:

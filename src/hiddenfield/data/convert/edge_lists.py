@@ -145,18 +145,19 @@ def to_edge_lists(structures: Structures, *, directed: bool | None = None) -> li
     [array([[1, 0],
            [1, 1]])]
     """
+    structures = structures.to("cpu")
     if directed is None:
         directed = not structures.symmetric
-    reverse = structures.reverse.cpu().numpy()
-    arc_ptr = structures.arc_ptr.cpu().numpy()
+    reverse = structures.reverse.numpy()
+    arc_ptr = structures.arc_ptr.numpy()
     if not directed and not structures.symmetric:
         at = int(np.searchsorted(arc_ptr, np.argmax(reverse < 0), side="right")) - 1
         raise InputError(f"{structures.name_of(at)} has arcs that go one way only; use directed=True")
     kept = np.arange(len(reverse)) if directed else np.flatnonzero(reverse >= np.arange(len(reverse)))
     bounds = np.searchsorted(kept, arc_ptr)
-    offsets = np.repeat(structures.node_ptr[:-1].cpu().numpy(), np.diff(bounds)).astype(np.int64)
-    source = structures.source.cpu().numpy()[kept] - offsets
-    target = structures.target.cpu().numpy()[kept] - offsets
+    offsets = np.repeat(structures.node_ptr[:-1].numpy(), np.diff(bounds)).astype(np.int64)
+    source = structures.source.numpy()[kept] - offsets
+    target = structures.target.numpy()[kept] - offsets
     # Of the two arcs of an edge the first is the one into the smaller node.
     pairs = np.stack([source, target] if directed else [target, source], axis=1)
     return np.split(pairs, bounds[1:-1]) if len(structures) else []
@@ -221,7 +222,7 @@ def integer_rows(values: Any, name: str, width: int | None) -> tuple[Array, Int[
     """Lay integers end to end as one int64 array, (rows,) or (rows, width), with the number of rows of each part."""
     counts = row_counts(values, name)
     shape = (0,) if width is None else (0, width)
-    parts = []
+    parts = [np.zeros(shape, dtype=np.int64)]
     for at, part in enumerate(values):
         if not len(part):
             continue
@@ -231,26 +232,12 @@ def integer_rows(values: Any, name: str, width: int | None) -> tuple[Array, Int[
         except (ValueError, OverflowError):
             array = np.asarray(None)
         if array.dtype.kind not in "iu" or array.shape[1:] != shape[1:]:
-            raise InputError(
-                f"structure {at}: {name} must hold {_expected(width)}, got {_first_odd(part, width)}"
-            )
-        parts.append(array)
-    flat = np.concatenate(parts) if parts else np.zeros(shape, dtype=np.int64)
-    if flat.dtype == np.uint64 or flat.dtype.kind not in "iu":
-        flat = _narrowed(flat, parts, name)
-    return flat.astype(np.int64, copy=False), counts
-
-
-def _narrowed(flat: Array, parts: list[Array], name: str) -> Array:
-    """Numpy mixes signed with 64-bit unsigned integers into floats: convert before joining instead."""
-    for part in parts:
-        if part.dtype.kind == "u" and part.size and part.max() > np.iinfo(np.int64).max:
-            raise InputError(f"{name} must fit 64-bit signed integers, got {part.max()}")
-    return np.concatenate([part.astype(np.int64) for part in parts])
-
-
-def _expected(width: int | None) -> str:
-    return "integers" if width is None else f"pairs of integers (rows of {width})"
+            expected = "integers" if width is None else f"pairs of integers (rows of {width})"
+            raise InputError(f"structure {at}: {name} must hold {expected}, got {_first_odd(part, width)}")
+        if array.dtype == np.uint64 and array.max() > np.iinfo(np.int64).max:
+            raise InputError(f"{name} must fit 64-bit signed integers, got {array.max()}")
+        parts.append(array.astype(np.int64, copy=False))
+    return np.concatenate(parts), counts
 
 
 def _first_odd(part: Any, width: int | None) -> str:

@@ -172,14 +172,12 @@ def _checked(graphs: Any) -> list[networkx.Graph]:
 def _ends(graphs: list[networkx.Graph]) -> tuple[Array, Array, Array]:
     """Return both ends of every edge, numbered through the pack, and the bounds of every graph's nodes."""
     node_ptr = np.concatenate([[0], np.cumsum([len(graph) for graph in graphs])]).astype(np.int64)
-    first: list[int] = []
-    second: list[int] = []
+    ends: list[int] = []
     for graph, offset in zip(graphs, node_ptr.tolist(), strict=False):
         number = {node: position for position, node in enumerate(graph, start=offset)}
-        for one, other in graph.edges():
-            first.append(number[one])
-            second.append(number[other])
-    return np.array(first, dtype=np.int64), np.array(second, dtype=np.int64), node_ptr
+        ends += [number[node] for edge in graph.edges() for node in edge]
+    first, second = np.array(ends, dtype=np.int64).reshape(-1, 2).T
+    return first, second, node_ptr
 
 
 def _values(graphs: list[networkx.Graph], unit: str, name: str, *, required: bool = True) -> list[Any]:
@@ -273,15 +271,13 @@ def _one_way(pack: Structures) -> Array:
 
 def _data(pack: Structures, unit: str, rows: Array) -> list[dict[str, Any]]:
     """Return one dictionary per node, arc or structure, without the targets that are missing."""
-    names: list[str] = []
-    columns: list[list[Any]] = []
+    found: list[tuple[str, list[Any]]] = []
     if unit == "structure":
-        names = [*(() if pack.ids is None else ("id",)), *pack.columns]
-        columns = [*(() if pack.ids is None else (pack.ids.tolist(),))]
-        columns += [values.tolist() for values in pack.columns.values()]
+        found += [] if pack.ids is None else [("id", pack.ids.tolist())]
+        found += [(name, values.tolist()) for name, values in pack.columns.items()]
     for part in (columns for feature, columns in pack.features.items() if FEATURES[feature] == unit):
-        names += part.names
-        columns += part.take(rows).decoded()
+        found += zip(part.names, part.take(rows).decoded(), strict=True)
+    names, columns = [name for name, _ in found], [values for _, values in found]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InputError(

@@ -14,7 +14,7 @@ from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.errors import InputError
 from hiddenfield.shapes import Array, Int
 
-__all__ = ["from_depths", "from_parents", "parents_of_depths", "to_parents"]
+__all__ = ["from_depths", "from_parents", "to_parents"]
 
 DIRECTIONS = Vocabulary("direction", ("down", "up"))
 DOWN, UP = 0, 1
@@ -109,37 +109,16 @@ def from_depths(depth: Int[Array, " nodes"], **options: Any) -> Structures:
     >>> to_parents(from_depths(np.array([0, 1, 2, 1, 0])))
     [array([-1,  0,  1,  0]), array([-1])]
     """
+    nodes, depth = np.arange(len(depth)), depth.astype(np.int64)
+    order = np.argsort(depth, kind="stable")
+    # The parent of node i is the last node before it that is one level higher: O(n log n), without recursion.
+    found = (
+        np.searchsorted(depth[order] * (len(depth) + 1) + order, (depth - 1) * (len(depth) + 1) + nodes) - 1
+    )
     roots = np.flatnonzero(depth == 0)
     bounds = np.append(roots, len(depth))
-    parents = parents_of_depths(depth)
-    parents = np.where(parents < 0, -1, parents - np.repeat(roots, np.diff(bounds)))
+    parents = np.where(depth > 0, order[found] - np.repeat(roots, np.diff(bounds)), -1)
     return from_parents(parents, node_ptr=bounds, **options)
-
-
-def parents_of_depths(depth: Int[Array, " nodes"]) -> Int[Array, " nodes"]:
-    r"""Return the parent of every node, from the nodes' depths in the order in which they open; roots have -1.
-
-    The parent of node i is the last node before it that is one level higher,
-
-    .. math:: p(i) = \max \{ j < i : d_j = d_i - 1 \}.
-
-    A tree begins wherever the depth is 0. Cost: O(n log n), without recursion, so depth does not matter.
-
-    Examples
-    --------
-    Two trees, the first ``a(b(c) d)``:
-
-    >>> parents_of_depths(np.array([0, 1, 2, 1, 0]))
-    array([-1,  0,  1,  0, -1])
-    """
-    depth = depth.astype(np.int64)
-    nodes = len(depth)
-    width = nodes + 1
-    order = np.argsort(depth, kind="stable")
-    keys = depth[order] * width + order
-    asked = (depth - 1) * width + np.arange(nodes)
-    found = np.searchsorted(keys, asked) - 1
-    return np.where(depth > 0, order[np.maximum(found, 0)] if nodes else order, -1)
 
 
 def _checked(
@@ -227,9 +206,10 @@ def to_parents(structures: Structures) -> list[Int[Array, " nodes"]]:
     Traceback (most recent call last):
     hiddenfield.errors.InputError: structure 0 is no tree: it has 3 nodes and 3 edges, a tree has one edge fewer
     """
-    bounds = structures.node_ptr.cpu().numpy().astype(np.int64)
+    structures = structures.to("cpu")
+    bounds = structures.node_ptr.numpy().astype(np.int64)
     sizes = np.diff(bounds)
-    edges = structures.num_edges.cpu().numpy()
+    edges = structures.num_edges.numpy()
     odd = np.flatnonzero(edges != np.maximum(sizes - 1, 0))
     if len(odd):
         at = int(odd[0])
@@ -238,32 +218,20 @@ def to_parents(structures: Structures) -> list[Int[Array, " nodes"]]:
             "a tree has one edge fewer"
         )
     if not structures.symmetric:
-        arc = int(np.argmax(structures.reverse.cpu().numpy() < 0))
-        at = int(np.searchsorted(structures.arc_ptr.cpu().numpy(), arc, side="right")) - 1
+        arc = int(np.argmax(structures.reverse.numpy() < 0))
+        at = int(np.searchsorted(structures.arc_ptr.numpy(), arc, side="right")) - 1
         raise InputError(f"{structures.name_of(at)} is no tree: it has arcs that go one way only")
-    names = [vocabulary.name for vocabulary in structures.arc_vocabularies]
-    directed = (
-        DIRECTIONS.name in names and structures.arc_vocabularies[names.index(DIRECTIONS.name)] == DIRECTIONS
-    )
-    parent = (
-        _by_direction(structures, names.index(DIRECTIONS.name))
-        if directed
-        else _from_first(structures, bounds)
-    )
+    if structures.arc_labels is not None and DIRECTIONS in structures.arc_vocabularies:
+        labels = structures.arc_labels[:, structures.arc_vocabularies.index(DIRECTIONS)]
+        down = labels.numpy() == DOWN
+        parent = np.full(structures.total_nodes, -1, dtype=np.int64)
+        parent[structures.target.numpy()[down]] = structures.source.numpy()[down]
+    else:
+        parent = _from_first(structures, bounds)
     tree = np.repeat(np.arange(len(sizes)), sizes)
     _check_reached(structures, parent, bounds, tree)
     local = np.where(parent < 0, -1, parent - bounds[tree])
     return np.split(local, bounds[1:-1]) if len(sizes) else []
-
-
-def _by_direction(structures: Structures, column: int) -> Int[Array, " nodes"]:
-    """Read the parents off the arcs that are labelled as going down."""
-    assert structures.arc_labels is not None
-    down = structures.arc_labels[:, column].cpu().numpy() == DOWN
-    source, target = structures.source.cpu().numpy(), structures.target.cpu().numpy()
-    parent = np.full(structures.total_nodes, -1, dtype=np.int64)
-    parent[target[down]] = source[down]
-    return parent
 
 
 def _from_first(structures: Structures, bounds: Array) -> Int[Array, " nodes"]:
@@ -273,8 +241,8 @@ def _from_first(structures: Structures, bounds: Array) -> Int[Array, " nodes"]:
 
     total = structures.total_nodes
     roots = bounds[:-1][np.diff(bounds) > 0]
-    indices = np.concatenate([structures.source.cpu().numpy(), roots])
-    pointers = np.append(structures.in_ptr.cpu().numpy(), len(indices))
+    indices = np.concatenate([structures.source.numpy(), roots])
+    pointers = np.append(structures.in_ptr.numpy(), len(indices))
     graph = csr_array((np.ones(len(indices), dtype=np.int8), indices, pointers), shape=(total + 1, total + 1))
     _, before = breadth_first_order(graph, total, directed=True, return_predecessors=True)
     parent = before[:total].astype(np.int64)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 
 from hiddenfield.data.build import from_arcs
-from hiddenfield.data.columns import Columns
+from hiddenfield.data.columns import Columns, numbered
 from hiddenfield.data.structures import FEATURES, Structures
 from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.errors import InputError, MissingDependencyError
@@ -62,13 +62,8 @@ def to_pyg(structures: Structures, *, batch: bool = False) -> Any:
     geometric = _geometric()
     node_ptr, arc_ptr = structures.node_ptr.tolist(), structures.arc_ptr.tolist()
     ends = torch.stack([structures.source, structures.target]).long()
-    wide = {
-        name: structures.features[name].values.long()
-        if name.endswith("labels")
-        else structures.features[name].values
-        for name in FIELDS
-        if name in structures.features
-    }
+    wide = {name: columns.values for name, columns in structures.features.items()}
+    wide |= {name: values.long() for name, values in wide.items() if name.endswith("labels")}
     graphs = []
     for at in range(len(structures)):
         nodes, arcs = slice(node_ptr[at], node_ptr[at + 1]), slice(arc_ptr[at], arc_ptr[at + 1])
@@ -132,10 +127,9 @@ def from_pyg(
     arcs = [end.shape[1] for end in ends]
     node_y = "node_y" if y == "graph" else "y"
     with_ids = bool(graphs) if like is None else like.ids is not None
+    options: dict[str, Any] = {}
     if with_ids and all(isinstance(graph.get("id"), str) for graph in graphs):
-        options: dict[str, Any] = {"ids": [graph.id for graph in graphs]}
-    else:
-        options = {}
+        options["ids"] = [graph.id for graph in graphs]
     if like is not None:
         options |= _like(graphs, sizes, arcs, like)
     else:
@@ -213,9 +207,8 @@ def _joined(graphs: list[Any], name: str, sizes: list[int] | None) -> Tensor | N
         except (TypeError, ValueError, RuntimeError):
             raise InputError(f"structure {at}: {name} must be a tensor, got {part!r:.100}") from None
         expected = 1 if sizes is None else sizes[at]
-        values = (
-            values.reshape(1, -1) if sizes is None else values.reshape(-1, 1) if values.ndim < 2 else values
-        )
+        if sizes is None or values.ndim < 2:
+            values = values.reshape((1, -1) if sizes is None else (-1, 1))
         if values.ndim != 2 or values.shape[0] != expected:
             raise InputError(
                 f"structure {at}: {name} must have {expected} rows, got shape {tuple(values.shape)}"
@@ -250,8 +243,9 @@ def _features(values: Tensor | None, reading: str, kind: str, name: str) -> dict
 def _label_columns(values: Tensor, kind: str, name: str) -> dict[str, Any]:
     if values.is_floating_point():
         raise InputError(f"{name} must hold integers to be read as labels, got {values.dtype}")
-    names = [name] if values.shape[1] == 1 else [f"{name}_{column}" for column in range(values.shape[1])]
-    return {f"{kind}_labels": dict(zip(names, values.long().numpy().T, strict=True))}
+    return {
+        f"{kind}_labels": dict(zip(numbered(name, values.shape[1]), values.long().numpy().T, strict=True))
+    }
 
 
 def _extra_labels(options: dict[str, Any], values: Tensor | None, kind: str) -> dict[str, Any]:
@@ -268,7 +262,7 @@ def _targets(values: Tensor | None, kind: str) -> dict[str, Any]:
     """Return targets as `from_arcs` takes them: integers are classes."""
     if values is None:
         return {}
-    names = ["y"] if values.shape[1] == 1 else [f"y_{column}" for column in range(values.shape[1])]
+    names = numbered("y", values.shape[1])
     if values.is_floating_point():
         return {f"{kind}s": values.double(), f"{kind}_names": names}
     coded = [Vocabulary.from_values(name, v) for name, v in zip(names, values.long().numpy().T, strict=True)]

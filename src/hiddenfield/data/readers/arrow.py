@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hiddenfield.data.arrow.decode import decode, from_arrow
+from hiddenfield.data.arrow.features import Source
 from hiddenfield.data.arrow.schema import Layout, parse_layout, united_words
-from hiddenfield.data.arrow.source import Source
 from hiddenfield.data.arrow.write import MANIFEST, MANIFEST_VERSION, SUFFIXES, to_arrow, write, write_shards
 from hiddenfield.data.combine import concatenate
 from hiddenfield.data.formats import FORMATS, Format
-from hiddenfield.data.paths import existing
+from hiddenfield.data.paths import UNREADABLE, existing, first_bytes
 from hiddenfield.data.structures import Structures
 from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.errors import ReadError
@@ -111,50 +111,37 @@ def _scan_file(shard: Shard, columns: Sequence[str] | None) -> Iterator[Structur
         first += table.num_rows
 
 
-class _Parquet:
-    def __init__(self, file: Path) -> None:
-        from pyarrow import parquet
+@dataclass(frozen=True)
+class _File:
+    """An opened Parquet or IPC file: its row groups or record batches, one by one or all together."""
 
-        self._file = parquet.ParquetFile(file, memory_map=True, page_checksum_verification=True)
-        self.schema = self._file.schema_arrow
-        self.groups = self._file.num_row_groups
-        self.rows = self._file.metadata.num_rows
-
-    def read(self, number: int) -> pyarrow.Table:
-        return self._file.read_row_group(number)
-
-    def read_all(self) -> pyarrow.Table:
-        return self._file.read()
+    metadata: Mapping[bytes, bytes] | None
+    names: list[str]
+    rows: int
+    groups: int
+    read: Callable[[int], pyarrow.Table]
+    read_all: Callable[[], pyarrow.Table]
 
 
-class _Ipc:
-    def __init__(self, file: Path) -> None:
-        import pyarrow
+def _open(file: Path) -> _File:
+    import pyarrow
+    from pyarrow import ipc, parquet
 
-        self._reader = pyarrow.ipc.open_file(pyarrow.memory_map(str(file)))
-        self.schema = self._reader.schema
-        self.groups = self._reader.num_record_batches
-
-    @property
-    def rows(self) -> int:
-        return sum(self._reader.get_batch(number).num_rows for number in range(self.groups))
-
-    def read(self, number: int) -> pyarrow.Table:
-        import pyarrow
-
-        return pyarrow.Table.from_batches([self._reader.get_batch(number)])
-
-    def read_all(self) -> pyarrow.Table:
-        return self._reader.read_all()
-
-
-def _open(file: Path) -> _Parquet | _Ipc:
-    with open(file, "rb") as opened:
-        magic = opened.read(len(IPC_MAGIC))
+    with open(file, "rb") as raw:
+        magic = raw.read(len(IPC_MAGIC))
     if magic.startswith(PARQUET_MAGIC):
-        return _Parquet(file)
+        opened = parquet.ParquetFile(file, memory_map=True, page_checksum_verification=True)
+        schema, rows, groups = opened.schema_arrow, opened.metadata.num_rows, opened.num_row_groups
+        return _File(schema.metadata, schema.names, rows, groups, opened.read_row_group, opened.read)
     if magic == IPC_MAGIC:
-        return _Ipc(file)
+        reader = ipc.open_file(pyarrow.memory_map(str(file)))
+        groups = reader.num_record_batches
+        rows = sum(reader.get_batch(number).num_rows for number in range(groups))
+
+        def read(number: int) -> pyarrow.Table:
+            return pyarrow.Table.from_batches([reader.get_batch(number)])
+
+        return _File(reader.schema.metadata, reader.schema.names, rows, groups, read, reader.read_all)
     raise ReadError(
         "is neither a Parquet nor an Arrow IPC file; is it complete? Fetch or write it anew", file=file
     )
@@ -168,15 +155,7 @@ def _guarded(file: Path, action: Any) -> Any:
         return action(file)
     except ReadError:
         raise
-    except (
-        pyarrow.ArrowException,
-        OSError,
-        ValueError,
-        EOFError,
-        MemoryError,
-        LookupError,
-        TypeError,
-    ) as error:
+    except (pyarrow.ArrowException, *UNREADABLE, MemoryError, TypeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ReadError(
             f"cannot be read: {reason[:300]}; is it complete? Fetch or write it anew", file=file
@@ -187,32 +166,27 @@ def _shards(path: Path) -> list[Shard]:
     """Return the files of a set with layouts that agree; a set whose manifest and files differ is refused."""
     if not path.is_dir():
         return [_describe(path)]
-    files = _data_files(path)
-    manifest = path / MANIFEST
-    if not manifest.is_file():
-        if not files:
-            raise ReadError(f"holds no file that ends in {', '.join(SUFFIXES)}", file=path)
-        shards = [_describe(file) for file in files]
-        if any(shard.layout.shard is not None for shard in shards):
-            raise ReadError(
-                f"holds shards but no {MANIFEST}: it was not copied completely; fetch it again", file=path
-            )
-    else:
+    names, manifest = [file.name for file in _data_files(path)], path / MANIFEST
+    if manifest.is_file():
         listed = _read_manifest(manifest)
-        for name in sorted({file.name for file in files} - set(listed)):
+        for name in sorted(set(names) - set(listed)):
             raise ReadError(
                 f"is no shard of this set, whose {MANIFEST} does not list it; move it away", file=path / name
             )
-        shards = [_expect(path / name, rows) for name, rows in listed.items()]
+        return [_expect(path / name, rows) for name, rows in listed.items()]
+    if not names:
+        raise ReadError(f"holds no file that ends in {', '.join(SUFFIXES)}", file=path)
+    shards = [_describe(path / name) for name in names]
+    if any(shard.layout.shard is not None for shard in shards):
+        raise ReadError(
+            f"holds shards but no {MANIFEST}: it was not copied completely; fetch it again", file=path
+        )
     return shards
 
 
 def _describe(file: Path) -> Shard:
     opened = _guarded(file, _open)
-    metadata, names, rows = _guarded(
-        file, lambda _: (opened.schema.metadata, opened.schema.names, opened.rows)
-    )
-    return Shard(file, parse_layout(metadata, names, file), rows)
+    return Shard(file, parse_layout(opened.metadata, opened.names, file), opened.rows)
 
 
 def _expect(file: Path, rows: int) -> Shard:
@@ -263,21 +237,11 @@ def _recognises(path: Path) -> bool:
     try:
         if path.is_dir():
             return (path / MANIFEST).is_file() or bool(_data_files(path))
-        if path.suffix.lower() in SUFFIXES:
-            return True
-        with open(path, "rb") as opened:
-            return opened.read(len(IPC_MAGIC)).startswith((PARQUET_MAGIC, IPC_MAGIC))
+        magic = first_bytes(path, len(IPC_MAGIC))
+        return path.suffix.lower() in SUFFIXES or magic.startswith((PARQUET_MAGIC, IPC_MAGIC))
     except OSError:
         return False
 
 
-FORMAT = FORMATS.add(
-    Format(
-        name="arrow",
-        summary="Parquet and Arrow IPC files, one row per structure, and folders of them",
-        recognises=_recognises,
-        read=read,
-        scan=scan,
-        priority=90,
-    )
-)
+SUMMARY = "Parquet and Arrow IPC files, one row per structure, and folders of them"
+FORMAT = FORMATS.add(Format("arrow", SUMMARY, _recognises, read, scan=scan, priority=90))

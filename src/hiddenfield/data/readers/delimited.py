@@ -6,7 +6,7 @@ import csv
 import difflib
 import io
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,10 @@ class Table:
         close = difflib.get_close_matches(str(column), self.names, n=1)
         hint = f" (did you mean {close[0]!r}?)" if close else ""
         raise InputError(f"{option}={column!r}: no such column in {self.file}{hint}; it has {self.listing()}")
+
+    def refuse(self, message: str, row: int) -> ReadError:
+        """Return the error for a row, which names its line."""
+        return ReadError(message, file=self.file, line=self.lines[row])
 
     def listing(self, most: int = 20) -> str:
         """Name the columns in a message."""
@@ -202,20 +206,21 @@ def target_column(
     *,
     classes: bool,
     missing: Collection[str],
-    file: Path,
-    lines: Sequence[int],
+    refuse: Callable[[str, int], ReadError],
 ) -> tuple[Float[Array, " rows"], Vocabulary | None]:
     """Return a column of numbers, or of class codes with their vocabulary; NaN where an entry is missing.
 
     A column whose entries are all numbers holds numbers, unless `classes`. Otherwise it holds classes; but if more
-    than half of its entries are numbers, the others are taken for mistakes and refused.
+    than half of its entries are numbers, the others are taken for mistakes and refused: `refuse` makes the error of a
+    message and a row.
 
     Examples
     --------
-    >>> target_column(["1.5", "NA"], "t", classes=False, missing=MISSING, file=Path("t.csv"), lines=[2, 3])[0]
+    >>> table = Table(Path("t.csv"), ("t", "u"), [["1.5", "b"], ["NA", "a"]], [2, 3])
+    >>> target_column(table.entries(0), "t", classes=False, missing=MISSING, refuse=table.refuse)[0]
     array([1.5, nan])
-    >>> target_column(["b", "a"], "t", classes=False, missing=MISSING, file=Path("t.csv"), lines=[2, 3])[1]
-    Vocabulary('t', 2: 'a', 'b')
+    >>> target_column(table.entries(1), "u", classes=False, missing=MISSING, refuse=table.refuse)[1]
+    Vocabulary('u', 2: 'a', 'b')
     """
     entries = [entry.strip() for entry in entries]
     present = np.array([entry not in missing for entry in entries], dtype=bool)
@@ -228,10 +233,10 @@ def target_column(
         if len(infinite):
             row = int(infinite[0])
             message = f"column {name!r}: {entries[row]!r} is not finite; correct it or mark it as missing"
-            raise ReadError(message, file=file, line=lines[row])
+            raise refuse(message, row)
         return result, None
     if not classes:
-        _refuse_mixture(entries, present, name, missing, file, lines)
+        _refuse_mixture(entries, present, name, missing, refuse)
     vocabulary, result[present] = Vocabulary.from_values(name, _symbols(values))
     return result, vocabulary
 
@@ -290,8 +295,7 @@ def _refuse_mixture(
     present: Array,
     name: str,
     missing: Collection[str],
-    file: Path,
-    lines: Sequence[int],
+    refuse: Callable[[str, int], ReadError],
 ) -> None:
     is_number = np.array([NUMBER.fullmatch(entry) is not None for entry in entries], dtype=bool) & present
     count, total = int(is_number.sum()), int(present.sum())
@@ -299,9 +303,8 @@ def _refuse_mixture(
         return
     row = int(np.argmax(present & ~is_number))
     known = ", ".join(repr(entry) for entry in sorted(missing))
-    raise ReadError(
+    raise refuse(
         f"column {name!r} holds numbers in {count} of {total} rows, but {entries[row]!r:.60} here; correct it, write "
         f"one of {known} if it is missing, or read the column as classes",
-        file=file,
-        line=lines[row],
+        row,
     )

@@ -101,7 +101,8 @@ def read(
         )
     directed = ".arcs" in path.name.lower() if directed is None else directed
     numbers, columns = _edge_columns(path, delimiter, header)
-    classes = [] if labels is None else _class_rows(existing(labels), delimiter, labels_header)
+    _, lines = ([], []) if labels is None else _lines(existing(labels), labels_header)
+    classes = list(map(_splitter(lines, delimiter), lines))
     edges = len(columns[0])
     nodes, codes = _nodes([*columns[0], *columns[1], *(fields[0] for fields in classes)], num_nodes, path)
     pairs = codes[: 2 * edges].reshape(2, -1).T
@@ -157,13 +158,6 @@ def _edge_columns(path: Path, delimiter: str | None, header: bool) -> tuple[list
     return numbers, [flat[column::width] for column in range(width)]
 
 
-def _class_rows(path: Path, delimiter: str | None, header: bool) -> list[list[str]]:
-    """Return a node and its classes for every line of the second file."""
-    _, lines = _lines(path, header)
-    split = _splitter(lines, delimiter)
-    return [split(line) for line in lines]
-
-
 def _nodes(names: list[str], num_nodes: int | None, path: Path) -> tuple[Vocabulary, Array]:
     """Return the nodes, sorted by name, and for every name in the files the number of its node."""
     symbols: Sequence[str | int] = symbols_of(names)
@@ -185,7 +179,8 @@ def _third_column(texts: list[str], third: str, kind: str, numbers: list[int], p
     if third == "label":
         vocabulary, codes = Vocabulary.from_values("label", symbols_of(texts))
         return {f"{kind}_labels": codes, f"{kind}_vocabularies": [vocabulary]}
-    weights = np.array([_number(text) for text in texts])
+    # By the pattern, since Python's own rule would also take ``1_000``.
+    weights = np.array([float(text) if NUMBER.fullmatch(text) else np.nan for text in texts])
     wrong = np.flatnonzero(~(np.abs(weights) <= np.finfo(np.float32).max))
     if len(wrong):
         at = int(wrong[0])
@@ -259,20 +254,8 @@ def _recognises(path: Path) -> bool:
     if len(start) == 4096 and rows and len(rows[-1]) <= 3:
         rows.pop()  # It may be cut off.
     widths = {len(row) for row in rows}
-    return widths == {2} or (widths == {3} and all(_is_number(row[2]) for row in rows))
+    return widths == {2} or (widths == {3} and all(NUMBER.fullmatch(row[2]) for row in rows))
 
 
-def _is_number(text: str) -> bool:
-    return NUMBER.fullmatch(text) is not None
-
-
-def _number(text: str) -> float:
-    """Return the number, or NaN where there is none; Python's own rule would also take ``1_000``."""
-    return float(text) if NUMBER.fullmatch(text) else np.nan
-
-
-FORMAT = FORMATS.add(
-    Format(
-        "edge_list", "one network as lines of two nodes, perhaps with a weight or label", _recognises, read
-    )
-)
+SUMMARY = "one network as lines of two nodes, perhaps with a weight or label"
+FORMAT = FORMATS.add(Format("edge_list", SUMMARY, _recognises, read))

@@ -28,11 +28,16 @@ ALPHABET = string.ascii_letters + "*-"
 
 @dataclass(frozen=True)
 class Records:
-    """The records of a file: headers without their sign, sequences with their lines joined, the headers' lines."""
+    """The records of a file: headers without their sign and their lines, sequences with their lines joined."""
 
     headers: list[str]
     sequences: list[str]
     lines: list[int]
+    path: Path
+
+    def refuse(self, message: str, record: int) -> ReadError:
+        """Return the error for a record, which names the line of its header."""
+        return ReadError(message, file=self.path, line=self.lines[record])
 
 
 def read(
@@ -100,30 +105,28 @@ def read(
     if alphabet is not None:
         hint = "if the sequences are text, pass alphabet=None" if by_header else "pass alphabet= to allow it"
         known = frozenset(alphabet)
-        _check_alphabet(text, path, records, lambda sign: (sign.upper() if upper else sign) in known, hint)
+        _check_alphabet(text, records, lambda sign: (sign.upper() if upper else sign) in known, hint)
     sequences = [sequence.upper() for sequence in records.sequences] if upper else records.sequences
     options: dict[str, Any] = {}
     if by_header:
-        classes_of = target_column(
-            records.headers, "label", classes=True, missing=MISSING, file=path, lines=records.lines
-        )
-        options["targets"] = Columns.targets({"label": classes_of})
+        found = target_column(records.headers, "label", classes=True, missing=MISSING, refuse=records.refuse)
+        options["targets"] = Columns.targets({"label": found})
     else:
-        ids, descriptions = _identify(records, path)
+        ids, descriptions = _identify(records)
         options["ids"] = ids
         if any(descriptions):
             options["columns"] = {"description": np.array(descriptions, dtype=np.dtypes.StringDType())}
         if labels is not None:
-            options["targets"] = _labels_of(ids, records, path, Path(labels), label, label_id, classes)
+            options["targets"] = _labels_of(ids, records, Path(labels), label, label_id, classes)
     return from_sequences(sequences, arc_labels=arc_labels, **options)
 
 
 FORMAT = FORMATS.add(
     Format(
-        name="fasta",
-        summary="FASTA sequences, also .gz and .xz; labels from the headers or from a table",
-        recognises=lambda path: inner_suffix(path) in SUFFIXES and path.is_file(),
-        read=read,
+        "fasta",
+        "FASTA sequences, also .gz and .xz; labels from the headers or from a table",
+        lambda path: inner_suffix(path) in SUFFIXES and path.is_file(),
+        read,
         priority=40,
     )
 )
@@ -148,17 +151,16 @@ def _records(text: str, path: Path, labelled: bool) -> Records:
     counts = np.cumsum([text.count("\n", 0, start), *(1 + body.count("\n") for body in bodies)])
     lines = (counts[:-1] + 1).tolist()
     sequences = [body.replace("\n", "") for body in bodies]
-    for match, sequence, line in zip(found, sequences, lines, strict=True):
+    records = Records([match[1].strip() for match in found], sequences, lines, path)
+    for record, (match, sequence) in enumerate(zip(found, sequences, strict=True)):
         if not sequence.strip():
-            raise ReadError(
-                f"the sequence of header {match[1]!r:.60} is empty; remove the record", file=path, line=line
+            raise records.refuse(
+                f"the sequence of header {match[1]!r:.60} is empty; remove the record", record
             )
-    return Records([match[1].strip() for match in found], sequences, lines)
+    return records
 
 
-def _check_alphabet(
-    text: str, path: Path, records: Records, allowed: Callable[[str], bool], hint: str
-) -> None:
+def _check_alphabet(text: str, records: Records, allowed: Callable[[str], bool], hint: str) -> None:
     """Refuse the first character outside the alphabet, with its line."""
     strange = "".join(sorted(sign for sign in set("".join(records.sequences)) if not allowed(sign)))
     if not strange:
@@ -169,49 +171,48 @@ def _check_alphabet(
         found = pattern.search(line)
         if found:
             message = f"{found[0]!r} is not a character of sequences; correct it, or {hint}"
-            raise ReadError(message, file=path, line=number)
+            raise ReadError(message, file=records.path, line=number)
 
 
-def _identify(records: Records, path: Path) -> tuple[list[str], list[str]]:
+def _identify(records: Records) -> tuple[list[str], list[str]]:
     """Split headers into ids, all different, and descriptions."""
     words = [header.split(None, 1) for header in records.headers]
     ids = [parts[0] if parts else "" for parts in words]
     if "" in ids:
-        line = records.lines[ids.index("")]
-        raise ReadError("the header has no id", file=path, line=line)
+        raise records.refuse("the header has no id", ids.index(""))
     if len(set(ids)) != len(ids):
         first: dict[str, int] = {}
         for position, name in enumerate(ids):
             if name in first:
-                raise ReadError(
+                raise records.refuse(
                     f"the id {name!r:.60} stands in line {records.lines[first[name]]} already; if the headers are "
                     f'classes, pass labels="header"',
-                    file=path,
-                    line=records.lines[position],
+                    position,
                 )
             first[name] = position
     return ids, [parts[1] if len(parts) > 1 else "" for parts in words]
 
 
 def _labels_of(
-    ids: Sequence[str], records: Records, path: Path, file: Path, label: Any, label_id: Any, classes: bool
+    ids: Sequence[str], records: Records, file: Path, label: Any, label_id: Any, classes: bool
 ) -> Columns:
     """Look the ids up in a table; its further rows are of no concern."""
     table = read_table(file)
     keys = [key.strip() for key in table.entries(table.find(label_id, "label_id"))]
     rows = {key: row for row, key in enumerate(keys)}
     if len(rows) != len(keys):
-        twice = next(row for row, key in enumerate(keys) if rows[key] != row)
-        raise ReadError(
-            f"the id {keys[twice]!r:.60} has two labels", file=file, line=table.lines[rows[keys[twice]]]
-        )
+        twice = next(key for row, key in enumerate(keys) if rows[key] != row)
+        raise table.refuse(f"the id {twice!r:.60} has two labels", rows[twice])
     for position, name in enumerate(ids):
         if name not in rows:
-            raise ReadError(f"{name!r:.60} has no label in {file}", file=path, line=records.lines[position])
+            raise records.refuse(f"{name!r:.60} has no label in {file}", position)
     column = table.find(label, "label")
     chosen = [rows[name] for name in ids]
     entries = [table.rows[row][column] for row in chosen]
-    lines = [table.lines[row] for row in chosen]
     name = table.names[column]
-    found = target_column(entries, name, classes=classes, missing=MISSING, file=file, lines=lines)
+
+    def refuse(message: str, row: int) -> ReadError:
+        return table.refuse(message, chosen[row])
+
+    found = target_column(entries, name, classes=classes, missing=MISSING, refuse=refuse)
     return Columns.targets({name: found})

@@ -168,8 +168,5 @@ def _recognises(path: Path) -> bool:
     )
 
 
-FORMAT = FORMATS.add(
-    Format(
-        "graphml", "GraphML graphs (a file, a folder or a zip of .graphml)", _recognises, read, priority=50
-    )
-)
+SUMMARY = "GraphML graphs (a file, a folder or a zip of .graphml)"
+FORMAT = FORMATS.add(Format("graphml", SUMMARY, _recognises, read, priority=50))

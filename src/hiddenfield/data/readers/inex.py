@@ -11,10 +11,9 @@ from hiddenfield.data.columns import Columns
 from hiddenfield.data.convert.parents import from_depths
 from hiddenfield.data.formats import FORMATS, Format
 from hiddenfield.data.paths import decode, first_bytes, inner_suffix, read_bytes
-from hiddenfield.data.readers.sexpr import line_and_column, runs
+from hiddenfield.data.readers.sexpr import refuse_at, runs
 from hiddenfield.data.structures import Structures
 from hiddenfield.data.vocabulary import Vocabulary, symbols_of
-from hiddenfield.errors import ReadError
 from hiddenfield.shapes import Array
 
 __all__ = ["FORMAT", "read"]
@@ -109,8 +108,7 @@ def _check(contents: bytes, kinds: Array, depth: Array, path: str | Path) -> Non
     if not wrong.any():
         return
     at = int(np.argmax(wrong))
-    line, column = line_and_column(contents, at)
-    raise ReadError(f"column {column}: {_complaint(at, kinds, depth, starts, ends)}", file=path, line=line)
+    raise refuse_at(at, _complaint(at, kinds, depth, starts, ends), contents, path)
 
 
 def _complaint(at: int, kinds: Array, depth: Array, starts: Array, ends: Array) -> str:
@@ -124,19 +122,15 @@ def _complaint(at: int, kinds: Array, depth: Array, starts: Array, ends: Array) 
     if last == LABEL:
         start = int(starts[np.searchsorted(ends, at)])
         head = start == 0 or kinds[start - 1] == NEWLINE
-        return (
-            f"expected {NAMES[COLON if head else OPEN]} after the {'class' if head else 'label'}, got {came}"
-        )
-    expected = [NAMES[kind] for kind in FOLLOWERS[int(last)] if kind not in (SPACE, NEWLINE)]
-    return f"expected {' or '.join(expected)}, got {came}; a line is class:label(child child ...), $ for no child"
+        expected, after = (NAMES[COLON], "class") if head else (NAMES[OPEN], "label")
+        return f"expected {expected} after the {after}, got {came}"
+    choices = " or ".join(NAMES[kind] for kind in FOLLOWERS[int(last)] if kind not in (SPACE, NEWLINE))
+    return f"expected {choices}, got {came}; a line is class:label(child child ...), $ for no child"
 
 
 def _recognises(path: Path) -> bool:
     """Recognise by the suffix ``.tree``, or by the head of the first line of a text."""
-    if path.is_dir():
-        return False
-    suffix = inner_suffix(path)
-    if suffix not in (".tree", ".txt", ""):
+    if path.is_dir() or inner_suffix(path) not in (".tree", ".txt", ""):
         return False
     line = first_bytes(path).lstrip().partition(b"\n")[0]
     head, colon, rest = line.partition(b":")

@@ -25,7 +25,7 @@ from hiddenfield.data.paths import (
 from hiddenfield.data.structures import Structures
 from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.errors import InputError, ReadError
-from hiddenfield.shapes import Array, Int
+from hiddenfield.shapes import Array
 
 __all__ = ["FORMAT", "read"]
 
@@ -67,15 +67,14 @@ def read(path: str | Path, *, name: str | None = None) -> Structures:
     """
     path = existing(path)
     if path.suffix.lower() == ".zip":
-        file = _chosen(path, zip_members(path, ".txt"), name)
-        return _parsed(file.read(), file.label)
+        return _parsed(_chosen(path, zip_members(path, ".txt"), name))
     if name is not None:
         raise InputError(f"{path} is no archive, so that there is nothing to choose; leave out name={name!r}")
-    return _parsed(read_bytes(path), str(path))
+    return _parsed(Member(str(path), lambda: read_bytes(path)))
 
 
-def _parsed(contents: bytes, file: str) -> Structures:
-    lines, numbers = _lines(contents, file)
+def _parsed(file: Member) -> Structures:
+    lines, numbers = _lines(file)
     widths = np.array([len(line) for line in lines], dtype=np.int64)
     words = np.array([int(word) for word in chain.from_iterable(lines)], dtype=np.int64)
     starts = np.cumsum(widths) - widths
@@ -94,11 +93,10 @@ def _parsed(contents: bytes, file: str) -> Structures:
     if len(wrong):
         at = int(wrong[0])
         size = int(sizes[graph[node[at]]])
-        raise ReadError(
+        raise file.refuse(
             f"names neighbour {neighbours[at]}, but graph {graph[node[at]] + 1} has {size} nodes, 0 to {size - 1}; are "
             f"they counted from 1?",
-            file=file,
-            line=numbers[nodes[node[at]]],
+            numbers[nodes[node[at]]],
         )
     return from_arcs(
         node,
@@ -109,83 +107,61 @@ def _parsed(contents: bytes, file: str) -> Structures:
     )
 
 
-def _lines(contents: bytes, file: str) -> tuple[list[list[str]], list[int]]:
+def _lines(file: Member) -> tuple[list[list[str]], list[int]]:
     """Return the words of every line that is not blank, all of them integers, and the numbers of the lines."""
-    lines = [line.split() for line in decode(contents, file).split("\n")]
+    lines = [line.split() for line in decode(file.read(), file.label).split("\n")]
     numbers = [number for number, words in enumerate(lines, start=1) if words]
     lines = [words for words in lines if words]
     if not lines:
-        raise ReadError("expected a number of graphs, got an empty file; is it complete?", file=file)
+        raise file.refuse("expected a number of graphs, got an empty file; is it complete?")
     for number, words in zip(numbers, lines, strict=True):
         for word in words:
             if INTEGER.fullmatch(word) is None:
-                raise ReadError(f"expected integers, got {word[:40]!r}", file=file, line=number)
+                raise file.refuse(f"expected integers, got {word[:40]!r}", number)
     return lines, numbers
 
 
-def _heads(
-    words: Int[Array, " words"],
-    starts: Int[Array, " lines"],
-    widths: Int[Array, " lines"],
-    numbers: list[int],
-    file: str,
-) -> Int[Array, " graphs"]:
+def _heads(words: Array, starts: Array, widths: Array, numbers: list[int], file: Member) -> Array:
     """Return which lines are the first of a graph; each says where the next one is."""
     count = int(words[0])
     if widths[0] != 1 or count < 0:
-        raise ReadError(
-            f"expected one number, how many graphs there are, got {words[: widths[0]].tolist()!s:.60}",
-            file=file,
-            line=numbers[0],
-        )
+        came = words[: widths[0]].tolist()
+        raise file.refuse(f"expected one number, how many graphs there are, got {came!s:.60}", numbers[0])
     heads: list[int] = []
     line, last = 1, len(starts)
     while line < last and len(heads) < count:
         if widths[line] != 2:
-            raise ReadError(
+            raise file.refuse(
                 f"expected the two integers 'nodes class' of graph {len(heads) + 1}, got {widths[line]}; did the graph "
                 f"before it have as many nodes as it says?",
-                file=file,
-                line=numbers[line],
+                numbers[line],
             )
         size = int(words[starts[line]])
         if not 0 <= size < last - line:
-            raise ReadError(
+            raise file.refuse(
                 f"graph {len(heads) + 1} should have {size} nodes, but {last - line - 1} lines follow; is the file "
                 f"complete?",
-                file=file,
-                line=numbers[line],
+                numbers[line],
             )
         heads.append(line)
         line += 1 + size
     if len(heads) < count or line < last:
         came = f"{len(heads)} and the end of the file" if len(heads) < count else "more lines behind them"
-        raise ReadError(
-            f"expected {count} graphs, as the first line says, got {came}",
-            file=file,
-            line=numbers[min(line, last - 1)],
-        )
+        message = f"expected {count} graphs, as the first line says, got {came}"
+        raise file.refuse(message, numbers[min(line, last - 1)])
     return np.array(heads, dtype=np.int64)
 
 
 def _check_degrees(
-    words: Int[Array, " words"],
-    starts: Int[Array, " lines"],
-    widths: Int[Array, " lines"],
-    nodes: Int[Array, " nodes"],
-    numbers: list[int],
-    file: str,
+    words: Array, starts: Array, widths: Array, nodes: Array, numbers: list[int], file: Member
 ) -> None:
     given = np.where(widths[nodes] > 1, words[np.minimum(starts[nodes] + 1, len(words) - 1)], -2)
     wrong = np.flatnonzero(given != widths[nodes] - 2)
     if len(wrong):
         line = int(nodes[wrong[0]])
         shown = " ".join(map(str, words[starts[line] : starts[line] + widths[line]].tolist()))
-        raise ReadError(
-            f"expected the label of a node, its degree and as many neighbours, got '{shown:.60}'",
-            file=file,
-            line=numbers[line],
-        )
+        message = f"expected the label of a node, its degree and as many neighbours, got '{shown:.60}'"
+        raise file.refuse(message, numbers[line])
 
 
 # -- which text of an archive, and whether a text is one of these ------------------------------------------
@@ -194,11 +170,8 @@ def _check_degrees(
 def _chosen(path: Path, members: dict[str, Member], name: str | None) -> Member:
     """Return the one text that may be meant, or the one that is named."""
     texts = {member: file for member, file in members.items() if not NO_GRAPHS.search(member)}
-    found = [
-        member
-        for member in texts
-        if name is None or name in (member, PurePosixPath(member).name, PurePosixPath(member).stem)
-    ]
+    known = {member: (member, PurePosixPath(member).name, PurePosixPath(member).stem) for member in texts}
+    found = [member for member, names in known.items() if name is None or name in names]
     if len(found) > 1:
         found = [member for member in found if _begins(texts[member].read()[:START])] or found
     if len(found) == 1:
@@ -218,9 +191,8 @@ def _begins(start: bytes) -> bool:
     >>> _begins(b"188\n23 2\n2 2 1 13\n2 2 0"), _begins(b"1\n2\n3\n")
     (True, False)
     """
-    lines = [
-        line.split() for line in start.decode("utf-8-sig", errors="replace").splitlines() if line.strip()
-    ]
+    text = start.decode("utf-8-sig", errors="replace")
+    lines = [line.split() for line in text.splitlines() if line.strip()]
     if len(start) == START:
         lines = lines[:-1]  # It may be cut off.
     if len(lines) < 3 or not all(INTEGER.fullmatch(word) for words in lines[:3] for word in words):

@@ -17,7 +17,7 @@ from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.errors import ReadError
 from hiddenfield.shapes import Array, Bool, Int
 
-__all__ = ["FORMAT", "NONE", "line_and_column", "read", "runs"]
+__all__ = ["FORMAT", "NONE", "line_and_column", "read", "refuse_at", "runs"]
 
 NONE = "(none)"  # No word can be spelt so: brackets delimit.
 CLASS = re.compile(r"0|-?[1-9][0-9]{0,8}")
@@ -131,10 +131,9 @@ def _check_nesting(contents: bytes, depth: Array, starts: Array, path: str | Pat
     below = np.flatnonzero(depth < 0)[:1]
     first = np.sort(np.concatenate([stray, below]))[:1]
     if len(first):
-        line, column = line_and_column(contents, int(first[0]))
         what = "a ')' that no '(' opens" if depth[first[0]] < 0 else "a word outside all brackets"
-        raise ReadError(
-            f"column {column}: {what}; a tree is (label word) or (label (...) (...))", file=path, line=line
+        raise refuse_at(
+            int(first[0]), f"{what}; a tree is (label word) or (label (...) (...))", contents, path
         )
     if len(depth) and depth[-1] > 0:
         roots = np.flatnonzero((depth == 1) & (np.diff(depth, prepend=0) == 1))
@@ -153,9 +152,8 @@ def _check_empty(contents: bytes, brackets: Array, closing: Array, starts: Array
     after = marks[np.searchsorted(marks, brackets) + 1]
     empty = brackets[closing[after]]
     if len(empty):
-        line, column = line_and_column(contents, int(empty[0]))
-        raise ReadError(
-            f"column {column}: expected a label, a word or a bracket after '(', got ')'", file=path, line=line
+        raise refuse_at(
+            int(empty[0]), "expected a label, a word or a bracket after '(', got ')'", contents, path
         )
 
 
@@ -191,6 +189,12 @@ def line_and_column(contents: bytes, offset: int) -> tuple[int, int]:
     before = contents[:offset]
     start = before.rfind(b"\n") + 1
     return before.count(b"\n") + 1, len(before[start:].decode("utf-8", errors="replace")) + 1
+
+
+def refuse_at(offset: int, message: str, contents: bytes, path: str | Path) -> ReadError:
+    """Return the error that names the line and column of a byte."""
+    line, column = line_and_column(contents, offset)
+    return ReadError(f"column {column}: {message}", file=path, line=line)
 
 
 def _recognises(path: Path) -> bool:

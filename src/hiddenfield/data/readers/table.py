@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import importlib.metadata
+import json
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +17,8 @@ from hiddenfield.data.columns import ROWS, Columns
 from hiddenfield.data.convert.sequences import from_sequences
 from hiddenfield.data.formats import FORMATS, Format
 from hiddenfield.data.molecules import read_molecules, skipped_rows
-from hiddenfield.data.paths import inner_suffix
-from hiddenfield.data.readers.cache import cached
+from hiddenfield.data.paths import existing, inner_suffix, write_text
+from hiddenfield.data.readers import arrow
 from hiddenfield.data.readers.delimited import (
     MISSING,
     SUFFIXES,
@@ -34,6 +37,9 @@ __all__ = ["FORMAT", "read"]
 KINDS = ("smiles", "sequence")
 # What occurs in SMILES of more than the simplest molecules, and in no sequence of letters.
 SMILES_SIGNS = re.compile(r"[=#()\[\]@/\\+0-9]")
+
+# To be raised when the readers change what they make of the same table.
+CACHE_VERSION = 2
 
 Outcome = tuple[Structures, SkippedInputWarning | None]
 
@@ -142,7 +148,7 @@ def read(
                 progress=progress,
                 ids=ids,
                 name_row=lambda row: f"line {table.lines[row]}",
-                complain=lambda row, message: ReadError(message, file=file, line=table.lines[row]),
+                complain=lambda row, message: table.refuse(message, row),
             )
             further["smiles"] = np.array(texts, dtype=np.dtypes.StringDType())
         else:
@@ -165,7 +171,7 @@ def read(
             "on_error": on_error, "explicit_hydrogens": explicit_hydrogens, "extra": tuple(extra),
             "arc_labels": arc_labels, "single_labels": single_labels,
         }  # fmt: skip
-        pack, skipped = cached(file, Path(cache), options, build)
+        pack, skipped = _cached(file, Path(cache), options, build)
     if skipped is not None:
         warnings.warn(skipped, stacklevel=2)
     return pack
@@ -189,12 +195,7 @@ def _targets(table: Table, target: list[Any], classes: Any, missing: frozenset[s
     as_classes = _class_names(table, classes, list(positions))
     columns = {
         name: target_column(
-            table.entries(k),
-            name,
-            classes=name in as_classes,
-            missing=missing,
-            file=table.file,
-            lines=table.lines,
+            table.entries(k), name, classes=name in as_classes, missing=missing, refuse=table.refuse
         )
         for name, k in positions.items()
     }
@@ -250,7 +251,7 @@ def _sequences(
     if failures and on_error == "raise":
         row, reason = failures[0]
         message = f'{reason}; fill it in, or leave such rows out with on_error="skip"'
-        raise ReadError(message, file=table.file, line=table.lines[row])
+        raise table.refuse(message, row)
     failed = {row for row, _ in failures}
     rows = np.array([row for row in range(len(sequences)) if row not in failed], dtype=np.int64)
     pack = from_sequences([sequences[row] for row in rows], arc_labels=arc_labels)
@@ -315,3 +316,75 @@ def _structure_kind(table: Table, columns: list[int], kind: str | None) -> str:
         return kind
     signs = any(SMILES_SIGNS.search(entry) for entry in table.entries(columns[0]))
     return "smiles" if signs else "sequence"
+
+
+# -- what was read slowly once, kept as an Arrow file with a record of what it was made from --------------------
+
+
+def _cached(source: Path, cache: Path, options: dict[str, Any], build: Callable[[], Outcome]) -> Outcome:
+    """Return what `build` gives, from the cache if that was made of the same file with the same options.
+
+    The record lies beside the cache, in ``<cache>.json``: a hash of the source, the options, RDKit's version, and
+    size and time of the cache itself. If anything differs, or the cache cannot be read, it is built and written anew.
+
+    Parameters
+    ----------
+    source
+        The file that `build` reads.
+    cache
+        The Arrow file.
+    options
+        Everything else that the result depends on, in terms that JSON knows.
+    build
+        Gives the pack, and the warning of what was left out; the latter comes with the cached pack, too.
+    """
+    cache = cache.expanduser()
+    if cache.suffix.lower() != ".arrow":
+        raise InputError(f"a cache must end in .arrow, got {str(cache)!r}")
+    stamp = _stamp(source, options)
+    skipped = _record_of(cache, stamp)
+    if skipped is not None:
+        try:
+            return arrow.read(cache), SkippedInputWarning(**skipped) if skipped else None
+        except ReadError:
+            pass  # damaged since: build it anew
+    pack, warning = build()
+    record = cache.with_name(cache.name + ".json")
+    record.unlink(missing_ok=True)  # so that a crash leaves no record of another file
+    arrow.write(pack, cache)
+    skipped = {} if warning is None else {"message": str(warning), **vars(warning)}
+    contents = {"stamp": stamp, "cache": [cache.stat().st_size, cache.stat().st_mtime_ns], "skipped": skipped}
+    write_text(record, json.dumps(contents))
+    return pack, warning
+
+
+def _stamp(source: Path, options: dict[str, Any]) -> str:
+    """Return a text that differs whenever the result might."""
+    try:
+        with existing(source).open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise ReadError(f"cannot be opened: {error.strerror or error}", file=source) from None
+    try:
+        rdkit = importlib.metadata.version("rdkit")
+    except importlib.metadata.PackageNotFoundError:
+        rdkit = ""
+    facts = {
+        "version": CACHE_VERSION,
+        "source": digest,
+        "name": source.name,
+        "rdkit": rdkit,
+        "options": options,
+    }
+    return json.dumps(facts, sort_keys=True, default=repr)
+
+
+def _record_of(cache: Path, stamp: str) -> dict[str, Any] | None:
+    """Return what was left out of the cache, if it is the one that the stamp asks for; otherwise None."""
+    try:
+        record = json.loads(cache.with_name(cache.name + ".json").read_text(encoding="utf-8"))
+        if record["stamp"] != stamp or record["cache"] != [cache.stat().st_size, cache.stat().st_mtime_ns]:
+            return None
+        return dict(record["skipped"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import zipfile
+import re
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -10,11 +10,10 @@ import numpy as np
 import torch
 
 from hiddenfield.data.build import from_arcs
-from hiddenfield.data.columns import Columns
+from hiddenfield.data.columns import Columns, numbered
 from hiddenfield.data.formats import FORMATS, Format
-from hiddenfield.data.paths import UNREADABLE, Member, existing, folder_members, zip_members
+from hiddenfield.data.paths import Member, existing, folder_members, names_within, zip_members
 from hiddenfield.data.structures import Structures
-from hiddenfield.data.text_numbers import parse_floats, parse_integers
 from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.errors import InputError, ReadError
 from hiddenfield.ops import counting_sort
@@ -38,7 +37,6 @@ NEEDED = ("A", "graph_indicator")
 
 ATTRIBUTE = "attribute", "it must be finite in single precision: fill in or remove it"
 TARGET = "target", "it must be finite, or nan where it is missing"
-SMALL_RANGE = 1 << 16  # integers within such a range are counted instead of sorted
 
 
 def read(path: str | Path, *, name: str | None = None) -> Structures:
@@ -77,15 +75,18 @@ def read(path: str | Path, *, name: str | None = None) -> Structures:
     Structures(2 structures, 3 nodes, 2 arcs; node labels: label (2); targets: class)
     """
     files = _find_set(Path(path), name)
-    indicator = _one_column(files["graph_indicator"])
+    indicator = _parse(files["graph_indicator"], np.int64)
+    if indicator.shape[1] != 1:
+        message = f"expected one number per line, got {indicator.shape[1]}"
+        raise files["graph_indicator"].refuse(message, 1)
+    indicator = indicator[:, 0]
     targets = _targets(files)
-    order, node_ptr = _group_nodes(indicator, None if targets is None else len(targets), files)
-    arcs = _integers(files["A"])
+    count = None if targets is None else len(targets)
+    order, node_ptr = _group_nodes(indicator, count, files["graph_indicator"])
+    arcs = _parse(files["A"], np.int64)
     if arcs.shape[1] != 2:
-        raise ReadError(
-            f"expected two node numbers per line, got {arcs.shape[1]}", file=files["A"].label, line=1
-        )
-    _check_arcs(arcs, indicator, files["A"].label)
+        raise files["A"].refuse(f"expected two node numbers per line, got {arcs.shape[1]}", 1)
+    _check_arcs(arcs, indicator, files["A"])
     arcs -= 1
     if order is not None:
         place = np.empty(len(order), dtype=np.int64)
@@ -100,45 +101,27 @@ def read(path: str | Path, *, name: str | None = None) -> Structures:
     return from_arcs(arcs[:, 0], arcs[:, 1], node_ptr=node_ptr, targets=targets, **features)
 
 
-def _integers(file: Member) -> Int[Array, "rows columns"]:
-    return parse_integers(file.read(), file.label)
-
-
-def _one_column(file: Member) -> Int[Array, " rows"]:
-    values = _integers(file)
-    if values.shape[1] != 1:
-        raise ReadError(f"expected one number per line, got {values.shape[1]}", file=file.label, line=1)
-    return values[:, 0]
-
-
 def _group_nodes(
-    indicator: Array, count: int | None, files: Files
+    indicator: Array, count: int | None, file: Member
 ) -> tuple[Array | None, Int[Array, " bounds"]]:
     """Return the order that puts the nodes of a graph together (None if they are) and the bounds of the graphs."""
-    label = files["graph_indicator"].label
     graphs = int(indicator.max()) if count is None else count
     known = f"there are {graphs} graphs" if count is not None else "numbers start at 1"
     bad = np.flatnonzero((indicator < 1) | (indicator > graphs))
     if len(bad):
-        raise ReadError(
-            f"expected the number of a graph, got {indicator[bad[0]]}; {known}",
-            file=label,
-            line=int(bad[0]) + 1,
-        )
+        message = f"expected the number of a graph, got {indicator[bad[0]]}; {known}"
+        raise file.refuse(message, int(bad[0]) + 1)
     if count is None and graphs > len(indicator):
-        line = int(np.argmax(indicator)) + 1
-        raise ReadError(
+        raise file.refuse(
             f"graph number {graphs} is beyond the number of nodes ({len(indicator)}), so some graph has no node; "
             "add a graph_labels file if that is meant",
-            file=label,
-            line=line,
+            int(np.argmax(indicator)) + 1,
         )
     sizes = np.bincount(indicator, minlength=graphs + 1)[1:]
     if count is None and not sizes.all():
-        raise ReadError(
+        raise file.refuse(
             f"no node belongs to graph {int(np.argmin(sizes)) + 1} of {graphs}; "
-            "add a graph_labels file if an empty graph is meant",
-            file=label,
+            "add a graph_labels file if an empty graph is meant"
         )
     node_ptr = np.concatenate([[0], np.cumsum(sizes)])
     if bool((indicator[1:] >= indicator[:-1]).all()):
@@ -147,21 +130,20 @@ def _group_nodes(
     return order.numpy(), node_ptr
 
 
-def _check_arcs(arcs: Int[Array, "arcs 2"], indicator: Array, label: str) -> None:
+def _check_arcs(arcs: Int[Array, "arcs 2"], indicator: Array, file: Member) -> None:
     nodes = len(indicator)
     if arcs.min() < 1 or arcs.max() > nodes:
         line = int(np.argmax(((arcs < 1) | (arcs > nodes)).any(axis=1)))
         number = next(int(end) for end in arcs[line] if not 1 <= end <= nodes)
-        raise ReadError(f"expected node numbers from 1 to {nodes}, got {number}", file=label, line=line + 1)
+        raise file.refuse(f"expected node numbers from 1 to {nodes}, got {number}", line + 1)
     graphs = indicator[arcs - 1]
     crossing = graphs[:, 0] != graphs[:, 1]
     if crossing.any():
         line = int(np.argmax(crossing))
-        raise ReadError(
+        raise file.refuse(
             f"the arc goes from node {arcs[line, 0]} of graph {graphs[line, 0]} to node {arcs[line, 1]} of graph "
             f"{graphs[line, 1]}; an arc must stay within one graph",
-            file=label,
-            line=line + 1,
+            line + 1,
         )
 
 
@@ -170,26 +152,26 @@ def _features(files: Files, kind: str, rows: int, counted_by: str, unit: str) ->
     found: dict[str, Columns] = {}
     reason = f"{files[counted_by].label} has {rows} {unit}"
     if (labels := files.get(f"{kind}_labels")) is not None:
-        values = _integers(labels)
-        _check_rows(len(values), rows, labels.label, reason)
-        found["labels"] = Columns.labels([_encode(name, column) for name, column in _named("label", values)])
+        values = _parse(labels, np.int64)
+        _check_rows(len(values), rows, labels, reason)
+        found["labels"] = Columns.labels(
+            [Vocabulary.from_values(*column) for column in _named("label", values)]
+        )
     if (attributes := files.get(f"{kind}_attributes")) is not None:
-        numbers = parse_floats(attributes.read(), attributes.label)
+        numbers = _parse(attributes, np.float64)
         with np.errstate(over="ignore"):
             single = numbers.astype(np.float32)
-        _check_finite(np.isfinite(single), numbers, attributes.label, *ATTRIBUTE)
-        _check_rows(len(numbers), rows, attributes.label, reason)
-        names = tuple(name for name, _ in _named("attribute", numbers))
+        _check_finite(np.isfinite(single), numbers, attributes, *ATTRIBUTE)
+        _check_rows(len(numbers), rows, attributes, reason)
+        names = numbered("attribute", numbers.shape[1])
         found["attributes"] = Columns(torch.from_numpy(single), names, (None,) * len(names))
     return found
 
 
-def _check_finite(good: Array, numbers: Array, label: str, what: str, demand: str) -> None:
+def _check_finite(good: Array, numbers: Array, file: Member, what: str, demand: str) -> None:
     if not good.all():
         line, column = (int(place) for place in np.argwhere(~good)[0])
-        raise ReadError(
-            f"{what} {column + 1} is {numbers[line, column]}; {demand}", file=label, line=line + 1
-        )
+        raise file.refuse(f"{what} {column + 1} is {numbers[line, column]}; {demand}", line + 1)
 
 
 def _targets(files: Files) -> Columns | None:
@@ -197,39 +179,26 @@ def _targets(files: Files) -> Columns | None:
     found: dict[str, tuple[Array, Vocabulary | None]] = {}
     labels, attributes = files.get("graph_labels"), files.get("graph_attributes")
     if labels is not None:
-        for name, column in _named("class", _integers(labels)):
-            vocabulary, codes = _encode(name, column)
+        for name, column in _named("class", _parse(labels, np.int64)):
+            vocabulary, codes = Vocabulary.from_values(name, column)
             found[name] = codes, vocabulary
     if attributes is not None:
-        numbers = parse_floats(attributes.read(), attributes.label)
-        _check_finite(np.isfinite(numbers) | np.isnan(numbers), numbers, attributes.label, *TARGET)
+        numbers = _parse(attributes, np.float64)
+        _check_finite(np.isfinite(numbers) | np.isnan(numbers), numbers, attributes, *TARGET)
         if labels is not None:
-            count = len(codes)
-            _check_rows(len(numbers), count, attributes.label, f"{labels.label} has {count} graphs")
+            _check_rows(len(numbers), len(codes), attributes, f"{labels.label} has {len(codes)} graphs")
         found |= {name: (column, None) for name, column in _named("target", numbers)}
     return Columns.targets(found) if found else None
 
 
 def _named(name: str, values: Array) -> list[tuple[str, Array]]:
-    width = values.shape[1]
-    return [(name if width == 1 else f"{name}_{k}", values[:, k]) for k in range(width)]
+    return list(zip(numbered(name, values.shape[1]), values.T, strict=True))
 
 
-def _encode(name: str, values: Int[Array, " rows"]) -> tuple[Vocabulary, Int[Array, " rows"]]:
-    """Return the sorted vocabulary of the integers that occur and their codes; linear where their range is small."""
-    least, most = int(values.min()), int(values.max())
-    if most - least >= SMALL_RANGE:
-        return Vocabulary.from_values(name, values)
-    shifted = values - least
-    occurs = np.bincount(shifted, minlength=1) > 0
-    code = np.cumsum(occurs, dtype=np.int32) - 1
-    return Vocabulary(name, tuple((np.flatnonzero(occurs) + least).tolist())), code[shifted].astype(np.int32)
-
-
-def _check_rows(rows: int, expected: int, label: str, reason: str) -> None:
+def _check_rows(rows: int, expected: int, file: Member, reason: str) -> None:
     if rows != expected:
         line = min(rows, expected) + (rows > expected)
-        raise ReadError(f"expected {expected} lines, since {reason}, got {rows}", file=label, line=line)
+        raise file.refuse(f"expected {expected} lines, since {reason}, got {rows}", line)
 
 
 # -- which files a data set consists of --------------------------------------------------------------------
@@ -237,15 +206,8 @@ def _check_rows(rows: int, expected: int, label: str, reason: str) -> None:
 
 def _holds_set(path: Path) -> bool:
     """Say whether a folder or zip archive looks like a TU data set; a damaged archive does, to be refused later."""
-    try:
-        if path.is_dir():
-            names = [entry.name for entry in path.iterdir()]
-        elif path.suffix.lower() == ".zip":
-            with zipfile.ZipFile(path) as archive:
-                names = archive.namelist()
-        else:
-            return False
-    except UNREADABLE:
+    names = names_within(path)
+    if names is None:
         return path.suffix.lower() == ".zip" and path.is_file()
     return any(name.endswith(tuple(f"_{part}.txt" for part in NEEDED)) for name in names)
 
@@ -295,12 +257,114 @@ def _is_part(member: str, ending: str) -> bool:
     return member.endswith(ending) and not file.name.startswith("._") and "__MACOSX" not in file.parts
 
 
+# -- numbers from text ---------------------------------------------------------------------------------------
+#
+# Lines of comma-separated integers or decimals go through pyarrow's CSV reader. A file that pyarrow refuses, or that
+# holds other characters than numbers need, is read line by line instead: what is unusual but correct is accepted
+# there, and what is wrong is named with its line.
+
+INTEGER = re.compile(rb"[+-]?[0-9]+")
+DECIMAL = re.compile(
+    rb"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|nan|inf(?:inity)?)", re.IGNORECASE
+)
+LINE_END = re.compile(rb"\r\n|\r|\n")
+
+# Of these characters pyarrow accepts no number that the patterns above refuse.
+USUAL = b"0123456789+-.eE, \t\r\n"
+MOST_COLUMNS = 10_000
+
+
+def _parse(file: Member, dtype: Any) -> Array:
+    r"""Parse lines of comma-separated integers or decimals; every line must have as many as the first.
+
+    Blanks around a number are allowed, lines may end with ``\n``, ``\r\n`` or ``\r``, and blank lines may stand at
+    the end only. So row r of the result is line r + 1. A decimal becomes the double that ``float`` gives; ``nan`` and
+    ``inf`` are read as such: whether they are allowed is for the caller to say.
+
+    Returns
+    -------
+    (rows, columns), int64 or float64. Cost: one pass over the bytes.
+
+    Raises
+    ------
+    ReadError
+        Naming the file and the first line that is wrong; also if there is no number at all.
+
+    Examples
+    --------
+    >>> _parse(Member("A.txt", lambda: b"1, 2\n-3, 4\n"), np.int64).tolist()
+    [[1, 2], [-3, 4]]
+    >>> _parse(Member("A.txt", lambda: b"0.1, 2\n3, x\n"), np.float64)
+    Traceback (most recent call last):
+    hiddenfield.errors.ReadError: A.txt, line 2: expected a number, got 'x'
+    """
+    contents = file.read().removeprefix(b"\xef\xbb\xbf").rstrip(b" \t\r\n") + b"\n"
+    first = LINE_END.search(contents)
+    columns = contents.count(b",", 0, first.start() if first else 0) + 1
+    values = None
+    if columns <= MOST_COLUMNS and not contents.translate(None, USUAL):
+        values = _parse_fast(contents, columns, dtype)
+    return _parse_slowly(contents, file, dtype) if values is None else values
+
+
+def _parse_fast(contents: bytes, columns: int, dtype: Any) -> Array | None:
+    import pyarrow
+    from pyarrow import csv
+
+    kind = pyarrow.from_numpy_dtype(dtype)
+    names = [str(column) for column in range(columns)]
+    try:
+        table = csv.read_csv(
+            pyarrow.BufferReader(contents),
+            csv.ReadOptions(use_threads=False, column_names=names),
+            csv.ParseOptions(quote_char=False, ignore_empty_lines=False),
+            csv.ConvertOptions(
+                column_types=dict.fromkeys(names, kind), null_values=[], strings_can_be_null=False
+            ),
+        )
+    except pyarrow.ArrowException:
+        return None
+    values = np.empty((table.num_rows, columns), dtype=dtype)
+    for column in range(columns):
+        values[:, column] = table.column(column).to_numpy()
+    return values
+
+
+def _parse_slowly(contents: bytes, file: Member, dtype: Any) -> Array:
+    """Parse line by line; the first line that is wrong is named."""
+    lines = LINE_END.split(contents[:-1])
+    if lines == [b""]:
+        raise file.refuse("expected numbers, got an empty file; is it complete?")
+    columns = lines[0].count(b",") + 1
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip(b" \t"):
+            where = "" if number == 1 else " before others"
+            raise file.refuse(f"expected numbers, got a blank line{where}; remove it", number)
+        fields = line.split(b",")
+        row = [_convert(field, dtype is np.int64, file, number) for field in fields[:columns]]
+        if len(fields) != columns:
+            wanted = f"expected {columns} number{'s' if columns > 1 else ''}, as on the first line"
+            came = "more" if len(fields) > columns else len(fields)
+            raise file.refuse(f"{wanted}, got {came}", number)
+        rows.append(row)
+    return np.array(rows, dtype=dtype)
+
+
+def _convert(field: bytes, whole: bool, file: Member, line: int) -> int | float:
+    field = field.strip(b" \t")
+    shown = field[:40].decode("utf-8", errors="backslashreplace") + ("…" if len(field) > 40 else "")
+    if not (INTEGER if whole else DECIMAL).fullmatch(field):
+        raise file.refuse(f"expected {'an integer' if whole else 'a number'}, got {shown!r}", line)
+    if not whole:
+        return float(field)
+    # Python refuses to convert thousands of digits, and int64 has nineteen.
+    value = int(field) if len(field) < 100 else 2**63
+    if not -(2**63) <= value < 2**63:
+        raise file.refuse(f"expected an integer of at most 64 bits, got {shown}", line)
+    return value
+
+
 FORMAT = FORMATS.add(
-    Format(
-        name="tu",
-        summary="the TU collection's text files, zipped or in a folder",
-        recognises=_holds_set,
-        read=read,
-        priority=80,
-    )
+    Format("tu", "the TU collection's text files, zipped or in a folder", _holds_set, read, priority=80)
 )

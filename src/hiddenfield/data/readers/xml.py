@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 from xml.parsers import expat
@@ -70,70 +69,53 @@ def read(
     >>> books, books.ids.tolist()
     (Structures(2 structures, 3 nodes, 2 arcs; node labels: tag (2); targets: kind), ['library.xml#0', 'library.xml#1'])
     """
-    forest = _Forest(record, (attributes,) if isinstance(attributes, str) else tuple(attributes), target)
+    names = (attributes,) if isinstance(attributes, str) else tuple(attributes)
+    depths: list[int] = []
+    ids: list[str] = []
+    classes: list[str | None] = []
+    labels: dict[str, list[str]] = {column: [] for column in ("tag", *names)}
+    texts: list[list[str]] = []
+    open_nodes: list[int] = []
+    found = 0
+
+    def start(tag: str, given: dict[str, str]) -> None:
+        nonlocal found
+        if not open_nodes:
+            if record not in (None, tag):
+                return
+            ids.append(name if record is None else f"{name}#{found}")
+            classes.append(None if target is None else given.get(target))
+            found += 1
+        open_nodes.append(len(depths))
+        depths.append(len(open_nodes) - 1)
+        if text:
+            texts.append([])
+        for column, values in labels.items():
+            values.append(tag if column == "tag" else given.get(column, NONE))
+
+    def end(_: str) -> None:
+        if open_nodes:
+            open_nodes.pop()
+
+    def piece(words: str) -> None:
+        if open_nodes:
+            texts[open_nodes[-1]].append(words)
+
     for name, contents in members(path, ".xml"):
-        forest.add(contents, name, Path(path) if name == Path(path).name else Path(path) / name, text)
-    if record is not None and not forest.ids:
+        found = 0
+        file = Path(path) if name == Path(path).name else Path(path) / name
+        parse_xml(contents, file, start=start, end=end, text=piece if text else None)
+    if record is not None and not ids:
         raise ReadError(f"no element is a {record!r}; check the tag", file=path)
-    labels = {"tag": forest.tags} | dict(zip(forest.attributes, forest.values, strict=True))
     if text:
-        labels["text"] = ["".join(pieces).strip() for pieces in forest.texts]
+        labels["text"] = ["".join(pieces).strip() for pieces in texts]
     return from_depths(
-        np.array(forest.depths, dtype=np.int64),
+        np.array(depths, dtype=np.int64),
         node_labels=labels,
-        targets=None if target is None else {target: forest.classes},
-        ids=forest.ids,
+        targets=None if target is None else {target: classes},
+        ids=ids,
         arc_labels=arc_labels,
     )
-
-
-@dataclass
-class _Forest:
-    """The nodes read so far, in document order; grows while the parser runs."""
-
-    record: str | None
-    attributes: tuple[str, ...]
-    target: str | None
-    depths: list[int] = field(default_factory=list)
-    tags: list[str] = field(default_factory=list)
-    values: list[list[str]] = field(default_factory=list)
-    texts: list[list[str]] = field(default_factory=list)
-    ids: list[str] = field(default_factory=list)
-    classes: list[str | None] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.values = [[] for _ in self.attributes]
-
-    def add(self, contents: bytes, name: str, file: Path, text: bool) -> None:
-        """Parse one document."""
-        open_nodes: list[int] = []
-        found = 0
-
-        def start(tag: str, given: dict[str, str]) -> None:
-            nonlocal found
-            if not open_nodes and self.record not in (None, tag):
-                return
-            if not open_nodes:
-                self.ids.append(name if self.record is None else f"{name}#{found}")
-                self.classes.append(given.get(self.target) if self.target is not None else None)
-                found += 1
-            self.depths.append(len(open_nodes))
-            open_nodes.append(len(self.tags))
-            self.tags.append(tag)
-            for column, attribute in zip(self.values, self.attributes, strict=True):
-                column.append(given.get(attribute, NONE))
-            if text:
-                self.texts.append([])
-
-        def end(_: str) -> None:
-            if open_nodes:
-                open_nodes.pop()
-
-        def piece(words: str) -> None:
-            if open_nodes:
-                self.texts[open_nodes[-1]].append(words)
-
-        parse_xml(contents, file, start=start, end=end, text=piece if text else None)
 
 
 def parse_xml(
@@ -193,8 +175,5 @@ def _recognises(path: Path) -> bool:
     return holds(path, ".xml") and (path.is_dir() or b"<graphml" not in first_bytes(path))
 
 
-FORMAT = FORMATS.add(
-    Format(
-        "xml", "XML documents as trees (a file, a folder or a zip of .xml)", _recognises, read, priority=60
-    )
-)
+SUMMARY = "XML documents as trees (a file, a folder or a zip of .xml)"
+FORMAT = FORMATS.add(Format("xml", SUMMARY, _recognises, read, priority=60))

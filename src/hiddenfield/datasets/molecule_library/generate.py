@@ -15,10 +15,9 @@ from hiddenfield.data.arrow.write import SUFFIXES, EncodedShard, encode_shard, w
 from hiddenfield.data.build import from_edges
 from hiddenfield.data.combine import concatenate
 from hiddenfield.data.structures import Structures
-from hiddenfield.datasets.molecule_library.catalogue import library
+from hiddenfield.datasets.molecule_library.catalogue import library, permute, words
 from hiddenfield.datasets.molecule_library.orbitals import BETA, efficiency, pi_levels
 from hiddenfield.datasets.molecule_library.pieces import Molecules, assemble, write_smiles
-from hiddenfield.datasets.molecule_library.strata import permute, words
 from hiddenfield.errors import InputError
 from hiddenfield.progress import counted, progress
 from hiddenfield.shapes import Array, Float
@@ -84,9 +83,7 @@ def huckel(
     >>> molecules.target_names
     ('gap', 'pi_energy', 'pce')
     """
-    count, key, processes = _count(n), _seed(seed), _integer(workers, "workers")
-    if processes < 1:
-        raise InputError(f"workers must be at least 1, got {processes}")
+    count, key, processes = _count(n), _seed(seed), _positive(workers, "workers")
     if processes == 1 or count < WORTH_PROCESSES:
         return huckel_range(0, count, key, smiles=smiles)
     from joblib import Parallel, delayed
@@ -117,9 +114,7 @@ def huckel_shards(
     >>> [len(shard) for shard in huckel_shards(5, shard_size=2)]
     [2, 2, 1]
     """
-    count, size, first = _count(n), _integer(shard_size, "shard_size"), _integer(start, "start")
-    if size < 1:
-        raise InputError(f"shard_size must be at least 1, got {size}")
+    count, size, first = _count(n), _positive(shard_size, "shard_size"), _integer(start, "start")
     key, last = _seed(seed), first + count
     _check_bounds(first, last)
     return (huckel_range(low, min(low + size, last), key, smiles=smiles) for low in range(first, last, size))
@@ -195,10 +190,15 @@ def _integer(value: Any, name: str) -> int:
         raise InputError(f"{name} must be an integer, got {value!r} of type {type(value).__name__}") from None
 
 
+def _positive(value: Any, name: str) -> int:
+    number = _integer(value, name)
+    if number < 1:
+        raise InputError(f"{name} must be at least 1, got {number}")
+    return number
+
+
 def _count(n: Any) -> int:
-    count = _integer(n, "n")
-    if count < 1:
-        raise InputError(f"n must be at least 1, got {count}")
+    count = _positive(n, "n")
     if count > library_size():
         raise InputError(f"n must be at most {library_size()}, the size of the library, got {count}")
     return count
@@ -253,12 +253,13 @@ def write_huckel(
     True
     """
     path = Path(path).expanduser()
-    processes = os.cpu_count() or 1 if workers is None else workers
-    if isinstance(processes, bool) or not isinstance(processes, int) or processes < 1:
-        raise InputError(f"workers must be an integer of at least 1, got {workers!r}")
+    processes = os.cpu_count() or 1 if workers is None else _positive(workers, "workers")
     parts = huckel_shards(n, seed, start=start, shard_size=shard_size, smiles=smiles)  # checks the arguments
     if path.suffix.lower() in SUFFIXES:
-        write(_whole(n, seed, start, smiles), path)
+        parts = huckel_shards(n, seed, start=start, shard_size=5_000, smiles=smiles)
+        with progress(n, "generating molecules") as advance:
+            packs = list(counted(parts, advance))
+        write(concatenate(packs), path)
         return n
     if path.suffix[1:].isalpha():
         raise InputError(
@@ -268,15 +269,6 @@ def write_huckel(
         if processes > 1 and n >= WORTH_PROCESSES:
             return write_shards(_in_processes(n, seed, start, smiles, shard_size, processes, advance), path)
         return write_shards(counted(parts, advance), path)
-
-
-def _whole(n: int, seed: int, start: int, smiles: bool) -> Structures:
-    from hiddenfield.data.combine import concatenate
-
-    with progress(n, "generating molecules") as advance:
-        shards = huckel_shards(n, seed, start=start, shard_size=5_000, smiles=smiles)
-        packs = list(counted(shards, advance))
-    return concatenate(packs)
 
 
 def _in_processes(
@@ -296,11 +288,8 @@ def _in_processes(
     with Parallel(n_jobs=processes, return_as="generator") as parallel:
         # A few rounds at a time, so that finished shards do not pile up before a slow disk.
         while batch := list(islice(numbered, 4 * processes)):
-            tasks = (
-                delayed(_make_shard)(number, first, min(first + shard_size, stop), seed, smiles)
-                for number, first in batch
-            )
-            for shard in parallel(tasks):
+            bounds = ((number, first, min(first + shard_size, stop)) for number, first in batch)
+            for shard in parallel(delayed(_make_shard)(*part, seed, smiles) for part in bounds):
                 yield shard
                 advance(shard.structures)
 

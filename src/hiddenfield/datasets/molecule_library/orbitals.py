@@ -161,12 +161,7 @@ def pi_levels(
 
 
 def _hamiltonians(
-    kinds: Int[Array, " nodes"],
-    first: Int[Array, " edges"],
-    second: Int[Array, " edges"],
-    node_ptr: Int[Array, " bounds"],
-    sizes: Int[Array, " structures"],
-    order: Int[Array, " structures"],
+    kinds: Array, first: Array, second: Array, node_ptr: Array, sizes: Array, order: Array
 ) -> tuple[Float[Array, " entries"], Int[Array, " structures"]]:
     """Fill the lower triangles of all h into one buffer, molecules in `order`; say where each begins."""
     in_pi = kinds != NOT_PI

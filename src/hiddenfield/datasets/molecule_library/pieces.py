@@ -127,9 +127,8 @@ def _bond_rows(fragment: Fragment) -> list[BondRow]:
     rows = []
     for first, second, kind in fragment.bonds:
         loose = [atom for atom in (first, second) if not fragment.unsaturated(atom)]
-        conjugated = (
-            kind != SINGLE or not loose or (len(loose) == 1 and fragment.elements[loose[0]] in ("N", "O"))
-        )
+        to_pair = len(loose) == 1 and fragment.elements[loose[0]] in ("N", "O")
+        conjugated = kind != SINGLE or not loose or to_pair
         in_ring = (min(first, second), max(first, second)) in fragment.ring_bonds
         rows.append((BOND_NAMES[kind], int(conjugated), int(in_ring)))
     return rows
@@ -186,21 +185,13 @@ def _encode(
     """Codes of the rows' symbols, column by column, through a dictionary of the few distinct rows."""
     distinct = {row: number for number, row in enumerate(dict.fromkeys(rows))}
     rank: dict[Symbol, Symbol] = {name: number for number, name in enumerate(BOND_NAMES.values())}
+    columns = list(zip(*distinct, strict=True))
     vocabularies = tuple(
-        Vocabulary(
-            name,
-            tuple(sorted({row[column] for row in distinct}, key=lambda symbol: rank.get(symbol, symbol))),
-        )
-        for column, name in enumerate(names)
+        Vocabulary(name, tuple(sorted(set(column), key=lambda symbol: rank.get(symbol, symbol))))
+        for name, column in zip(names, columns, strict=True)
     )
-    coded = np.array(
-        [
-            [words.symbols.index(symbol) for words, symbol in zip(vocabularies, row, strict=True)]
-            for row in distinct
-        ],
-        dtype=np.int32,
-    )
-    return vocabularies, coded[np.array([distinct[row] for row in rows])]
+    coded = [words.encode(column) for words, column in zip(vocabularies, columns, strict=True)]
+    return vocabularies, np.stack(coded, axis=1)[np.array([distinct[row] for row in rows])]
 
 
 # -- pieces joined to molecules ------------------------------------------------------------------------------

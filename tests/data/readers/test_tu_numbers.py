@@ -10,8 +10,18 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from hiddenfield.data.text_numbers import parse_floats, parse_integers
+from hiddenfield.data.paths import Member
+from hiddenfield.data.readers.tu import _parse
 from hiddenfield.errors import ReadError
+
+
+def parse_integers(contents: bytes, file: str) -> np.ndarray:
+    return _parse(Member(file, lambda: contents), np.int64)
+
+
+def parse_floats(contents: bytes, file: str) -> np.ndarray:
+    return _parse(Member(file, lambda: contents), np.float64)
+
 
 LINE_ENDS = st.sampled_from(["\n", "\r\n", "\r"])
 MATRICES = st.integers(1, 4).flatmap(
