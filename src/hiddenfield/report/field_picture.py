@@ -10,16 +10,16 @@ import numpy as np
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.report.drawing import SETTINGS
+from hiddenfield.report.drawing import SETTINGS, save_figure
 from hiddenfield.report.page import shortened
 from hiddenfield.shapes import Array, Float
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = ["MOST_VARIABLES", "draw_field"]
 
-SUFFIXES = (".png", ".svg", ".pdf")
 MOST_VARIABLES = 150
 # Beyond this the better and slower layout takes long.
 FEW = 90
@@ -55,38 +55,33 @@ def draw_field(field: FactorGraph, marginals: Sequence[Array], path: str | Path,
     >>> path.exists()
     True
     """
-    path = Path(path)
-    if path.suffix.lower() not in SUFFIXES:
-        raise InputError(f"a plot's file must end in {', '.join(SUFFIXES)}, got {str(path)!r}")
     if not 0 < field.num_variables <= MOST_VARIABLES:
         raise InputError(
             f"a picture shows 1 to {MOST_VARIABLES} variables, the model has {field.num_variables}; leave out --plot"
         )
-    import matplotlib
-    from matplotlib.figure import Figure
-
     scopes = [tuple(scope) for group in field.groups for scope in group.scopes.tolist()]
     places, squares = _layout(field.num_variables, scopes)
-    extent = np.ptp(np.concatenate([places, squares]), axis=0) if len(squares) else np.ptp(places, axis=0)
+    points = np.concatenate([places, squares])
+    extent = np.ptp(points, axis=0)
     radius = _radius(places)
     side = float(np.clip(0.5 * extent.max() / radius, 4.0, 13.0))
     shape = np.clip((extent + 4 * radius) / max(float((extent + 4 * radius).max()), 1e-9), 0.35, 1)
-    with matplotlib.rc_context({**SETTINGS, "axes.grid": False}):
-        figure = Figure(figsize=(side * shape[0], side * shape[1] + 0.6), layout="constrained")
+
+    def paint(figure: Figure) -> None:
         axes = figure.add_subplot()
         axes.set_axis_off()
         axes.set_aspect("equal")
         _draw_factors(axes, scopes, places, squares, radius)
         _draw_variables(axes, field, marginals, places, radius)
-        low = np.minimum(places.min(0), squares.min(0) if len(squares) else places.min(0)) - 1.4 * radius
-        high = np.maximum(places.max(0), squares.max(0) if len(squares) else places.max(0)) + 1.4 * radius
+        low, high = points.min(0) - 1.4 * radius, points.max(0) + 1.4 * radius
         axes.set_xlim(low[0] - radius, high[0] + radius)
         axes.set_ylim(low[1] - 0.8 * radius, high[1])
         if title:
             axes.set_title(title)
         _legend(axes, field)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=150)
+
+    width, height = side * shape[0], side * shape[1] + 0.6
+    save_figure(path, paint, width=width, height=height, dpi=150, settings={**SETTINGS, "axes.grid": False})
 
 
 def _layout(
