@@ -93,11 +93,7 @@ def command(
         device=device,
     ) | cli.named_values(parameter, "--parameter")
     found = fit_run(
-        structures,
-        out,
-        Plan(task, test_fraction, seed, parameters, reader),
-        resume=resume,
-        verbose=not json,
+        structures, out, Plan(task, test_fraction, seed, parameters, reader), resume=resume, verbose=not json
     )
     result, lines = found.as_dict(), [fit_as_text(found)]
     seconds = time.perf_counter() - start

@@ -103,8 +103,7 @@ def learn(
     optimiser: Annotated[str, typer.Option(help="lbfgs or conjugate_gradient.")] = "lbfgs",
     fix: Fix = None,
     start: Annotated[
-        list[str] | None,
-        typer.Option("--start", metavar="FEATURE=WEIGHT", help="Start of the first ascent."),
+        list[str] | None, typer.Option("--start", metavar="FEATURE=WEIGHT", help="Start of the first ascent.")
     ] = None,
     starts: Annotated[int, typer.Option(min=1, help="Number of ascents.")] = 4,
     ridge: Annotated[float, typer.Option(min=0, help="Precision of a normal prior on the weights.")] = 0.0,

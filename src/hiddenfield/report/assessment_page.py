@@ -21,7 +21,7 @@ from hiddenfield.evaluation.records import (
 from hiddenfield.report.drawing import BLUE, GREY, RED, draw
 from hiddenfield.report.page import Section, escape, facts, figure_box, html_table, write_html
 from hiddenfield.report.study import Picture, Row, draw_picture
-from hiddenfield.report.study.tables import number
+from hiddenfield.report.study.tables import copies_in_words, interval_text, number
 from hiddenfield.report.terminal import text_table
 
 if TYPE_CHECKING:
@@ -74,27 +74,17 @@ def structures_in_words(counts: Counts) -> str:
     >>> structures_in_words(Counts(180, 2, 100, 8))
     '180 structures; 2 without a target left out; 8 in no split'
     """
-    parts = [
-        f"{count:,} {words}"
-        for count, words in (
-            (counts.without_target, "without a target left out"),
-            (counts.in_no_split, "in no split"),
-        )
-        if count
-    ]
+    left_out = {"without a target left out": counts.without_target, "in no split": counts.in_no_split}
+    parts = [f"{count:,} {words}" for words, count in left_out.items() if count]
     return "; ".join([f"{counts.used:,} structures", *parts]) if parts else ""
 
 
 def leakage_in_words(leakage: LeakageRecord) -> str:
     """Count the test structures with copies in training, and give the mean without them."""
-    if not leakage.count:
-        return "no test structure has a copy among those it was trained on"
-    text = f"{leakage.count} test structures ({leakage.share:.1%}) have a copy among those trained on"
-    if leakage.contradicting:
-        text += f", {leakage.contradicting} of them only with another target"
-    if leakage.mean_without is not None:
-        text += f"; without them the mean is {number(leakage.mean_without)}"
-    return text
+    text = copies_in_words(leakage)
+    if not leakage.count or leakage.mean_without is None:
+        return text
+    return f"{text}; without them the mean is {number(leakage.mean_without)}"
 
 
 def _cells(entry: Measured) -> tuple[str, str, str]:
@@ -102,7 +92,7 @@ def _cells(entry: Measured) -> tuple[str, str, str]:
     return (
         number(entry.mean),
         "" if entry.std is None else number(entry.std),
-        "" if interval is None else f"{number(interval[0])} to {number(interval[1])}",
+        interval_text(interval),
     )
 
 
@@ -141,8 +131,7 @@ def write_assessment(path: str | Path, found: Assessment, *, title: str = "Asses
     >>> "no arcs, same head" in file.read_text()
     True
     """
-    bounds = found.interval
-    interval = "" if bounds is None else f" (95 % interval {number(bounds[0])} to {number(bounds[1])})"
+    interval = "" if found.interval is None else f" (95 % interval {interval_text(found.interval)})"
     lead = f"{found.model}: {NAMES[found.metric]} {number(found.mean)}{interval}. {capital(found.protocol.text)}."
     return write_html(path, title, lead, _sections(found))
 
@@ -151,8 +140,7 @@ def _sections(found: Assessment) -> list[Section]:
     sections: list[Section] = [("Comparison", _comparison(found))]
     pictures = [_box_plots(found), *([] if found.learning_curve is None else [_curve_plot(found)])]
     sections.append(("Folds", f'<div class="figures">{"".join(pictures)}</div>'))
-    details = _detail_plots(found)
-    if details:
+    if details := _detail_plots(found):
         sections.append(("Training and errors", f'<div class="figures">{"".join(details)}</div>'))
     sections.append(("Every split", _folds(found)))
     if found.leakage is not None:
@@ -352,14 +340,14 @@ def _detail_plots(found: Assessment) -> list[str]:
     drawn = [] if found.training_curve is None else [_training(found.training_curve)]
     own = Row.of(found)
     if found.roc is not None:
-        picture = Picture("roc", "roc", "ROC curve", "", ((f"members: {found.roc.positive}", (own,)),))
+        picture = Picture("roc", "roc", "ROC curve", "", {f"members: {found.roc.positive}": [own]})
         caption = (
             "ROC curve: mean over the folds at each false positive rate, with one standard deviation; in brackets the "
             "area under the curve of all folds together."
         )
         drawn.append(figure_box(draw_picture(picture), caption))
     if found.ranges is not None:
-        picture = Picture("ranges", "ranges", "errors by range of the target", "", (("", (own,)),))
+        picture = Picture("ranges", "ranges", "errors by range of the target", "", {"": [own]})
         caption = "Mean absolute error on the test parts by range of the target, and how many structures each holds."
         drawn.append(figure_box(draw_picture(picture), caption))
     return drawn

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +13,20 @@ from hiddenfield.errors import InputError
 from hiddenfield.report.page import escape, printable
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["BLUE", "GREY", "MANY_POINTS", "RED", "check_suffix", "clean_svg", "draw", "save_figure"]
+__all__ = [
+    "BLUE",
+    "GREY",
+    "MANY_POINTS",
+    "RED",
+    "check_suffix",
+    "clean_svg",
+    "draw",
+    "plain_log_scale",
+    "save_figure",
+]
 
 BLUE, RED, GREY = "#3b6ea5", "#b5483a", "#8a949e"
 
@@ -78,6 +89,16 @@ def draw(
         sink = io.StringIO()
         figure.savefig(sink, format="svg", transparent=True, metadata={"Date": None})
     return clean_svg(sink.getvalue(), name, title)
+
+
+def plain_log_scale(axes: Axes, steps: Sequence[float]) -> None:
+    """Make the y axis logarithmic with plain numbers: the usual labels are equations, which names must not become."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=steps))
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def save_figure(

@@ -124,13 +124,8 @@ def _part_layout(graph: Any) -> dict[int, Any]:
     index = {node: k for k, node in enumerate(nodes)}
     ends = np.array([(index[first], index[second]) for first, second in graph.edges])
     points = _turned(points - points.mean(0), ends, index[min(nodes)])
-    return dict(
-        zip(
-            nodes,
-            points / np.linalg.norm(points[ends[:, 0]] - points[ends[:, 1]], axis=1).mean(),
-            strict=True,
-        )
-    )
+    points /= np.linalg.norm(points[ends[:, 0]] - points[ends[:, 1]], axis=1).mean()
+    return dict(zip(nodes, points, strict=True))
 
 
 def _turned(points: Float[Array, "nodes 2"], ends: Array, first: int) -> Float[Array, "nodes 2"]:
@@ -185,22 +180,14 @@ def _draw_variables(
         colours = _colours(len(row))
         ends = 90 - 360 * np.concatenate([[0], np.cumsum(np.nan_to_num(row))])
         for state, colour in enumerate(colours):
-            if ends[state + 1] < ends[state]:
+            first, last = ends[state + 1], ends[state]
+            if first < last:
                 axes.add_patch(
-                    Wedge(
-                        place,
-                        radius,
-                        ends[state + 1],
-                        ends[state],
-                        facecolor=colour,
-                        edgecolor="none",
-                        zorder=3,
-                    )
+                    Wedge(place, radius, first, last, facecolor=colour, edgecolor="none", zorder=3)
                 )
         settled = len(row) > 1 and possible[bounds[variable] : bounds[variable + 1]].sum() == 1
-        axes.add_patch(
-            Circle(place, radius, fill=False, edgecolor=RING, linewidth=3.0 if settled else 0.9, zorder=4)
-        )
+        width = 3.0 if settled else 0.9
+        axes.add_patch(Circle(place, radius, fill=False, edgecolor=RING, linewidth=width, zorder=4))
         name = field.variable_names[variable] if field.variable_names else str(variable)
         best = int(np.argmax(row))
         state_name = field.state_names[variable][best] if field.state_names else str(best)
