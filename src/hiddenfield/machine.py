@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-__all__ = ["describe_machine"]
+__all__ = ["describe_machine", "version"]
 
 
 def describe_machine(packages: Sequence[str]) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def describe_machine(packages: Sequence[str]) -> dict[str, Any]:
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
-        "packages": {name: _version(name) for name in packages},
+        "packages": {name: version(name) for name in packages},
         "date": time.strftime("%Y-%m-%d"),
         "revision": _revision(),
     }
@@ -72,7 +72,8 @@ def _git(root: Path, *words: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def _version(name: str) -> str | None:
+def version(name: str) -> str | None:
+    """Return the version of a package, or None where it is not installed."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

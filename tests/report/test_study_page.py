@@ -248,16 +248,16 @@ def test_several_runs_are_listed():
 
 def test_pictures_are_of_rows_whose_curves_are_their_numbers():
     (picture,) = pictures_of(graphs())
-    assert [heading for heading, _ in picture.panels] == [
+    assert list(picture.panels) == [
         "MUTAG, honest",
         "NCI1, honest",
         "NCI109, honest",
         "DD, honest",
     ]
-    assert all(entry.as_published is None for _, rows in picture.panels for entry in rows)
+    assert all(entry.as_published is None for rows in picture.panels.values() for entry in rows)
     training, ranges = pictures_of(molecules())
-    assert (training.name, len(training.panels[0][1])) == ("training-CEP", 8)
-    assert [entry.column for entry in ranges.panels[0][1]] == ["T = 4", "T = 4"]
+    assert (training.name, len(training.panels["CEP"])) == ("training-CEP", 8)
+    assert [entry.column for entry in next(iter(ranges.panels.values()))] == ["T = 4", "T = 4"]
     page = results_page(molecules(), "other")
     assert "](other-training-CEP.svg)" in page
     assert "| 9.9 to 11 | 0 |  |  |" in page

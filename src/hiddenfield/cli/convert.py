@@ -8,33 +8,23 @@ from typing import Annotated
 
 import typer
 
-from hiddenfield.cli.options import (
-    Format,
-    Json,
-    OnError,
-    Setting,
-    Source,
-    Structure,
-    Target,
-    emit,
-    reader_options,
-)
+from hiddenfield.cli import options as cli
 
 
 def command(
-    path: Source,
+    path: cli.Source,
     output: Annotated[
         Path, typer.Argument(help="A .parquet or .arrow file, or a folder for shards.", show_default=False)
     ],
-    format: Format = None,
-    structure: Structure = None,
-    target: Target = None,
-    on_error: OnError = None,
-    setting: Setting = None,
+    format: cli.Format = None,
+    structure: cli.Structure = None,
+    target: cli.Target = None,
+    on_error: cli.OnError = None,
+    setting: cli.Setting = None,
     shard_size: Annotated[
         int | None, typer.Option(min=1, help="Structures in a shard, when OUTPUT is a folder.")
     ] = None,
-    json: Json = False,
+    json: cli.Json = False,
 ) -> None:
     """Read any known format and write it as Parquet or Arrow."""
     import hiddenfield
@@ -42,7 +32,7 @@ def command(
 
     start = time.perf_counter()
     with progress(None, "reading") as advance:
-        packs = hiddenfield.scan(path, **reader_options(format, structure, target, on_error, setting))
+        packs = hiddenfield.scan(path, **cli.reader_options(format, structure, target, on_error, setting))
         structures = hiddenfield.concatenate(list(counted(packs, advance)))
     hiddenfield.write(structures, output, **({} if shard_size is None else {"shard_size": shard_size}))
     seconds = time.perf_counter() - start
@@ -52,4 +42,4 @@ def command(
         "structures": len(structures),
         "seconds": round(seconds, 3),
     }
-    emit(result, f"{structures!r}\nwritten to {output} in {seconds:.1f} s", json)
+    cli.emit(result, f"{structures!r}\nwritten to {output} in {seconds:.1f} s", json)

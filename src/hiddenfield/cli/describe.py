@@ -7,30 +7,20 @@ from typing import Annotated
 
 import typer
 
-from hiddenfield.cli.options import (
-    Format,
-    Json,
-    OnError,
-    Setting,
-    Source,
-    Structure,
-    Target,
-    emit,
-    reader_options,
-)
+from hiddenfield.cli import options as cli
 
 
 def command(
-    path: Source,
-    format: Format = None,
-    structure: Structure = None,
-    target: Target = None,
-    on_error: OnError = None,
-    setting: Setting = None,
+    path: cli.Source,
+    format: cli.Format = None,
+    structure: cli.Structure = None,
+    target: cli.Target = None,
+    on_error: cli.OnError = None,
+    setting: cli.Setting = None,
     plot: Annotated[
         Path | None, typer.Option(help="Also draw the distributions into this .png, .svg or .pdf.")
     ] = None,
-    json: Json = False,
+    json: cli.Json = False,
 ) -> None:
     """Count and summarise a data set: sizes, degrees, labels, targets, what is missing."""
     from hiddenfield.data.description import Description
@@ -40,11 +30,13 @@ def command(
 
     distributions = Distributions()
     with progress(None, "describing") as advance:
-        packs = counted(scan(path, **reader_options(format, structure, target, on_error, setting)), advance)
+        packs = counted(
+            scan(path, **cli.reader_options(format, structure, target, on_error, setting)), advance
+        )
         description = Description.of(packs if plot is None else distributions.watch(packs))
+    result, text = {"path": str(path), **description.as_dict()}, str(description)
     if plot is not None:
         distributions.draw(description, plot, title=path.name)
-    result = {"path": str(path), **description.as_dict()}
-    if plot is not None:
         result["plot"] = str(plot)
-    emit(result, str(description) + ("" if plot is None else f"\nplot: {plot}"), json)
+        text += f"\nplot: {plot}"
+    cli.emit(result, text, json)

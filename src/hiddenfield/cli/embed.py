@@ -10,7 +10,7 @@ import typer
 
 from hiddenfield.cli.options import Format, Json, OnError, Setting, Source, Structure, emit, reader_options
 from hiddenfield.cli.predict import Run
-from hiddenfield.report.terminal import SUFFIXES, check_suffix, write_table
+from hiddenfield.report.drawing import check_suffix
 
 
 def command(
@@ -33,9 +33,10 @@ def command(
 
     import hiddenfield
     from hiddenfield.evaluation.reading import read_new
+    from hiddenfield.report.terminal import write_table
 
     start = time.perf_counter()
-    check_suffix(output, (*SUFFIXES, ".npy"))
+    check_suffix(output, "the output", ".csv", ".tsv", ".parquet", ".npy")
     model = hiddenfield.load(run)
     new = read_new(model, run, path, reader_options(format, structure, None, on_error, setting))
     vectors = new.spread(model.embed(new.structures), np.nan)

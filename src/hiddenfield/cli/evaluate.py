@@ -7,20 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hiddenfield.cli.options import (
-    Format,
-    Json,
-    OnError,
-    Setting,
-    Source,
-    Structure,
-    check_writable,
-    emit,
-    given_options,
-    named_values,
-    parse,
-    reader_options,
-)
+from hiddenfield.cli import options as cli
 from hiddenfield.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,7 +18,7 @@ CURVE = (0.25, 0.5)
 
 
 def command(
-    path: Source,
+    path: cli.Source,
     target: Annotated[
         str | None, typer.Option(help="What to predict; needed where the data have several or none.")
     ] = None,
@@ -90,13 +77,8 @@ def command(
     metric: Annotated[
         str | None, typer.Option(help="accuracy, balanced_accuracy, roc_auc; mae, rmse, r2.")
     ] = None,
-    task: Annotated[str, typer.Option(metavar="auto|regression|classification")] = "auto",
-    parameter: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--parameter", "-p", metavar="NAME=VALUE", help="A parameter of the estimator, e.g. epochs=50."
-        ),
-    ] = None,
+    task: cli.Task = "auto",
+    parameter: cli.Parameter = None,
     baselines: Annotated[bool, typer.Option("--baselines/--no-baselines", help="Also fit baselines.")] = True,
     as_published: Annotated[
         bool,
@@ -108,11 +90,8 @@ def command(
     against: Annotated[
         Path | None, typer.Option(help="Folder or JSON of another model on the same splits, to compare with.")
     ] = None,
-    device: Annotated[str | None, typer.Option(metavar="auto|cpu|cuda", help="Where to compute.")] = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option(min=1, help="Cells at a time; by default by the machine.", show_default=False),
-    ] = None,
+    device: cli.Device = None,
+    jobs: cli.Jobs = None,
     seed: Annotated[int, typer.Option(min=0, help="Of everything random.")] = 0,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder that keeps every finished piece.")
@@ -121,11 +100,11 @@ def command(
     report: Annotated[
         Path | None, typer.Option(help="Also write a page (.html), with a learning curve.")
     ] = None,
-    format: Format = None,
-    structure: Structure = None,
-    on_error: OnError = None,
-    setting: Setting = None,
-    json: Json = False,
+    format: cli.Format = None,
+    structure: cli.Structure = None,
+    on_error: cli.OnError = None,
+    setting: cli.Setting = None,
+    json: cli.Json = False,
 ) -> None:
     """Estimate how good a model is on structures that it has not seen.
 
@@ -137,16 +116,18 @@ def command(
     from hiddenfield.evaluation.assessment.settings import check_inner_options, check_split_options
     from hiddenfield.evaluation.reading import read_for_learning
 
-    of_split = given_options(
+    of_split = cli.given_options(
         folds=folds, repeats=repeats, test_fraction=test_fraction, split_file=split_file, group=group
     )
-    of_inner = given_options(inner=inner, inner_folds=inner_folds, inner_fraction=inner_fraction, draws=draws)
+    of_inner = cli.given_options(
+        inner=inner, inner_folds=inner_folds, inner_fraction=inner_fraction, draws=draws
+    )
     check_split_options(of_split, split)
     check_inner_options(of_inner, nested, as_published)
     if resume and out is None:
         raise InputError("--resume continues with what a folder holds; name it with --out")
-    check_writable(out, "--out", folder=True)
-    check_writable(report, "--report")
+    cli.check_writable(out, "--out", folder=True)
+    cli.check_writable(report, "--report")
     other = None if against is None else Assessment.read(against)
     curve = _shares(learning_curve) if learning_curve is not None else CURVE if report is not None else ()
     settings = AssessmentSettings(
@@ -166,7 +147,7 @@ def command(
         **of_split,
         **of_inner,
     )
-    options = reader_options(format, structure, [target] if target else None, on_error, setting)
+    options = cli.reader_options(format, structure, [target] if target else None, on_error, setting)
     structures, _ = read_for_learning(path, options, keep=group)
     if other is not None:
         assessing.check_comparable(other, f"--against {against}", structures, settings)
@@ -174,7 +155,7 @@ def command(
         model,
         structures,
         settings=settings,
-        parameters=named_values(parameter, "--parameter"),
+        parameters=cli.named_values(parameter, "--parameter"),
         folder=out,
         resume=resume,
         show_progress=not json,
@@ -202,13 +183,13 @@ def _show(
             content["report"] = str(report)
     finally:
         # Whatever fails here, the result may have taken hours.
-        emit(content, "\n".join(told), json)
+        cli.emit(content, "\n".join(told), json)
 
 
 def _space(grid: list[str] | None) -> dict[str, Any]:
     from hiddenfield.evaluation.search import Between
 
-    space = named_values(grid, "--grid")
+    space = cli.named_values(grid, "--grid")
     return {
         name: Between.parse(value) if isinstance(value, str) and ".." in value else value
         for name, value in space.items()
@@ -216,7 +197,7 @@ def _space(grid: list[str] | None) -> dict[str, Any]:
 
 
 def _shares(text: str) -> tuple[float, ...]:
-    values = parse(text)
+    values = cli.parse(text)
     listed = values if isinstance(values, list) else [values]
     if not all(isinstance(value, float) for value in listed):
         raise InputError(f"--learning-curve expects shares between 0 and 1, such as 0.25,0.5; got {text!r}")

@@ -8,35 +8,21 @@ from typing import Annotated
 
 import typer
 
-from hiddenfield.cli.options import (
-    Format,
-    Json,
-    OnError,
-    Setting,
-    Source,
-    Structure,
-    Target,
-    emit,
-    given_options,
-    named_values,
-    reader_options,
-)
+from hiddenfield.cli import options as cli
 from hiddenfield.errors import InputError
 
 
 def command(
-    path: Source,
+    path: cli.Source,
     out: Annotated[
         Path, typer.Option("--out", "-o", help="Folder for the model and its results.", show_default=False)
     ],
-    format: Format = None,
-    structure: Structure = None,
-    target: Target = None,
-    on_error: OnError = None,
-    setting: Setting = None,
-    task: Annotated[
-        str, typer.Option(metavar="auto|regression|classification", help="What kind of target it is.")
-    ] = "auto",
+    format: cli.Format = None,
+    structure: cli.Structure = None,
+    target: cli.Target = None,
+    on_error: cli.OnError = None,
+    setting: cli.Setting = None,
+    task: cli.Task = "auto",
     model: Annotated[
         str | None, typer.Option(help="Inference algorithm to embed: loopy_bp, mean_field, ...")
     ] = None,
@@ -55,19 +41,11 @@ def command(
     ensemble: Annotated[
         int | None, typer.Option(min=1, help="Networks whose predictions are averaged.")
     ] = None,
-    device: Annotated[str | None, typer.Option(metavar="auto|cpu|cuda", help="Where to compute.")] = None,
+    device: cli.Device = None,
     devices: Annotated[
         int | None, typer.Option(min=1, help="Processes that share every batch, one per GPU or CPU core.")
     ] = None,
-    parameter: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--parameter",
-            "-p",
-            metavar="NAME=VALUE",
-            help="Another parameter of the estimator, e.g. dropout=0.2.",
-        ),
-    ] = None,
+    parameter: cli.Parameter = None,
     test_fraction: Annotated[
         float, typer.Option(help="Share of the structures held out as the test part.")
     ] = 0.1,
@@ -85,7 +63,7 @@ def command(
             help="Compare with baselines, on the first target; by default where there is a report.",
         ),
     ] = None,
-    json: Json = False,
+    json: cli.Json = False,
 ) -> None:
     """Fit a model to a data set, measure it on held-out structures, and save both.
 
@@ -100,8 +78,10 @@ def command(
     if (report or compare) and test_fraction == 0:
         raise InputError("a report or a comparison needs test structures; give --test-fraction more than 0")
     start = time.perf_counter()
-    structures, reader = read_for_learning(path, reader_options(format, structure, target, on_error, setting))
-    parameters = given_options(
+    structures, reader = read_for_learning(
+        path, cli.reader_options(format, structure, target, on_error, setting)
+    )
+    parameters = cli.given_options(
         model=model,
         dim=dim,
         rounds=rounds,
@@ -111,13 +91,9 @@ def command(
         resample=resample,
         ensemble=ensemble,
         device=device,
-    ) | named_values(parameter, "--parameter")
+    ) | cli.named_values(parameter, "--parameter")
     found = fit_run(
-        structures,
-        out,
-        Plan(task, test_fraction, seed, parameters, reader),
-        resume=resume,
-        verbose=not json,
+        structures, out, Plan(task, test_fraction, seed, parameters, reader), resume=resume, verbose=not json
     )
     result, lines = found.as_dict(), [fit_as_text(found)]
     seconds = time.perf_counter() - start
@@ -132,4 +108,4 @@ def command(
             result["report"] = str(write_report(out / "report.html", results))
             lines += [f"report: {result['report']}"]
     lines.insert(1, f"saved to {out} in {seconds:.1f} s")
-    emit({"output": str(out), "seconds": round(seconds, 3), **result}, "\n".join(lines), json)
+    cli.emit({"output": str(out), "seconds": round(seconds, 3), **result}, "\n".join(lines), json)

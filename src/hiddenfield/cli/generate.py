@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import time
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from hiddenfield.cli.options import Json, emit
 
 
-class Library(StrEnum):
-    """The data sets that can be generated."""
-
-    huckel = "huckel"
-
-
 def command(
     library: Annotated[
-        Library, typer.Argument(help="huckel: conjugated molecules with targets from Hückel theory.")
+        Literal["huckel"],
+        typer.Argument(help="huckel: conjugated molecules with targets from Hückel theory."),
     ],
     out: Annotated[
         Path, typer.Option(help="A .parquet or .arrow file, or a folder for shards.", show_default=False)
@@ -46,7 +40,7 @@ def command(
     )
     seconds = time.perf_counter() - begun
     result = {
-        "library": library.value,
+        "library": library,
         "structures": written,
         "seed": seed,
         "start": start,

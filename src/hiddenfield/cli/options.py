@@ -12,17 +12,22 @@ import typer
 from hiddenfield.errors import InputError
 
 __all__ = [
+    "Device",
     "Format",
+    "Jobs",
     "Json",
     "OnError",
+    "Parameter",
     "Setting",
     "Source",
     "Structure",
     "Target",
+    "Task",
     "check_writable",
     "emit",
     "given_options",
     "named_values",
+    "parse",
     "reader_options",
 ]
 
@@ -44,6 +49,22 @@ Setting = Annotated[
         "--set", metavar="NAME=VALUE", help="Another option of the format; see hiddenfield formats."
     ),
 ]
+Task = Annotated[
+    str, typer.Option(metavar="auto|regression|classification", help="What kind of target it is.")
+]
+Parameter = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--parameter", "-p", metavar="NAME=VALUE", help="A parameter of the estimator, e.g. dropout=0.2."
+    ),
+]
+Device = Annotated[str | None, typer.Option(metavar="auto|cpu|cuda", help="Where to compute.")]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="Cells to run at a time; by default depends on the machine.", show_default=False
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
 
 
@@ -55,15 +76,8 @@ def reader_options(
     settings: list[str] | None = None,
 ) -> dict[str, Any]:
     """Return the options that were given, as `hiddenfield.read` takes them."""
-    given: dict[str, Any] = {
-        "format": format,
-        "structure": structure,
-        "target": target or None,
-        "on_error": on_error,
-    }
-    return {name: value for name, value in given.items() if value is not None} | named_values(
-        settings, "--set"
-    )
+    given = given_options(format=format, structure=structure, target=target, on_error=on_error)
+    return given | named_values(settings, "--set")
 
 
 def named_values(settings: list[str] | None, option: str) -> dict[str, Any]:
@@ -85,11 +99,7 @@ def given_options(**options: Any) -> dict[str, Any]:
     >>> given_options(folds=0, repeats=None, quick=False, only=[])
     {'folds': 0}
     """
-    return {
-        name: value
-        for name, value in options.items()
-        if value is not None and value is not False and value != []
-    }
+    return {name: value for name, value in options.items() if value not in (None, []) and value is not False}
 
 
 def check_writable(path: Path | None, option: str, *, folder: bool = False) -> None:

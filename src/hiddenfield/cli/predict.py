@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from hiddenfield.cli.options import Format, Json, OnError, Setting, Source, Structure, emit, reader_options
-from hiddenfield.report.terminal import check_suffix, write_table
+from hiddenfield.report.drawing import check_suffix
 
 Run = Annotated[
     Path,
@@ -38,9 +38,10 @@ def command(
     """
     import hiddenfield
     from hiddenfield.evaluation.reading import prediction_columns, read_new
+    from hiddenfield.report.terminal import write_table
 
     start = time.perf_counter()
-    check_suffix(output)
+    check_suffix(output, "the output", ".csv", ".tsv", ".parquet")
     model = hiddenfield.load(run)
     new = read_new(model, run, path, reader_options(format, structure, None, on_error, setting))
     columns = new.row_columns(errors=on_error == "skip")

@@ -10,6 +10,7 @@ import typer
 
 from hiddenfield.cli.options import Json, emit, named_values
 from hiddenfield.errors import InputError
+from hiddenfield.report.drawing import IMAGES, check_suffix
 
 if TYPE_CHECKING:
     from hiddenfield.fields.relational import RelationalScheme
@@ -102,8 +103,7 @@ def learn(
     optimiser: Annotated[str, typer.Option(help="lbfgs or conjugate_gradient.")] = "lbfgs",
     fix: Fix = None,
     start: Annotated[
-        list[str] | None,
-        typer.Option("--start", metavar="FEATURE=WEIGHT", help="Start of the first ascent."),
+        list[str] | None, typer.Option("--start", metavar="FEATURE=WEIGHT", help="Start of the first ascent.")
     ] = None,
     starts: Annotated[int, typer.Option(min=1, help="Number of ascents.")] = 4,
     ridge: Annotated[float, typer.Option(min=0, help="Precision of a normal prior on the weights.")] = 0.0,
@@ -126,7 +126,7 @@ def learn(
     networks = _networks(scheme, network, vertices, size)
     if not networks:
         raise InputError("give the network to learn from: --network edges.csv")
-    _check_suffix(out, "report", ".html", ".htm")
+    check_suffix(out, "a report's file", ".html", ".htm")
     with progress(starts, f"learning by {method}") as advance:
         fit = fit_relational(
             scheme,
@@ -172,15 +172,15 @@ def landscape(
     from hiddenfield.fields.relational import read_scheme
     from hiddenfield.models.relational.landscape import landscape as explore
     from hiddenfield.progress import progress
-    from hiddenfield.report.relational import describe_landscape, write_landscape_report
-    from hiddenfield.report.relational_figures import paint_landscape, save_figure
+    from hiddenfield.report.drawing import save_figure
+    from hiddenfield.report.relational import describe_landscape, paint_landscape, write_landscape_report
 
     scheme = read_scheme(path)
     networks = _networks(scheme, network, vertices, size)
     if not networks:
         raise InputError("give the network whose likelihood is drawn: --network edges.csv")
-    _check_suffix(out, "report", ".html", ".htm")
-    _check_suffix(plot, "plot", ".png", ".svg", ".pdf")
+    check_suffix(out, "a report's file", ".html", ".htm")
+    check_suffix(plot, "a plot's file", *IMAGES)
     with progress(points * points, "landscape") as advance:
         found = explore(
             scheme,
@@ -238,8 +238,3 @@ def _axis(text: str, option: str) -> tuple[str, float, float]:
         return name, float(low), float(high)
     except ValueError:
         raise InputError(f"{option} expects FEATURE=LOW:HIGH, such as triangle=-1:2, got {text!r}") from None
-
-
-def _check_suffix(path: Path | None, what: str, *allowed: str) -> None:
-    if path is not None and path.suffix.lower() not in allowed:
-        raise InputError(f"a {what}'s file must end in {' or '.join(allowed)}, got {str(path)!r}")

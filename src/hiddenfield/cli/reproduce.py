@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from hiddenfield.cli.options import Json, check_writable, emit, given_options
+from hiddenfield.cli.options import Device, Jobs, Json, check_writable, emit, given_options
 from hiddenfield.errors import InputError
 
 
@@ -57,13 +57,8 @@ def command(
         Path | None,
         typer.Option(help="Folder that keeps every finished cell; a later run continues from it."),
     ] = None,
-    device: Annotated[str | None, typer.Option(metavar="auto|cpu|cuda", help="Where to compute.")] = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Cells to run at a time; by default depends on the machine.", show_default=False
-        ),
-    ] = None,
+    device: Device = None,
+    jobs: Jobs = None,
     json: Json = False,
 ) -> None:
     """Run a published experiment and compare the results with the published figures.
@@ -80,7 +75,10 @@ def command(
     check_writable(keep, "--keep", folder=True)
     if results:
         part = given_options(quick=quick, only=only, model=model, variant=variant, column=column)
-        _runs_nothing(*part, *given_options(data=data, keep=keep, device=device, jobs=jobs))
+        without = [*part, *given_options(data=data, keep=keep, device=device, jobs=jobs)]
+        if without:
+            named = ", ".join(f"--{option}" for option in without)
+            raise InputError(f"--from reads results and runs nothing; leave out {named}")
         content = join_results(experiment, [read_result(file, name) for file in results])
         if out is not None:
             write_json(out, content.as_dict())
@@ -99,13 +97,6 @@ def command(
     emit(content.as_dict(), results_page(content, None if page is None else page.stem), json)
     if page is not None:
         write_page(page, content)
-
-
-def _runs_nothing(*given: str) -> None:
-    """Refuse options that have no effect where nothing is run."""
-    if given:
-        named = ", ".join(f"--{option}" for option in given)
-        raise InputError(f"--from reads results and runs nothing; leave out {named}")
 
 
 def _data(given: Path | None) -> Path:

@@ -126,8 +126,10 @@ def ask(
     return Answer(query, given, outcome, time.perf_counter() - start)
 
 
-def named_evidence(field: FactorGraph, texts: Sequence[str]) -> dict[int | str, int | str]:
-    """Read ``VARIABLE=STATE``, each a name that the field has or a number.
+def named_evidence(
+    field: FactorGraph, texts: Sequence[str], observed: Mapping[Any, Any] | None = None
+) -> dict[int | str, int | str]:
+    """Read ``VARIABLE=STATE``, each a name that the field has or a number; they are added to what was observed before.
 
     Examples
     --------
@@ -136,12 +138,14 @@ def named_evidence(field: FactorGraph, texts: Sequence[str]) -> dict[int | str, 
     >>> named_evidence(field, ["rain=yes"]), named_evidence(field, ["0=1"])
     ({'rain': 'yes'}, {0: 1})
     """
-    found: dict[int | str, int | str] = {}
+    found: dict[int | str, int | str] = dict(observed or {})
     for text in texts:
         variable, equals, state = (part.strip() for part in text.rpartition("="))
         if not equals or not variable or not state:
             raise InputError(f"evidence must be VARIABLE=STATE, got {text!r}")
         key = int(variable) if variable not in field.variable_names and variable.isdecimal() else variable
+        if key in found:
+            raise InputError(f"variable {variable} is observed twice, the second time by {text}")
         states = {name for names in field.state_names for name in names}
         found[key] = int(state) if state not in states and state.isdecimal() else state
     return found

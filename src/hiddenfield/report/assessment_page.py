@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import io
-import shutil
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hiddenfield.data.paths import write_text
+import numpy as np
+
 from hiddenfield.evaluation.measuring import NAMES, capital
 from hiddenfield.evaluation.records import (
     AsPublished,
@@ -17,9 +16,16 @@ from hiddenfield.evaluation.records import (
     Counts,
     LeakageRecord,
     Protocol,
+    TrainingCurve,
 )
-from hiddenfield.report.assessment_figures import box_plots, curve_plot, detail_plots
-from hiddenfield.report.page import Section, escape, facts, page
+from hiddenfield.report.drawing import BLUE, GREY, RED, draw
+from hiddenfield.report.page import Section, escape, facts, figure_box, html_table, write_html
+from hiddenfield.report.study import Picture, Row, draw_picture
+from hiddenfield.report.study.tables import copies_in_words, interval_text, number
+from hiddenfield.report.terminal import text_table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["against_as_text", "assessment_as_text", "write_assessment"]
 
@@ -29,27 +35,22 @@ MOST_VALUES = 12
 # Verdicts of records, for a reader.
 VERDICTS = {"not told apart": "not significantly different"}
 
+COLOURS = ("#8a949e", "#c08a3e", "#4f8f6b", "#9467a8")
+
 Measured = Assessment | BaselineRecord | AsPublished
 
 
 def assessment_as_text(found: Assessment) -> str:
     """Return a table of the baselines and the model, and below it what a reader must know."""
-    from rich.console import Console
-    from rich.markup import escape as plain
-    from rich.table import Table
-
-    table = Table(title=plain(f"{NAMES[found.metric]} of {found.target}"), title_justify="left")
-    for heading in ("model", "mean", "± std", "95 % interval", "the model is", "p"):
-        table.add_column(heading, justify="left" if heading in ("model", "the model is") else "right")
-    for name, entry in found.baselines.items():
-        against = entry.model_against_it
-        table.add_row(plain(name), *_cells(entry), _verdict(against), _p_value(against))
-    table.add_row(plain(found.model), *_cells(found), "", "", style="bold")
+    heads = ("model", "mean", "± std", "95 % interval", "the model is", "p")
+    rows = [
+        (name, *_cells(entry), _verdict(entry.model_against_it), _p_value(entry.model_against_it))
+        for name, entry in found.baselines.items()
+    ]
+    rows.append((found.model, *_cells(found), "", ""))
     if found.as_published is not None:
-        table.add_row("as published (too good)", *_cells(found.as_published), "", "", style="dim")
-    console = Console(file=io.StringIO(), width=max(100, shutil.get_terminal_size((100, 24)).columns))
-    console.print(table)
-    lines = [console.file.getvalue().rstrip()]  # type: ignore[attr-defined]
+        rows.append(("as published (too good)", *_cells(found.as_published), "", ""))
+    lines = [text_table(heads, rows, text=(0, 4), title=f"{NAMES[found.metric]} of {found.target}")]
     lines += filter(None, [structures_in_words(found.structures)])
     lines += [f"protocol: {found.protocol.text}"]
     if found.leakage is not None:
@@ -73,27 +74,17 @@ def structures_in_words(counts: Counts) -> str:
     >>> structures_in_words(Counts(180, 2, 100, 8))
     '180 structures; 2 without a target left out; 8 in no split'
     """
-    parts = [
-        f"{count:,} {words}"
-        for count, words in (
-            (counts.without_target, "without a target left out"),
-            (counts.in_no_split, "in no split"),
-        )
-        if count
-    ]
+    left_out = {"without a target left out": counts.without_target, "in no split": counts.in_no_split}
+    parts = [f"{count:,} {words}" for words, count in left_out.items() if count]
     return "; ".join([f"{counts.used:,} structures", *parts]) if parts else ""
 
 
 def leakage_in_words(leakage: LeakageRecord) -> str:
     """Count the test structures with copies in training, and give the mean without them."""
-    if not leakage.count:
-        return "no test structure has a copy among those it was trained on"
-    text = f"{leakage.count} test structures ({leakage.share:.1%}) have a copy among those trained on"
-    if leakage.contradicting:
-        text += f", {leakage.contradicting} of them only with another target"
-    if leakage.mean_without is not None:
-        text += f"; without them the mean is {number(leakage.mean_without)}"
-    return text
+    text = copies_in_words(leakage)
+    if not leakage.count or leakage.mean_without is None:
+        return text
+    return f"{text}; without them the mean is {number(leakage.mean_without)}"
 
 
 def _cells(entry: Measured) -> tuple[str, str, str]:
@@ -101,13 +92,8 @@ def _cells(entry: Measured) -> tuple[str, str, str]:
     return (
         number(entry.mean),
         "" if entry.std is None else number(entry.std),
-        "" if interval is None else f"{number(interval[0])} to {number(interval[1])}",
+        interval_text(interval),
     )
-
-
-def number(value: float) -> str:
-    """Return a value with four significant digits."""
-    return f"{value:.4f}" if abs(value) < 10 else f"{value:.4g}"
 
 
 def _verdict(against: ComparisonRecord | None) -> str:
@@ -145,22 +131,16 @@ def write_assessment(path: str | Path, found: Assessment, *, title: str = "Asses
     >>> "no arcs, same head" in file.read_text()
     True
     """
-    path = Path(path)
-    bounds = found.interval
-    interval = "" if bounds is None else f" (95 % interval {number(bounds[0])} to {number(bounds[1])})"
+    interval = "" if found.interval is None else f" (95 % interval {interval_text(found.interval)})"
     lead = f"{found.model}: {NAMES[found.metric]} {number(found.mean)}{interval}. {capital(found.protocol.text)}."
-    write_text(
-        path, page(title, lead, _sections(found), "Made by hiddenfield. This file holds all it needs.")
-    )
-    return path
+    return write_html(path, title, lead, _sections(found))
 
 
 def _sections(found: Assessment) -> list[Section]:
     sections: list[Section] = [("Comparison", _comparison(found))]
-    pictures = [box_plots(found), *([] if found.learning_curve is None else [curve_plot(found)])]
+    pictures = [_box_plots(found), *([] if found.learning_curve is None else [_curve_plot(found)])]
     sections.append(("Folds", f'<div class="figures">{"".join(pictures)}</div>'))
-    details = detail_plots(found)
-    if details:
+    if details := _detail_plots(found):
         sections.append(("Training and errors", f'<div class="figures">{"".join(details)}</div>'))
     sections.append(("Every split", _folds(found)))
     if found.leakage is not None:
@@ -170,21 +150,28 @@ def _sections(found: Assessment) -> list[Section]:
 
 
 def _comparison(found: Assessment) -> str:
+    def row(name: str, entry: Measured, remark: str) -> list[str]:
+        size = None if isinstance(entry, AsPublished) else entry.num_parameters
+        return [name, *_cells(entry), *["" if size is None else f"{size:,}"] * sized, remark]
+
     sized = found.num_parameters is not None
-    heads = ("mean", "± std", "95 % interval", *(["weights"] if sized else []))
-    header = "<tr><th>model</th>" + "".join(f'<th class="number">{name}</th>' for name in heads)
     rows = []
     for name, entry in found.baselines.items():
         parts = [_verdict(entry.model_against_it), _p_value(entry.model_against_it)]
-        rows.append(_row(name, entry, ", p ".join(filter(None, parts)), sized=sized))
-    rows.append(_row(found.model, found, "", "own", sized=sized))
+        rows.append(row(name, entry, ", p ".join(filter(None, parts))))
+    rows.append(row(found.model, found, ""))
+    own = len(rows) - 1
     if found.as_published is not None:
-        rows.append(_row("as published", found.as_published, "too good: chosen on these folds", sized=sized))
-    return (
-        f'<p>{_note(found)}</p><div class="scroll"><table class="scores">'
-        f"<thead>{header}<th>compared with it, the model is</th></tr></thead>"
-        f"<tbody>{''.join(rows)}</tbody></table></div>"
-    )
+        rows.append(row("as published", found.as_published, "too good: chosen on these folds"))
+    heads = [
+        "model",
+        "mean",
+        "± std",
+        "95 % interval",
+        *["weights"] * sized,
+        "compared with it, the model is",
+    ]
+    return f"<p>{_note(found)}</p>{html_table(heads, rows, text=(0, len(heads) - 1), own=own)}"
 
 
 def _note(found: Assessment) -> str:
@@ -200,37 +187,26 @@ def _note(found: Assessment) -> str:
     )
 
 
-def _row(name: str, entry: Measured, remark: str, kind: str = "", *, sized: bool = False) -> str:
-    size = None if isinstance(entry, AsPublished) else entry.num_parameters
-    texts = [*_cells(entry), *(["" if size is None else f"{size:,}"] if sized else [])]
-    cells = "".join(f'<td class="number">{escape(text)}</td>' for text in texts)
-    opening = f'<tr class="{kind}">' if kind else "<tr>"
-    return f"{opening}<td>{escape(name)}</td>{cells}<td>{escape(remark)}</td></tr>"
-
-
 def _folds(found: Assessment) -> str:
     """Return a table of the folds: sizes, value, epochs kept, selected parameters."""
     several = found.protocol.seeds > 1
     selected = any(fold.selected for fold in found.folds)
     epochs = any(fold.epochs is not None for fold in found.folds)
-    heads = ["train", "test", NAMES[found.metric]] + ["by seed"] * several + ["epochs kept"] * epochs
-    header = "<tr><th>split</th>" + "".join(f'<th class="number">{escape(name)}</th>' for name in heads)
     rows = []
     for fold in found.folds:
-        cells = [f"{fold.train:,}", f"{fold.test:,}", number(fold.value)]
+        cells = [
+            fold.name.replace(" ", "\N{NO-BREAK SPACE}"),
+            f"{fold.train:,}",
+            f"{fold.test:,}",
+            number(fold.value),
+        ]
         cells += [" ".join(map(number, fold.seeds))] * several
         cells += [" ".join(map(str, fold.epochs or []))] * epochs
-        chosen = ", ".join(f"{name} {value}" for name, value in fold.selected.items())
-        numbers = "".join(f'<td class="number">{escape(cell)}</td>' for cell in cells)
-        rows.append(
-            f'<tr><td style="white-space: nowrap">{escape(fold.name)}</td>{numbers}'
-            + f"<td>{escape(chosen)}</td>" * selected
-            + "</tr>"
-        )
-    return (
-        f'<div class="scroll"><table class="scores"><thead>{header}{"<th>selected</th>" * selected}</tr></thead>'
-        f"<tbody>{''.join(rows)}</tbody></table></div>"
-    )
+        cells += [", ".join(f"{name} {value}" for name, value in fold.selected.items())] * selected
+        rows.append(cells)
+    heads = ["split", "train", "test", NAMES[found.metric]]
+    heads += ["by seed"] * several + ["epochs kept"] * epochs + ["selected"] * selected
+    return html_table(heads, rows, text=(0, len(heads) - 1) if selected else (0,))
 
 
 def _leakage(leakage: LeakageRecord) -> str:
@@ -293,3 +269,110 @@ def _candidates(candidates: list[dict[str, Any]]) -> str:
         more = f" and {len(different) - MOST_VALUES} more" if len(different) > MOST_VALUES else ""
         parts.append(f"{name} {', '.join(different[:MOST_VALUES])}{more}")
     return f"{len(candidates)}: {'; '.join(parts)}"
+
+
+# -- figures -----------------------------------------------------------------------------------------------
+
+
+def _box_plots(found: Assessment) -> str:
+    """Draw a box for each model over the folds, with every fold as a point."""
+    columns = {name: entry.folds for name, entry in found.baselines.items()} | {found.model: found.values}
+    names, last = list(columns), len(columns) - 1
+
+    def paint(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        for place, name in enumerate(names):
+            values = np.asarray(columns[name], dtype=np.float64)
+            colour = BLUE if place == last else GREY
+            axes.boxplot(
+                values,
+                positions=[place],
+                widths=0.55,
+                orientation="horizontal",
+                showfliers=False,
+                patch_artist=True,
+                boxprops={"facecolor": colour + "33", "edgecolor": colour},
+                medianprops={"color": colour, "linewidth": 1.8},
+                whiskerprops={"color": colour},
+                capprops={"color": colour},
+            )
+            # The folds keep their order from top to bottom, so that points of the same fold can be followed.
+            spread = np.linspace(-0.18, 0.18, len(values)) if len(values) > 1 else np.zeros(1)
+            axes.plot(values, place + spread, "o", color=colour, markersize=3.2, alpha=0.8)
+        axes.set_yticks(range(len(names)), names)
+        axes.set_ylim(last + 0.6, -0.6)
+        axes.set_xlabel(NAMES[found.metric])
+        axes.grid(False, axis="y")
+
+    height = 1.0 + 0.5 * len(names)
+    caption = "Every fold is a point; the box holds the middle half of them, the line is the median."
+    return figure_box(draw("boxes", paint, height=max(height, 2.4), title="values by fold"), caption)
+
+
+def _curve_plot(found: Assessment) -> str:
+    """Draw the metric against the number of training structures: mean over the folds, and their deviation."""
+    rows = found.learning_curve or []
+    sizes = [row.train for row in rows]
+
+    def paint(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        for colour, name in zip(COLOURS, rows[0].baselines, strict=False):
+            values = [np.mean(np.array(row.baselines[name], dtype=np.float64)) for row in rows]
+            axes.plot(sizes, values, color=colour, marker="o", markersize=3, linewidth=1.2, label=name)
+        means = np.array([np.mean(row.values) for row in rows])
+        spread = np.array([np.std(row.values, ddof=1) if len(row.values) > 1 else 0.0 for row in rows])
+        axes.fill_between(sizes, means - spread, means + spread, color=BLUE, alpha=0.15, linewidth=0)
+        axes.plot(sizes, means, color=BLUE, marker="o", markersize=4, linewidth=1.8, label=found.model)
+        axes.set_xlabel("training structures")
+        axes.set_ylabel(NAMES[found.metric])
+        axes.set_xticks(sizes, [f"{size:,.0f}" for size in sizes])
+        axes.legend()
+
+    caption = (
+        "Learning curve: mean over the folds by the number of training structures; the band is one standard deviation. "
+        "A curve that still rises (or, for errors, falls) at its end asks for more data."
+    )
+    return figure_box(draw("curve", paint, title="learning curve"), caption)
+
+
+def _detail_plots(found: Assessment) -> list[str]:
+    """Draw those of training curve, ROC curve and errors by range that an assessment has."""
+    drawn = [] if found.training_curve is None else [_training(found.training_curve)]
+    own = Row.of(found)
+    if found.roc is not None:
+        picture = Picture("roc", "roc", "ROC curve", "", {f"members: {found.roc.positive}": [own]})
+        caption = (
+            "ROC curve: mean over the folds at each false positive rate, with one standard deviation; in brackets the "
+            "area under the curve of all folds together."
+        )
+        drawn.append(figure_box(draw_picture(picture), caption))
+    if found.ranges is not None:
+        picture = Picture("ranges", "ranges", "errors by range of the target", "", {"": [own]})
+        caption = "Mean absolute error on the test parts by range of the target, and how many structures each holds."
+        drawn.append(figure_box(draw_picture(picture), caption))
+    return drawn
+
+
+def _training(curve: TrainingCurve) -> str:
+    """Draw the losses or, where it was recorded, the metric against the steps of the optimizer."""
+    name = curve.metric.removeprefix("valid_")
+    shown = ("train_loss", "valid_loss") if name not in NAMES else (curve.metric,)
+
+    def paint(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        for column, colour, label in zip(shown, (BLUE, RED), ("training", "held out"), strict=False):
+            values = getattr(curve, column) or ()
+            points = [pair for pair in zip(curve.steps, values, strict=False) if pair[1] is not None]
+            mark = "o" if len(points) < 40 else None
+            axes.plot(*zip(*points, strict=True), color=colour, label=label, marker=mark, markersize=3)
+        axes.set_xlabel("training steps")
+        axes.set_ylabel(NAMES.get(name, "loss"))
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+        if len(shown) > 1:
+            axes.legend()
+
+    what = f"{capital(NAMES[name])} on the held-out structures" if name in NAMES else "Losses"
+    caption = f"{what}, against the steps of the optimizer: mean over folds and seeds."
+    if len(set(curve.runs)) > 1:
+        caption += " Networks that stopped early count as long as they trained."
+    return figure_box(draw("steps", paint, title="training curve"), caption)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,15 +11,13 @@ import numpy as np
 
 from hiddenfield.data.description import Description
 from hiddenfield.data.structures import Structures
-from hiddenfield.errors import InputError
+from hiddenfield.report.drawing import BLUE, RED, save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = ["Distributions"]
-
-SUFFIXES = (".png", ".svg", ".pdf")
-BLUE, RED = "#3b6ea5", "#b5483a"
 
 
 @dataclass
@@ -54,40 +52,29 @@ class Distributions:
 
     def draw(self, description: Description, path: Path, *, title: str) -> None:
         """Draw the panels into an image file: nodes, edges, the label columns, the targets (at most nine panels)."""
-        if path.suffix.lower() not in SUFFIXES:
-            raise InputError(f"a plot's file must end in {', '.join(SUFFIXES)}, got {str(path)!r}")
-        from matplotlib.figure import Figure
-
         panels = self._panels(description)[:9]
         columns = min(3, len(panels))
         rows = -(-len(panels) // columns)
-        figure = Figure(figsize=(4.2 * columns, 3.1 * rows), layout="constrained")
-        figure.suptitle(f"{title}: {description.structures:,} structures")
-        for number, (kind, name, values) in enumerate(panels):
-            axes = figure.add_subplot(rows, columns, number + 1)
-            draw = _bars if kind == "bars" else _histogram
-            draw(axes, name, values)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=130)
 
-    def _panels(self, description: Description) -> list[tuple[str, str, Any]]:
-        panels: list[tuple[str, str, Any]] = [
-            ("histogram", "nodes of a structure", np.concatenate(self.num_nodes)),
-            ("histogram", "edges of a structure", np.concatenate(self.num_edges)),
+        def paint(figure: Figure) -> None:
+            figure.suptitle(f"{title}: {description.structures:,} structures")
+            for number, (paint_panel, name, values) in enumerate(panels):
+                paint_panel(figure.add_subplot(rows, columns, number + 1), name, values)
+
+        save_figure(path, paint, width=4.2 * columns, height=3.1 * rows, settings={})
+
+    def _panels(self, description: Description) -> list[tuple[Callable[..., None], str, Any]]:
+        panels: list[tuple[Callable[..., None], str, Any]] = [
+            (_histogram, "nodes of a structure", np.concatenate(self.num_nodes)),
+            (_histogram, "edges of a structure", np.concatenate(self.num_edges)),
         ]
         for name, summary in description.targets.items():
-            if isinstance(summary, dict):
-                panels.append(("bars", f"target {name}", summary))
-            else:
-                panels.append(
-                    ("histogram", f"target {name}", np.concatenate([t[name] for t in self.targets]))
-                )
-        panels += [
-            ("bars", f"node label {name}", counts) for name, counts in description.node_label_counts.items()
-        ]
-        panels += [
-            ("bars", f"arc label {name}", counts) for name, counts in description.arc_label_counts.items()
-        ]
+            classes = isinstance(summary, dict)
+            values = summary if classes else np.concatenate([targets[name] for targets in self.targets])
+            panels.append((_bars if classes else _histogram, f"target {name}", values))
+        labels = {"node": description.node_label_counts, "arc": description.arc_label_counts}
+        for kind, columns in labels.items():
+            panels += [(_bars, f"{kind} label {name}", counts) for name, counts in columns.items()]
         return panels
 
 

@@ -1,21 +1,36 @@
-"""Figures as SVG inside a page: sharp text, no network, identifiers that no two of them share."""
+"""Figures: as SVG inside a page, with identifiers that no two of them share, or as image files."""
 
 from __future__ import annotations
 
 import io
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hiddenfield.errors import InputError
 from hiddenfield.report.page import escape, printable
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["BLUE", "GREY", "MANY_POINTS", "RED", "clean_svg", "draw"]
+__all__ = [
+    "BLUE",
+    "GREY",
+    "MANY_POINTS",
+    "RED",
+    "check_suffix",
+    "clean_svg",
+    "draw",
+    "plain_log_scale",
+    "save_figure",
+]
 
 BLUE, RED, GREY = "#3b6ea5", "#b5483a", "#8a949e"
+
+IMAGES = (".png", ".svg", ".pdf")
 
 # A scatter plot of more points is drawn as an image inside the SVG, or the page would grow by 100 bytes per point.
 MANY_POINTS = 1000
@@ -74,6 +89,52 @@ def draw(
         sink = io.StringIO()
         figure.savefig(sink, format="svg", transparent=True, metadata={"Date": None})
     return clean_svg(sink.getvalue(), name, title)
+
+
+def plain_log_scale(axes: Axes, steps: Sequence[float]) -> None:
+    """Make the y axis logarithmic with plain numbers: the usual labels are equations, which names must not become."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=steps))
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def save_figure(
+    path: str | Path,
+    paint: Callable[[Figure], None],
+    *,
+    width: float = 5.6,
+    height: float = 4.2,
+    dpi: int = 130,
+    settings: Mapping[Any, Any] = SETTINGS,
+) -> None:
+    """Write what `paint` draws into a .png, .svg or .pdf file; folders are made."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    path = Path(path)
+    check_suffix(path, "a plot's file", *IMAGES)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with matplotlib.rc_context(dict(settings)):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        paint(figure)
+        figure.savefig(path, dpi=dpi, metadata={"Software": None} if path.suffix == ".png" else None)
+
+
+def check_suffix(path: Path | None, what: str, *allowed: str) -> None:
+    """Refuse a file name with another suffix, before any work is done.
+
+    Examples
+    --------
+    >>> check_suffix(Path("page.pdf"), "a report's file", ".html", ".htm")
+    Traceback (most recent call last):
+    hiddenfield.errors.InputError: a report's file must end in .html or .htm, got 'page.pdf'
+    """
+    if path is not None and path.suffix.lower() not in allowed:
+        listed = f"{', '.join(allowed[:-1])} or {allowed[-1]}"
+        raise InputError(f"{what} must end in {listed}, got {str(path)!r}")
 
 
 def clean_svg(text: str, name: str, title: str = "") -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,6 +38,11 @@ MOST_SYMBOLS = 600
 # Of a molecule, in pixels.
 WIDTH, HEIGHT = 250, 185
 COLUMN = "smiles"
+KEY = (
+    'Colours show how each node moves the prediction: <span class="key" style="background:#ed5c4d"></span> up, '
+    '<span class="key" style="background:#4d8fe6"></span> down, the deepest colour for the largest share of the '
+    "structure."
+)
 
 
 def best_and_worst(results: Results, each: int = EACH) -> tuple[Int[Array, " best"], Int[Array, " worst"]]:
@@ -59,49 +63,32 @@ def best_and_worst(results: Results, each: int = EACH) -> tuple[Int[Array, " bes
 
 def examples(results: Results) -> str:
     """Draw the best and the worst predictions, with each node's share of the prediction where it is known."""
-    best, worst = best_and_worst(results)
-    parts = [_key(results)] if results.shares is not None else []
-    for heading, chosen in (("Smallest errors", best), ("Largest errors", worst)):
-        if len(chosen):
-            cards = _cards(results, chosen, heading.split()[0].lower())
-            parts.append(f'<h3>{heading}</h3><div class="cards">{"".join(cards)}</div>')
-    return "".join(parts)
-
-
-def _key(results: Results) -> str:
-    return (
-        '<p>Colours show how each node moves the prediction: <span class="key" style="background:#ed5c4d"></span> up, '
-        '<span class="key" style="background:#4d8fe6"></span> down, the deepest colour for the largest share of the '
-        f"structure. {escape(results.base)}</p>"
-    )
-
-
-def _cards(results: Results, chosen: Int[Array, " chosen"], name: str) -> Sequence[str]:
-    shares = [None] * len(chosen) if results.shares is None else results.shares(chosen)
-    return [
-        _card(results, int(position), own, f"{name}-{number}")
-        for number, (position, own) in enumerate(zip(chosen, shares, strict=True))
-    ]
+    text = "" if results.shares is None else f"<p>{KEY} {escape(results.base)}</p>"
+    for name, chosen in zip(("Smallest", "Largest"), best_and_worst(results), strict=True):
+        shares = [None] * len(chosen) if results.shares is None else results.shares(chosen)
+        cards = [
+            _card(results, int(position), own, f"{name.lower()}-{number}")
+            for number, (position, own) in enumerate(zip(chosen, shares, strict=True))
+        ]
+        text += f'<h3>{name} errors</h3><div class="cards">{"".join(cards)}</div>' if cards else ""
+    return text
 
 
 def _card(results: Results, position: int, shares: Float[Array, " nodes"] | None, name: str) -> str:
     structure = results.structures[position]
     ids = results.structures.ids
     label = f"structure {position}" if ids is None else str(ids[position])
-    smiles = structure.columns.get("smiles")
+    smiles = structure.columns.get(COLUMN)
     line = "" if smiles is None else f"<code>{escape(shortened(str(smiles[0]), 160))}</code>"
-    return (
-        f'<div class="card">{_picture(structure, shares, name)}<b>{escape(shortened(label, 80))}</b>'
-        f'<div class="values">{_values(results, position)}</div>{line}</div>'
-    )
-
-
-def _picture(structure: Structures, shares: Float[Array, " nodes"] | None, name: str) -> str:
-    return (
+    picture = (
         draw_molecule(structure, shares, name)
         or draw_sequence(structure, shares)
         or draw_graph(structure, shares, name)
         or f"<p>{structure.total_nodes:,} nodes: not drawn</p>"
+    )
+    return (
+        f'<div class="card">{picture}<b>{escape(shortened(label, 80))}</b>'
+        f'<div class="values">{_values(results, position)}</div>{line}</div>'
     )
 
 
@@ -129,17 +116,6 @@ def share_colours(shares: Float[Array, " nodes"]) -> Float[Array, "nodes channel
     top = np.abs(finite).max(initial=0.0)
     depth = (np.abs(finite) / top if top > 0 else np.zeros_like(finite))[:, None]
     return 1.0 - depth * (1.0 - np.where(finite[:, None] >= 0, RED, BLUE))
-
-
-def _as_hex(colour: Float[Array, " channels"]) -> str:
-    """Return ``#rrggbb``.
-
-    Examples
-    --------
-    >>> _as_hex(np.array([1.0, 0.5, 0.0]))
-    '#ff8000'
-    """
-    return "#" + "".join(f"{round(float(channel) * 255):02x}" for channel in colour)
 
 
 def draw_molecule(structure: Structures, shares: Float[Array, " nodes"] | None, name: str) -> str | None:
@@ -189,8 +165,7 @@ def _molecule(structure: Structures) -> Any:
     words = [vocabulary.name for vocabulary in structure.node_vocabularies]
     if "element" in words and structure.node_labels is not None:
         column = words.index("element")
-        codes = structure.node_labels[:, column].cpu().numpy()
-        elements = np.array(structure.node_vocabularies[column].decode(codes), dtype=object)
+        elements = structure.node_vocabularies[column].decode(structure.node_labels[:, column].cpu().numpy())
         if [str(element) for element in elements] != [atom.GetSymbol() for atom in molecule.GetAtoms()]:
             return None
     return molecule
@@ -223,7 +198,9 @@ def draw_sequence(structure: Structures, shares: Float[Array, " nodes"] | None) 
     if shares is None:
         text = escape(gap.join(symbols))
     else:
-        colours = [_as_hex(colour) for colour in share_colours(shares)]
+        from matplotlib.colors import to_hex
+
+        colours = [to_hex(colour) for colour in share_colours(shares)]
         text = gap.join(
             f'<span style="background:{colour}">{escape(symbol)}</span>'
             for symbol, colour in zip(symbols, colours, strict=False)
@@ -247,9 +224,8 @@ def draw_graph(structure: Structures, shares: Float[Array, " nodes"] | None, nam
         axes = figure.add_subplot()
         axes.set_axis_off()
         axes.add_collection(LineCollection(list(places[ends]), colors="#9aa4ae", linewidths=1.0, zorder=1))
-        axes.scatter(
-            places[:, 0], places[:, 1], s=size, c=colours, edgecolors="#6b7782", linewidths=0.6, zorder=2
-        )
+        x, y = places.T
+        axes.scatter(x, y, s=size, c=colours, edgecolors="#6b7782", linewidths=0.6, zorder=2)
         if structure.node_labels is not None and structure.total_nodes <= SMALL:
             codes = structure.node_labels[:, 0].cpu().numpy()
             for place, symbol in zip(places, structure.node_vocabularies[0].decode(codes), strict=True):

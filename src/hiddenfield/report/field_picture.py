@@ -10,16 +10,16 @@ import numpy as np
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.report.drawing import SETTINGS
+from hiddenfield.report.drawing import SETTINGS, save_figure
 from hiddenfield.report.page import shortened
 from hiddenfield.shapes import Array, Float
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = ["MOST_VARIABLES", "draw_field"]
 
-SUFFIXES = (".png", ".svg", ".pdf")
 MOST_VARIABLES = 150
 # Beyond this the better and slower layout takes long.
 FEW = 90
@@ -55,38 +55,33 @@ def draw_field(field: FactorGraph, marginals: Sequence[Array], path: str | Path,
     >>> path.exists()
     True
     """
-    path = Path(path)
-    if path.suffix.lower() not in SUFFIXES:
-        raise InputError(f"a plot's file must end in {', '.join(SUFFIXES)}, got {str(path)!r}")
     if not 0 < field.num_variables <= MOST_VARIABLES:
         raise InputError(
             f"a picture shows 1 to {MOST_VARIABLES} variables, the model has {field.num_variables}; leave out --plot"
         )
-    import matplotlib
-    from matplotlib.figure import Figure
-
     scopes = [tuple(scope) for group in field.groups for scope in group.scopes.tolist()]
     places, squares = _layout(field.num_variables, scopes)
-    extent = np.ptp(np.concatenate([places, squares]), axis=0) if len(squares) else np.ptp(places, axis=0)
+    points = np.concatenate([places, squares])
+    extent = np.ptp(points, axis=0)
     radius = _radius(places)
     side = float(np.clip(0.5 * extent.max() / radius, 4.0, 13.0))
     shape = np.clip((extent + 4 * radius) / max(float((extent + 4 * radius).max()), 1e-9), 0.35, 1)
-    with matplotlib.rc_context({**SETTINGS, "axes.grid": False}):
-        figure = Figure(figsize=(side * shape[0], side * shape[1] + 0.6), layout="constrained")
+
+    def paint(figure: Figure) -> None:
         axes = figure.add_subplot()
         axes.set_axis_off()
         axes.set_aspect("equal")
         _draw_factors(axes, scopes, places, squares, radius)
         _draw_variables(axes, field, marginals, places, radius)
-        low = np.minimum(places.min(0), squares.min(0) if len(squares) else places.min(0)) - 1.4 * radius
-        high = np.maximum(places.max(0), squares.max(0) if len(squares) else places.max(0)) + 1.4 * radius
+        low, high = points.min(0) - 1.4 * radius, points.max(0) + 1.4 * radius
         axes.set_xlim(low[0] - radius, high[0] + radius)
         axes.set_ylim(low[1] - 0.8 * radius, high[1])
         if title:
             axes.set_title(title)
         _legend(axes, field)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=150)
+
+    width, height = side * shape[0], side * shape[1] + 0.6
+    save_figure(path, paint, width=width, height=height, dpi=150, settings={**SETTINGS, "axes.grid": False})
 
 
 def _layout(
@@ -129,13 +124,8 @@ def _part_layout(graph: Any) -> dict[int, Any]:
     index = {node: k for k, node in enumerate(nodes)}
     ends = np.array([(index[first], index[second]) for first, second in graph.edges])
     points = _turned(points - points.mean(0), ends, index[min(nodes)])
-    return dict(
-        zip(
-            nodes,
-            points / np.linalg.norm(points[ends[:, 0]] - points[ends[:, 1]], axis=1).mean(),
-            strict=True,
-        )
-    )
+    points /= np.linalg.norm(points[ends[:, 0]] - points[ends[:, 1]], axis=1).mean()
+    return dict(zip(nodes, points, strict=True))
 
 
 def _turned(points: Float[Array, "nodes 2"], ends: Array, first: int) -> Float[Array, "nodes 2"]:
@@ -190,22 +180,14 @@ def _draw_variables(
         colours = _colours(len(row))
         ends = 90 - 360 * np.concatenate([[0], np.cumsum(np.nan_to_num(row))])
         for state, colour in enumerate(colours):
-            if ends[state + 1] < ends[state]:
+            first, last = ends[state + 1], ends[state]
+            if first < last:
                 axes.add_patch(
-                    Wedge(
-                        place,
-                        radius,
-                        ends[state + 1],
-                        ends[state],
-                        facecolor=colour,
-                        edgecolor="none",
-                        zorder=3,
-                    )
+                    Wedge(place, radius, first, last, facecolor=colour, edgecolor="none", zorder=3)
                 )
         settled = len(row) > 1 and possible[bounds[variable] : bounds[variable + 1]].sum() == 1
-        axes.add_patch(
-            Circle(place, radius, fill=False, edgecolor=RING, linewidth=3.0 if settled else 0.9, zorder=4)
-        )
+        width = 3.0 if settled else 0.9
+        axes.add_patch(Circle(place, radius, fill=False, edgecolor=RING, linewidth=width, zorder=4))
         name = field.variable_names[variable] if field.variable_names else str(variable)
         best = int(np.argmax(row))
         state_name = field.state_names[variable][best] if field.state_names else str(best)

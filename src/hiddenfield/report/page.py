@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
 
-__all__ = ["Section", "escape", "facts", "figure_box", "page", "printable", "shortened"]
+from hiddenfield.data.paths import write_text
+
+__all__ = ["Section", "escape", "facts", "figure_box", "html_table", "printable", "shortened", "write_html"]
 
 Section = tuple[str, str]
 """A heading, and the HTML below it."""
@@ -94,12 +97,14 @@ def shortened(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def page(title: str, lead: str, sections: Iterable[Section], footer: str) -> str:
-    """Return the whole document: one file that fetches nothing and runs nothing.
+def write_html(path: str | Path, title: str, lead: str, sections: Iterable[Section]) -> Path:
+    """Write a page, whole or not at all: one file that fetches nothing and runs nothing.
 
     Parameters
     ----------
-    title, lead, footer
+    path
+        Where to; folders are made.
+    title, lead
         Plain text.
     sections
         Plain headings, each with HTML.
@@ -107,7 +112,7 @@ def page(title: str, lead: str, sections: Iterable[Section], footer: str) -> str
     body = "\n".join(
         f"<section>\n<h2>{escape(heading)}</h2>\n{content}\n</section>" for heading, content in sections
     )
-    return (
+    text = (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         # The page has no need of scripts or of the network, so that nothing that slipped in could use them either.
@@ -115,8 +120,46 @@ def page(title: str, lead: str, sections: Iterable[Section], footer: str) -> str
         'img-src data:">\n'
         f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
         f'<header><h1>{escape(title)}</h1>\n<p class="lead">{escape(lead)}</p></header>\n{body}\n'
-        f"<footer>{escape(footer)}</footer>\n</main>\n</body>\n</html>\n"
+        "<footer>Made by hiddenfield. This file holds all it needs.</footer>\n</main>\n</body>\n</html>\n"
     )
+    write_text(path, text)
+    return Path(path)
+
+
+def html_table(
+    heads: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    text: Collection[int] = (0,),
+    own: int | None = None,
+    best: Collection[tuple[int, int]] = (),
+) -> str:
+    """Return a table of plain texts.
+
+    Parameters
+    ----------
+    heads, rows
+        Plain text.
+    text
+        Columns of text; the others are numbers, aligned to the right.
+    own
+        The row that is marked as the model's own.
+    best
+        Rows and columns of the cells in bold.
+    """
+
+    def cell(tag: str, row: int | None, column: int, content: str) -> str:
+        mark = " best" if (row, column) in best else ""
+        kind = "" if column in text else f' class="number{mark}"'
+        return f"<{tag}{kind}>{escape(content)}</{tag}>"
+
+    head = "".join(cell("th", None, column, name) for column, name in enumerate(heads))
+    body = ""
+    for place, row in enumerate(rows):
+        cells = "".join(cell("td", place, column, content) for column, content in enumerate(row))
+        body += f'<tr class="own">{cells}</tr>' if place == own else f"<tr>{cells}</tr>"
+    content = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
+    return f'<div class="scroll"><table class="scores">{content}</table></div>'
 
 
 def facts(groups: Iterable[tuple[str, Iterable[tuple[str, object]]]]) -> str:

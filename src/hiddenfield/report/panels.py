@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.metrics import confusion_matrix
 
 from hiddenfield.learning import History
 from hiddenfield.learning.metrics import roc_auc, roc_curve
-from hiddenfield.report.drawing import BLUE, GREY, MANY_POINTS, RED, draw
+from hiddenfield.report.drawing import BLUE, GREY, MANY_POINTS, RED, draw, plain_log_scale
 from hiddenfield.report.page import figure_box, shortened
-from hiddenfield.shapes import Array, Float, Int
+from hiddenfield.shapes import Array, Float
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = [
     "binned_errors",
     "confusion",
-    "confusion_counts",
     "embedding_map",
     "error_by_range",
     "learning_curves",
@@ -43,66 +43,49 @@ def learning_curves(histories: Sequence[History]) -> str:
     """Draw the losses and the validation metric of every network; a vertical line marks the epoch that was kept."""
     if not any(history.rows for history in histories):
         return ""
-    pictures = [
-        figure_box(
-            draw("losses", lambda figure: _losses(figure, histories), title="losses by epoch"),
-            "Loss on standardised targets: on the training structures during training, and on validation structures.",
-        )
-    ]
+
+    def losses(figure: Figure) -> None:
+        columns = {"train_loss": (BLUE, "training"), "valid_loss": (RED, "validation")}
+        axes = _by_epoch(figure, histories, "loss", columns)
+        plain_log_scale(axes, (1.0, 2.0, 5.0))
+        axes.legend()
+
+    def kept(figure: Figure) -> None:
+        assert metric is not None
+        axes = _by_epoch(figure, histories, METRICS[metric], {metric: (RED, "")})
+        for history in histories:
+            axes.axvline(history.best_epoch, color=GREY, linewidth=0.9, linestyle="--")
+
+    caption = "Loss on standardised targets: on the training structures during training, and on validation structures."
+    pictures = [figure_box(draw("losses", losses, title="losses by epoch"), caption)]
     metric = next((name for name in METRICS if name in histories[0].rows[-1]), None)
     if metric is not None:
-        pictures.append(
-            figure_box(
-                draw(
-                    "metric",
-                    lambda figure: _metric(figure, histories, metric),
-                    title="validation metric by epoch",
-                ),
-                f"{METRICS[metric].capitalize()} on the validation structures; the line marks the epoch that was kept.",
-            )
-        )
+        name = METRICS[metric].capitalize()
+        caption = f"{name} on the validation structures; the line marks the epoch that was kept."
+        pictures.append(figure_box(draw("metric", kept, title="validation metric by epoch"), caption))
     return f'<div class="figures">{"".join(pictures)}</div>'
 
 
-def _losses(figure: Figure, histories: Sequence[History]) -> None:
-    from matplotlib.ticker import LogLocator, NullFormatter
+def _by_epoch(
+    figure: Figure, histories: Sequence[History], label: str, columns: Mapping[str, tuple[str, str]]
+) -> Axes:
+    """Draw columns of the histories, each in its colour; those of the first history have a label."""
+    from matplotlib.ticker import MaxNLocator
 
     axes = figure.add_subplot()
     for number, history in enumerate(histories):
-        for name, colour, label in (("train_loss", BLUE, "training"), ("valid_loss", RED, "validation")):
-            _line(axes, history, name, colour, label if number == 0 else None)
-    axes.set_yscale("log")
-    # Plain numbers: the usual labels of a logarithmic axis are equations, which names from files must not become.
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axes.yaxis.set_major_formatter("{x:g}")
-    axes.yaxis.set_minor_formatter(NullFormatter())
-    _finish(axes, "loss")
-    axes.legend()
-
-
-def _metric(figure: Figure, histories: Sequence[History], metric: str) -> None:
-    axes = figure.add_subplot()
-    for history in histories:
-        _line(axes, history, metric, RED, None)
-        axes.axvline(history.best_epoch, color=GREY, linewidth=0.9, linestyle="--")
-    _finish(axes, METRICS[metric])
-
-
-def _line(axes: Axes, history: History, name: str, colour: str, label: str | None) -> None:
-    points: list[tuple[Any, Any]] = [(row["epoch"], row[name]) for row in history.rows if name in row]
-    if points:
-        marker = "o" if len(points) < 40 else None
-        axes.plot(
-            *zip(*points, strict=True), color=colour, label=label, marker=marker, markersize=3, linewidth=1.4
-        )
-
-
-def _finish(axes: Axes, label: str) -> None:
-    from matplotlib.ticker import MaxNLocator
-
-    axes.set_xlabel("epoch")
-    axes.set_ylabel(label)
+        for name, (colour, what) in columns.items():
+            points: list[Any] = [(row["epoch"], row[name]) for row in history.rows if name in row]
+            style: dict[str, Any] = {
+                "marker": "o" if len(points) < 40 else None,
+                "markersize": 3,
+                "linewidth": 1.4,
+            }
+            if points:
+                axes.plot(*zip(*points, strict=True), color=colour, label=None if number else what, **style)
+    axes.set(xlabel="epoch", ylabel=label)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    return axes
 
 
 # -- numbers -----------------------------------------------------------------------------------------------
@@ -118,23 +101,10 @@ def parity(target: str, truth: Float[Array, " structures"], predicted: Float[Arr
         ends = (both.min() - room, both.max() + room)
         axes.plot(ends, ends, color=GREY, linewidth=1, zorder=1)
         size, opacity = (14, 0.6) if len(truth) <= 300 else (5, 0.35)
-        axes.scatter(
-            truth,
-            predicted,
-            s=size,
-            color=BLUE,
-            alpha=opacity,
-            linewidths=0,
-            rasterized=len(truth) > MANY_POINTS,
-            zorder=2,
-        )
-        axes.set(
-            xlim=ends,
-            ylim=ends,
-            aspect="equal",
-            xlabel=f"{shortened(target, 40)}, true",
-            ylabel=f"{shortened(target, 40)}, predicted",
-        )
+        options: dict[str, Any] = {"linewidths": 0, "rasterized": len(truth) > MANY_POINTS, "zorder": 2}
+        axes.scatter(truth, predicted, s=size, color=BLUE, alpha=opacity, **options)
+        axes.set(xlim=ends, ylim=ends, aspect="equal")
+        axes.set(xlabel=f"{shortened(target, 40)}, true", ylabel=f"{shortened(target, 40)}, predicted")
 
     picture = draw("parity", paint, width=4.6, height=4.2, title="predicted against true values")
     return figure_box(
@@ -153,9 +123,8 @@ def error_by_range(
         middle, width = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
         there = counts > 0
         upper.bar(middle[there], errors[there], 0.92 * width[there], color=RED)
-        upper.errorbar(
-            middle[there], errors[there], spread[there], fmt="none", ecolor="#5c6873", elinewidth=1, capsize=2
-        )
+        style: dict[str, Any] = {"fmt": "none", "ecolor": "#5c6873", "elinewidth": 1, "capsize": 2}
+        upper.errorbar(middle[there], errors[there], spread[there], **style)
         upper.axhline(np.abs(truth - predicted).mean(), color=GREY, linewidth=1, linestyle="--")
         upper.set_ylabel("mean absolute error")
         lower.bar(middle, counts, 0.92 * width, color=BLUE)
@@ -186,10 +155,8 @@ def binned_errors(
     counts = np.bincount(bin_of, minlength=bins)
     some = np.maximum(counts, 1)
     means = np.bincount(bin_of, absolute, minlength=bins) / some
-    variances = np.bincount(bin_of, (absolute - means[bin_of]) ** 2, minlength=bins) / np.maximum(
-        counts - 1, 1
-    )
-    return edges, counts, means, np.sqrt(variances / some)
+    squares = np.bincount(bin_of, (absolute - means[bin_of]) ** 2, minlength=bins)
+    return edges, counts, means, np.sqrt(squares / np.maximum(counts - 1, 1) / some)
 
 
 # -- classes -----------------------------------------------------------------------------------------------
@@ -202,29 +169,18 @@ def roc(
 ) -> str:
     """Draw the ROC curve of the second of two classes, or of each of several against the rest."""
     codes = [1] if len(classes) == 2 else _most_frequent(truth, len(classes))[:MOST_CURVES]
-    curves = []
-    for code in codes:
-        member = truth == code
-        if 0 < member.sum() < len(member):
-            curves.append(
-                (code, roc_curve(member, probabilities[:, code]), roc_auc(member, probabilities[:, code]))
-            )
+    members = {code: truth == code for code in codes}
+    curves = {code: own for code, own in members.items() if 0 < own.sum() < len(own)}
 
     def paint(figure: Figure) -> None:
         axes = figure.add_subplot()
         axes.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle="--")
-        for k, (code, (false, true), area) in enumerate(curves):
-            colour = BLUE if len(curves) == 1 else f"C{k}"
-            axes.plot(
-                false, true, color=colour, linewidth=1.5, label=f"{shortened(classes[code], 18)}: {area:.3f}"
-            )
-        axes.set(
-            xlabel="false positive rate",
-            ylabel="true positive rate",
-            aspect="equal",
-            xlim=(-0.02, 1.02),
-            ylim=(-0.02, 1.02),
-        )
+        for k, (code, own) in enumerate(curves.items()):
+            false, true = roc_curve(own, probabilities[:, code])
+            label = f"{shortened(classes[code], 18)}: {roc_auc(own, probabilities[:, code]):.3f}"
+            axes.plot(false, true, color=BLUE if len(curves) == 1 else f"C{k}", linewidth=1.5, label=label)
+        axes.set(xlabel="false positive rate", ylabel="true positive rate", aspect="equal")
+        axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
         if curves:
             axes.legend(title="class: area", loc="lower right")
 
@@ -239,7 +195,7 @@ def confusion(
 ) -> str:
     """Draw how many structures of each class are taken for which, colours by the share of the true class."""
     chosen = np.sort(_most_frequent(truth, len(classes))[:MOST_CELLS])
-    counts = confusion_counts(truth, probabilities)[np.ix_(chosen, chosen)]
+    counts = confusion_matrix(truth.astype(np.int64), probabilities.argmax(axis=1), labels=chosen)
     names = [shortened(classes[code], 18) for code in chosen]
 
     def paint(figure: Figure) -> None:
@@ -257,29 +213,10 @@ def confusion(
                 colour = "white" if shares[row, column] > 0.6 else "#1c232b"
                 axes.text(column, row, f"{counts[row, column]:,}", ha="center", va="center", color=colour)
 
-    more = (
-        "" if len(chosen) == len(classes) else f" The {len(chosen)} most frequent of {len(classes)} classes."
-    )
-    caption = (
-        f"Test structures by true and by predicted class; darker is a larger share of the true class.{more}"
-    )
+    caption = "Test structures by true and by predicted class; darker is a larger share of the true class."
+    if len(chosen) < len(classes):
+        caption += f" The {len(chosen)} most frequent of {len(classes)} classes."
     return figure_box(draw("confusion", paint, width=4.6, height=4.2, title="confusion matrix"), caption)
-
-
-def confusion_counts(
-    truth: Float[Array, " structures"], probabilities: Float[Array, "structures classes"]
-) -> Int[Array, "classes classes"]:
-    """Count structures by true class (row) and predicted class (column).
-
-    Examples
-    --------
-    >>> confusion_counts(np.array([0.0, 1.0, 1.0]), np.array([[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]]))
-    array([[1, 0],
-           [1, 1]])
-    """
-    classes = probabilities.shape[1]
-    cells = truth.astype(np.int64) * classes + probabilities.argmax(axis=1)
-    return np.bincount(cells, minlength=classes**2).reshape(classes, classes)
 
 
 def _most_frequent(truth: Array, classes: int) -> Array:
@@ -332,37 +269,29 @@ def embedding_map(
             "rasterized": len(truth) > MANY_POINTS,
         }
         if classes is None:
-            low, high = np.quantile(
-                truth, [0.01, 0.99]
-            )  # a few extreme targets must not take all the colours
-            points = axes.scatter(
-                places[:, 0], places[:, 1], c=truth, cmap="viridis", vmin=low, vmax=high, **options
-            )
-            figure.colorbar(
-                points, ax=axes, label=target[:40], extend="both" if len(truth) > 100 else "neither"
-            )
+            # A few extreme targets must not take all the colours.
+            low, high = np.quantile(truth, [0.01, 0.99])
+            x, y = places.T
+            points = axes.scatter(x, y, c=truth, cmap="viridis", vmin=low, vmax=high, **options)
+            extend = "both" if len(truth) > 100 else "neither"
+            figure.colorbar(points, ax=axes, label=target[:40], extend=extend)
         else:
             _by_class(axes, places, truth, classes, options)
         axes.set_xlabel(f"component 1 ({shares[0]:.0%} of the variance)")
         axes.set_ylabel(f"component 2 ({shares[1]:.0%})")
 
-    picture = draw("map", paint, width=7.0, height=4.6, title="map of the embeddings")
-    return figure_box(
-        picture,
-        f"Embeddings of the test structures, {embeddings.shape[1]} numbers each, along their main directions.",
-    )
+    width = embeddings.shape[1]
+    caption = f"Embeddings of the test structures, {width} numbers each, along their main directions."
+    return figure_box(draw("map", paint, width=7.0, height=4.6, title="map of the embeddings"), caption)
 
 
 def _by_class(
     axes: Axes, places: Array, truth: Array, classes: Sequence[str], options: dict[str, Any]
 ) -> None:
-    order = np.argsort(-np.bincount(truth.astype(np.int64), minlength=len(classes)), kind="stable")
-    for k, code in enumerate(order):
+    for k, code in enumerate(_most_frequent(truth, len(classes))):
         own = truth == code
         if own.any():
             few = k < MOST_COLOURS
             label = classes[code][:30] if few else "others" if k == MOST_COLOURS else None
-            axes.scatter(
-                places[own, 0], places[own, 1], color=f"C{k}" if few else GREY, label=label, **options
-            )
+            axes.scatter(*places[own].T, color=f"C{k}" if few else GREY, label=label, **options)
     axes.legend(markerscale=2, loc="best")

@@ -1,4 +1,4 @@
-"""Results on relational models: a record for programs, lines for a terminal, and one self-contained page."""
+"""Results on relational models: a record for programs, lines for a terminal, pictures, and one self-contained page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hiddenfield.data.paths import write_text
 from hiddenfield.fields.relational import RelationalScheme
 from hiddenfield.models.relational.landscape import Landscape
 from hiddenfield.models.relational.learning import RelationalFit
@@ -18,10 +17,10 @@ from hiddenfield.models.relational.observations import Network
 from hiddenfield.models.relational.phases import Phase
 from hiddenfield.models.relational.prediction import PairPrediction
 from hiddenfield.report.drawing import BLUE, GREY, RED, draw
-from hiddenfield.report.page import Section, escape, facts, figure_box, page
-from hiddenfield.report.relational_figures import CONVENTION, paint_landscape
+from hiddenfield.report.page import Section, facts, figure_box, html_table, write_html
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = [
@@ -29,11 +28,14 @@ __all__ = [
     "describe_landscape",
     "describe_phases",
     "describe_prediction",
+    "extent",
+    "paint_landscape",
     "write_fit_report",
     "write_landscape_report",
 ]
 
-FOOTER = "Made by hiddenfield. This file holds all it needs."
+MARK: dict[str, Any] = {"markersize": 8, "linestyle": "", "markeredgecolor": "black"}
+CONVENTION = {"ground": "per ground feature", "binding": "per binding"}
 CONVENTIONS = {
     "ground": "a weight counts once for each different ground feature (a triangle is one)",
     "binding": "a weight counts once for each legal binding (a triangle is six)",
@@ -190,8 +192,7 @@ def write_fit_report(
     rows = [(f"network {i + 1}", repr(network)) for i, network in enumerate(networks)]
     search = [(f"start {i + 1}", f"{a.status}, {len(a.trace)} steps") for i, a in enumerate(fit.ascents)]
     sections.append(("Data and search", facts([("Networks", rows), ("Search", search)])))
-    write_text(path, page(title, lead, sections, FOOTER))
-    return Path(path)
+    return write_html(path, title, lead, sections)
 
 
 def write_landscape_report(
@@ -213,24 +214,19 @@ def write_landscape_report(
         ("Landscape", figure_box(picture, "Grey: belief propagation did not settle.")),
         ("Ascents", facts([("Conjugate gradient", ends), ("Held weights", held), ("Networks", rows)])),
     ]
-    write_text(path, page(title, lead, sections, FOOTER))
-    return Path(path)
+    return write_html(path, title, lead, sections)
 
 
 def _weights(scheme: RelationalScheme, networks: Sequence[Network], fit: RelationalFit) -> str:
     counts = [""] * len(fit.names)
     if all(network.complete for network in networks):
         counts = [f"{count:,.6g}" for count in sum_counts(scheme, networks, fit.weights)]
-    head = ["weight", "standard error", "observed count", "observed - expected"]
-    cells = "".join(f'<th class="number">{name}</th>' for name in head)
-    body = ""
-    for i, name in enumerate(fit.names):
-        error = "fixed" if fit.standard_errors[i] == 0 else _number(fit.standard_errors[i])
-        values = [f"{fit.theta[i]:.6g}", error, counts[i], _number(fit.gradient[i])]
-        row = "".join(f'<td class="number">{escape(value)}</td>' for value in values)
-        body += f"<tr><td>{escape(name)}</td>{row}</tr>"
-    table = f"<thead><tr><th>feature</th>{cells}</tr></thead><tbody>{body}</tbody>"
-    return f'<div class="scroll"><table class="scores">{table}</table></div>'
+    errors = ["fixed" if error == 0 else _number(error) for error in fit.standard_errors]
+    rows = [
+        [name, f"{fit.theta[i]:.6g}", errors[i], counts[i], _number(fit.gradient[i])]
+        for i, name in enumerate(fit.names)
+    ]
+    return html_table(["feature", "weight", "standard error", "observed count", "observed - expected"], rows)
 
 
 def _number(value: float) -> str:
@@ -261,6 +257,109 @@ def _paint_traces(figure: Figure, fit: RelationalFit) -> None:
     axes.set_xlabel("step")
     axes.set_ylabel(f"weight ({CONVENTION[fit.weights]})")
     axes.legend(fontsize=8)
+
+
+def _label(name: str, weights: str) -> str:
+    """Return an axis label that states what a weight counts."""
+    return f"weight of {name.replace('_', ' ')} ({CONVENTION[weights]})"
+
+
+def paint_landscape(
+    figure: Figure,
+    found: Landscape,
+    *,
+    truth: Sequence[float] | None = None,
+    depth: float | None = None,
+    axes: Axes | None = None,
+    title: str = "",
+    legend: bool = True,
+) -> None:
+    """Draw a landscape: log-likelihood below its best as colour, ascents as lines, their ends as marks.
+
+    Parameters
+    ----------
+    figure
+        Where to draw.
+    found
+        The landscape.
+    truth
+        Weights that the data were drawn with, marked by a star.
+    depth
+        How far below the best the colours reach; by default so far that four fifths of the points are told apart.
+    axes
+        Part of the figure to draw on.
+    title
+        Above it.
+    legend
+        Whether to say below the figure what the marks are.
+    """
+    axes = figure.add_subplot() if axes is None else axes
+    axes.grid(False)
+    finite = found.log_likelihood[np.isfinite(found.log_likelihood)]
+    top = float(finite.max()) if len(finite) else 0.0
+    below = found.log_likelihood - top
+    # A logarithm of the distance to the best tells apart both the summit and the plains.
+    reach = depth if depth is not None else max(float(np.quantile(-below[np.isfinite(below)], 0.8)), 1.0)
+    bounds = extent(found.x, found.y)
+    shown = np.log10(1 + np.minimum(-below, reach))
+    image = axes.imshow(
+        shown, origin="lower", extent=bounds, aspect="auto", cmap="viridis_r", interpolation="nearest"
+    )
+    _draw_phases(axes, found)
+    _draw_ascents(axes, found)
+    if truth is not None:
+        axes.plot(
+            *truth, marker="*", color="white", label="weights of the samples", **{**MARK, "markersize": 14}
+        )
+    axes.set_xlim(bounds[0], bounds[1])
+    axes.set_ylim(bounds[2], bounds[3])
+    axes.set_xlabel(_label(found.names[0], found.weights))
+    axes.set_ylabel(_label(found.names[1], found.weights))
+    axes.label_outer()
+    axes.set_title(title, fontsize=9)
+    bar = figure.colorbar(image, ax=axes, fraction=0.05)
+    ticks = [t for t in (0, 1, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7) if t <= reach]
+    bar.set_ticks([float(np.log10(1 + t)) for t in ticks], labels=[f"{-t:,.0f}" if t else "0" for t in ticks])
+    bar.set_label(f"log-likelihood below the best, {top:,.1f} (nats)")
+    if legend:
+        handles, labels = axes.get_legend_handles_labels()
+        entries = dict(zip(labels, handles, strict=True))
+        if entries:
+            figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=3, fontsize=8)
+
+
+def _draw_phases(axes: Axes, found: Landscape) -> None:
+    """Outline where there are two phases or more; leave grey where nothing settled."""
+    axes.set_facecolor("#c9ced4")
+    several = (found.phases > 1).astype(float)
+    if several.any():
+        axes.plot([], [], color="#9aa4ae", linestyle="--", label="two phases inside")
+    if several.any() and not several.all():
+        style: dict[str, Any] = {"colors": "white", "linewidths": 1, "linestyles": "--"}
+        axes.contour(found.x, found.y, several, levels=[0.5], **style)
+
+
+def _draw_ascents(axes: Axes, found: Landscape) -> None:
+    path: dict[str, Any] = {
+        "color": "#20262d",
+        "linewidth": 0.9,
+        "marker": "o",
+        "markersize": 3,
+        "markevery": [0],
+    }
+    for ascent in found.ascents:
+        axes.plot(*ascent.trace[:, :2].T, label="ascent from its start", **path)
+        end = ascent.parameters[:2]
+        if ascent.converged:
+            axes.plot(*end, marker="^", color="#ffd23f", label="maximum", **MARK)
+        else:
+            axes.plot(*end, marker="X", color="#e4572e", label="ended without a maximum", **MARK)
+
+
+def extent(x: Any, y: Any) -> tuple[float, float, float, float]:
+    """Return the bounds of an image whose pixels are centred on the points of a grid."""
+    half_x, half_y = (x[1] - x[0]) / 2, (y[1] - y[0]) / 2
+    return (float(x[0] - half_x), float(x[-1] + half_x), float(y[0] - half_y), float(y[-1] + half_y))
 
 
 def _conventions(bindings: str, weights: str) -> dict[str, str]:

@@ -150,13 +150,12 @@ def collect(
     assert test.targets is not None
     truth, predicted = test.targets[:, 0].cpu().numpy(), _predicted(estimator, test, position, words)
     histories = list(estimator.histories_)
-    spent = (
-        sum(row["seconds"] for history in histories for row in history.rows) if seconds is None else seconds
-    )
+    if seconds is None:
+        seconds = sum(row["seconds"] for history in histories for row in history.rows)
     parameters = sum(network.num_parameters for network in estimator.networks_)
     note = f"{len(estimator.networks_)} networks" if len(estimator.networks_) > 1 else ""
     scores = [] if rounds is None else fit_baselines(train, test, rounds=rounds)
-    scores.append(Score(estimator.model, measure(truth, predicted), parameters, spent, note))
+    scores.append(Score(estimator.model, measure(truth, predicted), parameters, seconds, note))
     return Results(
         title=title or f"Predicting {column.name}",
         target=column.name,
@@ -168,8 +167,8 @@ def collect(
         embeddings=estimator.embed(test),
         histories=histories,
         shares=_shares(estimator, test, predicted, position),
-        base=_base(estimator, column),
-        facts=summary(estimator, train, test, spent),
+        base=_base(estimator, column, position),
+        facts=summary(estimator, train, test, seconds),
     )
 
 
@@ -228,7 +227,7 @@ def _in_one_vocabulary(
     """
     from hiddenfield.estimators.targets import as_classes, as_numbers, attach
 
-    result, symbols = [], list(() if column.vocabulary is None else column.vocabulary.symbols)
+    result, words = [], column.vocabulary
     for pack in packs:
         found = [answers for answers in attach(pack, None)[0] if answers.name == column.name]
         if not found:
@@ -236,17 +235,12 @@ def _in_one_vocabulary(
             raise InputError(
                 f"the structures have no target {column.name!r}, which the model predicts; they have: {names}"
             )
-        alone = as_numbers(pack, found) if column.vocabulary is None else as_classes(pack, found)
-        if column.vocabulary is not None:
-            (own,) = alone.target_vocabularies
-            assert own is not None
-            symbols += [symbol for symbol in own.symbols if symbol not in symbols]
+        alone = as_numbers(pack, found) if words is None else as_classes(pack, found)
+        (own,) = alone.target_vocabularies
+        words = None if words is None or own is None else words.union(own)
         assert alone.targets is not None
         result.append(alone[np.flatnonzero(~alone.targets[:, 0].isnan().cpu().numpy())])
-    if column.vocabulary is None:
-        return result, None
-    words = Vocabulary(column.name, tuple(symbols))
-    return [_recoded(pack, words) for pack in result], words
+    return result if words is None else [_recoded(pack, words) for pack in result], words
 
 
 def _recoded(pack: Structures, words: Vocabulary) -> Structures:
@@ -289,12 +283,11 @@ def _shares(estimator: StructureEstimator, test: Structures, predicted: Array, p
     return shares
 
 
-def _base(estimator: StructureEstimator, column: Column) -> str:
+def _base(estimator: StructureEstimator, column: Column, position: int) -> str:
     if column.vocabulary is not None:
         return "The shares are of the predicted class's score before the softmax, less the mean score of all classes."
     with torch.no_grad():
         outputs = [n.head(torch.zeros(1, n.width, dtype=n.embedding.dtype)) for n in estimator.networks_]
-    position = [c.name for c in estimator.task_.columns].index(column.name)
     nothing = np.mean([estimator.task_.predictions(output)[position] for output in outputs])
     return (
         f"The shares of a structure add up to the prediction less {nothing:.4g}, the prediction for a structure "

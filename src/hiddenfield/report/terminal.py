@@ -1,50 +1,137 @@
-"""Tables that subcommands write: CSV, TSV, Parquet, or a plain array."""
+"""Text for a terminal, and tables that subcommands write: CSV, TSV, Parquet, or a plain array."""
 
 from __future__ import annotations
 
 import csv
-import os
-from collections.abc import Mapping
+import io
+import math
+import re
+import shutil
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hiddenfield.errors import InputError
+from hiddenfield.data.paths import atomic
+from hiddenfield.inference.posterior import MapState
 from hiddenfield.shapes import Array
 
-__all__ = ["check_suffix", "write_table"]
+if TYPE_CHECKING:
+    from hiddenfield.evaluation.method_comparison import MethodResult
+    from hiddenfield.evaluation.query import Answer
 
-SUFFIXES = (".csv", ".tsv", ".parquet")
+__all__ = ["answer_as_text", "methods_as_text", "text_table", "write_table"]
+
+# A person reads this many variables; a program asks for --json.
+MOST_SHOWN = 40
 
 
-def check_suffix(path: Path, allowed: tuple[str, ...] = SUFFIXES) -> None:
-    """Refuse a file name with an unknown suffix, before any work is done."""
-    if path.suffix.lower() not in allowed:
-        raise InputError(f"the output must end in {', '.join(allowed[:-1])} or {allowed[-1]}, got {path}")
+def text_table(
+    heads: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    text: Collection[int] = (0,),
+    title: str | None = None,
+) -> str:
+    """Return a table with lines, as wide as the terminal and never so narrow that numbers break.
+
+    Parameters
+    ----------
+    heads, rows
+        Plain text.
+    text
+        Columns aligned to the left; the others are numbers.
+    title
+        Above it.
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    for column, heading in enumerate(heads):
+        table.add_column(heading, justify="left" if column in text else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    sink, width = io.StringIO(), max(120, shutil.get_terminal_size((120, 24)).columns)
+    Console(file=sink, width=width, markup=False, emoji=False).print(table)
+    return sink.getvalue().rstrip()
+
+
+def answer_as_text(answer: Answer, method: str) -> str:
+    """Return the answer to a query as lines of text, at most forty variables of it."""
+    result, outcome = answer.as_dict(), answer.outcome
+    lines = [f"{method}: {outcome.status}, {answer.seconds:.3g} s"]
+    if isinstance(outcome, MapState):
+        lines.append(f"log value {float(outcome.log_value[0]):.8g} ({outcome.guarantee})")
+    else:
+        lines[0] += f", {result['iterations']:,} iterations, residual {float(outcome.residual.max()):.2g}"
+        lines.append(f"log partition {float(outcome.log_partition[0]):.8g} ({outcome.guarantee})")
+    rows = (result["map"] if result["marginals"] is None else result["marginals"]) or ()
+    named = list(rows.items() if isinstance(rows, dict) else enumerate(rows))
+    width = max((len(str(name)) for name, _ in named[:MOST_SHOWN]), default=0)
+    lines += [f"  {name!s:<{width}}  {_distribution(value)}" for name, value in named[:MOST_SHOWN]]
+    if len(named) > MOST_SHOWN:
+        lines.append(f"  ... and {len(named) - MOST_SHOWN:,} more; --json or --out has all")
+    return "\n".join(lines)
+
+
+def _distribution(value: Any) -> str:
+    if isinstance(value, dict):
+        return "  ".join(f"{state} {_number(p, '.4f')}" for state, p in value.items())
+    return "  ".join(_number(p, ".4f") for p in value) if isinstance(value, list) else str(value)
+
+
+def _number(value: float | None, form: str) -> str:
+    return "" if value is None or math.isnan(value) else format(value, form)
+
+
+def methods_as_text(results: Sequence[MethodResult]) -> str:
+    """Return a comparison of algorithms as a table, with the reasons and remedies of their status below."""
+    heads = ("method", "seconds", "log Z", "guarantee", "error of log Z", "mean TV", "max TV", "status")
+    short = [re.split(r" \(|[;:] ", result.status, maxsplit=1)[0] for result in results]
+    rows = [
+        (
+            result.method,
+            _number(result.seconds, ".3g"),
+            _number(result.log_partition, "z.6f"),
+            result.guarantee or "",
+            _number(result.log_partition_error, "+.2e"),
+            _number(result.mean_error, ".2e"),
+            _number(result.max_error, ".2e"),
+            status,
+        )
+        for result, status in zip(results, short, strict=True)
+    ]
+    longer = [
+        f"{one.method}: {one.status}"
+        for one, status in zip(results, short, strict=True)
+        if status != one.status
+    ]
+    return "\n".join([text_table(heads, rows, text=(0, 3, 7)), *longer])
 
 
 def write_table(path: Path, columns: Mapping[str, Array]) -> None:
     """Write columns of equal length, whole or not at all; an array of objects has None where an entry is missing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial{path.suffix}")
-    if path.suffix.lower() == ".parquet":
-        import pyarrow
-        from pyarrow import parquet
+    suffix = path.suffix.lower()
+    with atomic(path) as partial:
+        if suffix == ".parquet":
+            import pyarrow
+            from pyarrow import parquet
 
-        arrays = {name: pyarrow.array(values.tolist()) for name, values in columns.items()}
-        empty = [name for name, array in arrays.items() if pyarrow.types.is_null(array.type)]
-        arrays |= {
-            name: arrays[name].cast(pyarrow.string()) for name in empty
-        }  # text of which all is missing
-        parquet.write_table(pyarrow.table(arrays), partial)
-    elif path.suffix.lower() == ".npy":
-        np.save(partial, np.stack(list(columns.values()), axis=1))
-    else:
-        with open(partial, "w", newline="", encoding="utf-8") as sink:
-            writer = csv.writer(sink, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
-            writer.writerow(columns)
-            writer.writerows(zip(*(map(_entry, values.tolist()) for values in columns.values()), strict=True))
-    os.replace(partial, path)
+            arrays = [pyarrow.array(values.tolist()) for values in columns.values()]
+            # Text of which all is missing has no type of its own.
+            arrays = [a.cast(pyarrow.string()) if pyarrow.types.is_null(a.type) else a for a in arrays]
+            parquet.write_table(pyarrow.table(arrays, list(columns)), partial)
+        elif suffix == ".npy":
+            with open(partial, "wb") as file:
+                np.save(file, np.stack(list(columns.values()), axis=1))
+        else:
+            with open(partial, "w", newline="", encoding="utf-8") as sink:
+                writer = csv.writer(sink, delimiter="\t" if suffix == ".tsv" else ",")
+                writer.writerow(columns)
+                entries = (map(_entry, values.tolist()) for values in columns.values())
+                writer.writerows(zip(*entries, strict=True))
 
 
 def _entry(value: object) -> object:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hiddenfield.data.paths import write_text
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError
 from hiddenfield.evaluation.measuring import METRICS, Score
 from hiddenfield.evaluation.records import FitRecord, Metrics
+from hiddenfield.machine import version
 from hiddenfield.report.examples import examples
-from hiddenfield.report.page import Section, escape, facts, page
+from hiddenfield.report.page import Section, facts, html_table, write_html
 from hiddenfield.report.panels import confusion, embedding_map, error_by_range, learning_curves, parity, roc
 
 if TYPE_CHECKING:
@@ -68,15 +67,7 @@ def write_report(path: str | Path, results: Results) -> Path:
     """
     if not len(results.truth) or not len(results.scores):
         raise InputError("there is nothing to report: no test structures with a target, or no scores")
-    path = Path(path)
-    text = page(
-        results.title,
-        _lead(results),
-        _sections(results),
-        "Made by hiddenfield. This file holds all it needs.",
-    )
-    write_text(path, text)
-    return path
+    return write_html(path, results.title, _lead(results), _sections(results))
 
 
 def _lead(results: Results) -> str:
@@ -122,24 +113,24 @@ HEADINGS = {
 def scores_table(scores: Sequence[Score]) -> str:
     """Return the comparison as an HTML table: the last row is the model's own, the best of each column is bold."""
     names = list(scores[0].metrics)
-    best = {name: _best(name, scores) for name in names}
-    header = "".join(f'<th class="number">{HEADINGS[name]}</th>' for name in names)
-    rows = []
-    for score in scores:
-        cells = [f"<td>{escape(score.name)}</td>"]
-        for name in names:
-            mark = " best" if score.metrics[name] == best[name] else ""
-            cells.append(f'<td class="number{mark}">{_number(score.metrics[name])}</td>')
-        cells.append(
-            f'<td class="number">{score.parameters:,}</td><td class="number">{_seconds(score.seconds)}</td>'
-        )
-        cells.append(f"<td>{escape(score.note)}</td>")
-        opening = '<tr class="own">' if score is scores[-1] else "<tr>"
-        rows.append(f"{opening}{''.join(cells)}</tr>")
-    fixed = "".join(f'<th class="number">{name}</th>' for name in ("parameters", "seconds"))
-    head = f"<tr><th>model</th>{header}{fixed}<th></th></tr>"
-    body = f"<thead>{head}</thead><tbody>{''.join(rows)}</tbody>"
-    return f'<div class="scroll"><table class="scores">{body}</table></div>'
+    rows = [
+        [
+            score.name,
+            *(_number(score.metrics[name]) for name in names),
+            f"{score.parameters:,}",
+            "" if score.seconds is None else f"{score.seconds:.1f}",
+            score.note,
+        ]
+        for score in scores
+    ]
+    heads = ["model", *(HEADINGS[name] for name in names), "parameters", "seconds", ""]
+    best = {
+        (row, column)
+        for column, name in enumerate(names, start=1)
+        for row, score in enumerate(scores)
+        if score.metrics[name] == _best(name, scores)
+    }
+    return html_table(heads, rows, text=(0, len(heads) - 1), own=len(rows) - 1, best=best)
 
 
 def scores_as_text(scores: Sequence[Score]) -> str:
@@ -170,10 +161,6 @@ def _best(name: str, scores: Sequence[Score]) -> float:
 
 def _number(value: float) -> str:
     return "–" if math.isnan(value) else f"{value:z.4f}" if abs(value) < 1000 else f"{value:.4g}"
-
-
-def _seconds(value: float | None) -> str:
-    return "" if value is None else f"{value:.1f}"
 
 
 # -- text --------------------------------------------------------------------------------------------------
@@ -286,12 +273,10 @@ def _training(estimator: StructureEstimator, seconds: float) -> list[tuple[str, 
             ("ended", history.reason),
             ("time", f"{seconds:.0f} s, {rates[len(rates) // 2]:,.0f} structures/s"),
         ]
-    entries.append(("versions", ", ".join(f"{name} {_version(name)}" for name in ("hiddenfield", "torch"))))
+    entries.append(
+        (
+            "versions",
+            ", ".join(f"{name} {version(name) or 'from source'}" for name in ("hiddenfield", "torch")),
+        )
+    )
     return entries
-
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "from source"

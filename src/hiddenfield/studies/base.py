@@ -18,17 +18,7 @@ from hiddenfield.evaluation.splits.base import Split
 from hiddenfield.registry import Registry, choose
 from hiddenfield.report.study.records import Figure, Scale
 
-__all__ = [
-    "EXPERIMENTS",
-    "FULL",
-    "QUICK",
-    "Experiment",
-    "Figure",
-    "Scale",
-    "Trial",
-    "chosen_trials",
-    "study",
-]
+__all__ = ["EXPERIMENTS", "FULL", "QUICK", "Experiment", "Figure", "Scale", "Trial", "chosen_trials", "study"]
 
 
 FULL = Scale()

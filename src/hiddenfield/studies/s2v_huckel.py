@@ -9,6 +9,7 @@ its figures (MAE 0.085 and 0.091) are for another library and another target, an
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 from hiddenfield.data.structures import Structures
@@ -30,12 +31,14 @@ PARAMETERS = {
 @study("s2v-huckel", computed=True)
 def trials(scale: Scale) -> list[Trial]:
     """Return a trial for each model; baselines are computed with the first."""
+    # A quick run generates no more molecules than it needs.
+    load = partial(_load, 2000, 1) if scale.structures else partial(_load, MOLECULES, os.cpu_count() or 1)
     return [
         Trial(
             "huckel",
             model,
             "a tenth held out",
-            _load_some if scale.structures else _load,
+            load,
             AssessmentSettings(
                 split="hold_out",
                 test_fraction=0.1,
@@ -49,20 +52,9 @@ def trials(scale: Scale) -> list[Trial]:
     ]
 
 
-def _load(data: Path) -> tuple[Structures, None]:
-    return _efficiency(huckel(MOLECULES, workers=os.cpu_count() or 1)), None
-
-
-def _load_some(data: Path) -> tuple[Structures, None]:
-    """Generate no more molecules than a quick run needs."""
-    return _efficiency(huckel(2000)), None
-
-
-def _efficiency(pack: Structures) -> Structures:
+def _load(number: int, workers: int, data: Path) -> tuple[Structures, None]:
+    pack = huckel(number, workers=workers)
     assert pack.targets is not None
     column = pack.target_names.index("pce")
-    return pack.replace(
-        targets=pack.targets[:, column : column + 1],
-        target_names=pack.target_names[column : column + 1],
-        target_vocabularies=pack.target_vocabularies[column : column + 1],
-    )
+    targets = pack.targets[:, column : column + 1]
+    return pack.replace(targets=targets, target_names=("pce",), target_vocabularies=(None,)), None

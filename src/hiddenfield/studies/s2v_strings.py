@@ -106,14 +106,11 @@ def trials(scale: Scale) -> list[Trial]:
     ]
 
 
-def _settings(baselines: bool) -> AssessmentSettings:
-    """Return the settings; baselines are the same for several trials, and computed with one of them."""
-    return AssessmentSettings(metric="roc_auc", baselines=baselines)
-
-
 def _of_guides(model: str, variant: str) -> list[Trial]:
     figure = Figure(GUIDES[model], "structure2vec, Dai et al. 2016", "cross-validation")
-    settings = _settings(model == "loopy_bp" and with_kmers not in LABELS[variant])
+    # Baselines are the same for several trials, and computed with one of them.
+    baselines = model == "loopy_bp" and with_kmers not in LABELS[variant]
+    settings = AssessmentSettings(metric="roc_auc", baselines=baselines)
     return [
         Trial("FC_RES", model, column, partial(load, LABELS[variant]), settings, PARAMETERS, figures, variant)
         for column, load, figures in (
@@ -135,7 +132,7 @@ def _of_family(family: str, model: str, variant: str) -> Trial:
         model,
         "given split",
         partial(_family, family, labels),
-        _settings((model, variant) == ("loopy_bp", "sum")),
+        AssessmentSettings(metric="roc_auc", baselines=(model, variant) == ("loopy_bp", "sum")),
         PARAMETERS | change,
         figures,
         variant,

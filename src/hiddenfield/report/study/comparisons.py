@@ -9,6 +9,7 @@ from hiddenfield.evaluation.measuring import METRICS, NAMES
 from hiddenfield.report.study.records import Figure, Result, Row, best_of, by, gap
 from hiddenfield.report.study.tables import (
     baselines_of,
+    interval_text,
     number,
     paired_difference,
     short_source,
@@ -51,10 +52,6 @@ class Quoted:
     def beyond(self, row: Row) -> float:
         """Return by how much a row is better than the figure."""
         return gap(row.metric, row.shown.mean, self.figure.value)
-
-
-def _place(row: Row) -> str:
-    return ", ".join(filter(None, (row.data, row.group)))
 
 
 def _quoted(rows: Sequence[Row]) -> list[Quoted]:
@@ -123,9 +120,9 @@ def _against_baselines(rows: Sequence[Row]) -> str:
         return f"The best network, {row.label}, {own}; the best baseline, {name}, has {value}."
     losses = by([(row, name) for row, name, ahead in places if ahead < 0], lambda pair: pair[1])
     count = sum(map(len, losses.values()))
-    place = _place if len({row.group for row, _, _ in places}) > 1 else lambda row: row.data
+    attribute = "heading" if len({row.group for row, _, _ in places}) > 1 else "data"
     told = "; ".join(
-        f"{name} is better than all networks on {' and '.join(place(row) for row, _ in pairs)}"
+        f"{name} is better than all networks on {' and '.join(getattr(row, attribute) for row, _ in pairs)}"
         for name, pairs in losses.items()
     )
     text = f"The best network beats every baseline in {len(places) - count} of {len(places)} comparisons"
@@ -179,7 +176,7 @@ def published_table(content: Result) -> list[str]:
     heads = ["data", "published by", "their protocol", "best row here", "published", "here"]
     body = [
         [
-            _place(entry.best),
+            entry.best.heading,
             entry.figure.source,
             entry.figure.protocol,
             entry.best.label,
@@ -206,7 +203,7 @@ def shortfalls(content: Result) -> list[str]:
         mixed = [
             entry for entry in quoted if entry.gap >= 0 and any(entry.beyond(row) < 0 for row in entry.rows)
         ]
-        places = by(short, lambda entry: (_place(entry.best), entry.best.label))
+        places = by(short, lambda entry: (entry.best.heading, entry.best.label))
         lines += [_not_reached(entries) for entries in places.values()]
         if quoted and not short:
             lines.append("Every published figure above is reached by at least one model here.")
@@ -221,7 +218,7 @@ def _not_reached(entries: Sequence[Quoted]) -> str:
     best = entries[0].best
     # What was selected on the reported folds is too high, and its interval with it, so that it says nothing here.
     interval = None if best.as_published is not None else best.shown_interval
-    around = "" if interval is None else f" (95 % interval {number(interval[0])} to {number(interval[1])})"
+    around = "" if interval is None else f" (95 % interval {interval_text(interval)})"
     gaps = []
     for entry in entries:
         figure, covered = entry.figure, ""
@@ -231,7 +228,7 @@ def _not_reached(entries: Sequence[Quoted]) -> str:
         short = f"short by {number(-entry.gap)}{covered}"
         gaps.append(f"{number(figure.value)} of {figure.source} ({figure.protocol}), {short}")
     own = f"{entries[0].name} has {number(best.shown.mean)}{around}"
-    text = f"**{_place(best)}**: {own}. **Not reached**: {'; '.join(gaps)}."
+    text = f"**{best.heading}**: {own}. **Not reached**: {'; '.join(gaps)}."
     if entries[0].others:
         other = best_of(entries[0].others)
         if gap(best.metric, other.shown.mean, best.shown.mean) > 0:
@@ -247,7 +244,7 @@ def _by_some(entry: Quoted) -> str:
         else f"{len(others)} of {len(entry.rows)} rows"
     )
     figure = entry.figure
-    return f"{_place(entry.best)}, {number(figure.value)} of {short_source(figure.source)} (not by {told})"
+    return f"{entry.best.heading}, {number(figure.value)} of {short_source(figure.source)} (not by {told})"
 
 
 def _better_baselines(rows: Sequence[Row]) -> list[str]:
@@ -261,5 +258,5 @@ def _better_baselines(rows: Sequence[Row]) -> list[str]:
                 for name, entry in baselines_of(same).items()
                 if gap(best.metric, best.mean, entry.mean) < 0
             )
-            told.append(f"{_place(best)}: {names}; the best network, {best.label}, has {number(best.mean)}")
+            told.append(f"{best.heading}: {names}; the best network, {best.label}, has {number(best.mean)}")
     return [f"Baselines that are better than every network here. {'. '.join(told)}."] if told else []

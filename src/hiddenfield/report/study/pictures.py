@@ -12,7 +12,7 @@ import numpy as np
 
 from hiddenfield.evaluation.measuring import METRICS, NAMES
 from hiddenfield.evaluation.records import Roc, RocCurve
-from hiddenfield.report.drawing import GREY, draw
+from hiddenfield.report.drawing import GREY, draw, plain_log_scale
 from hiddenfield.report.page import escape
 from hiddenfield.report.study.records import Result, Row, best_of, by
 from hiddenfield.report.study.tables import number, table
@@ -53,7 +53,7 @@ class Picture:
     name: str
     title: str
     caption: str
-    panels: tuple[tuple[str, tuple[Row, ...]], ...]
+    panels: Mapping[str, Sequence[Row]]
 
 
 def pictures_of(content: Result) -> list[Picture]:
@@ -72,7 +72,7 @@ def pictures_of(content: Result) -> list[Picture]:
 def _roc_picture(rows: Sequence[Row]) -> list[Picture]:
     if not rows:
         return []
-    every = by(rows, lambda row: ", ".join(filter(None, (row.data, row.group))))
+    every = by(rows, lambda row: row.heading)
     panels = {heading: _few_enough(members) for heading, members in every.items()}
     caption = (
         "ROC curves: mean over the folds at each false positive rate; in brackets the area under the curve, pooled "
@@ -84,7 +84,7 @@ def _roc_picture(rows: Sequence[Row]) -> list[Picture]:
         )
     if any(len(panels[heading]) < len(members) for heading, members in every.items()):
         caption += " Of several ways to train a model only the best is drawn, and the one that baselines were run with."
-    return [Picture("roc", "roc", "ROC curves", caption, _frozen(panels))]
+    return [Picture("roc", "roc", "ROC curves", caption, panels)]
 
 
 def _few_enough(rows: Sequence[Row]) -> list[Row]:
@@ -105,7 +105,7 @@ def _training_picture(data: str, rows: Sequence[Row]) -> list[Picture]:
         "rounds T."
     )
     title = f"{name} against training steps on {data}"
-    return [Picture("training", f"training-{_word(data)}", title, caption, ((data, tuple(rows)),))]
+    return [Picture("training", f"training-{_word(data)}", title, caption, {data: rows})]
 
 
 def _ranges_picture(data: str, rows: Sequence[Row]) -> list[Picture]:
@@ -116,17 +116,11 @@ def _ranges_picture(data: str, rows: Sequence[Row]) -> list[Picture]:
         "number of structures in each range."
     )
     title = f"error by range of the target on {data}"
-    groups = by(rows, lambda row: ", ".join(filter(None, (data, row.group))))
-    chosen = {heading: _best_of_each(members) for heading, members in groups.items()}
-    return [Picture("ranges", f"ranges-{_word(data)}", title, caption, _frozen(chosen))]
-
-
-def _best_of_each(rows: Sequence[Row]) -> list[Row]:
-    return [best_of(members) for members in by(rows, lambda row: (row.model, row.variant)).values()]
-
-
-def _frozen(panels: Mapping[str, Sequence[Row]]) -> tuple[tuple[str, tuple[Row, ...]], ...]:
-    return tuple((heading, tuple(rows)) for heading, rows in panels.items())
+    chosen = {
+        heading: [best_of(same) for same in by(members, lambda row: (row.model, row.variant)).values()]
+        for heading, members in by(rows, lambda row: row.heading).items()
+    }
+    return [Picture("ranges", f"ranges-{_word(data)}", title, caption, chosen)]
 
 
 def _word(name: str) -> str:
@@ -142,7 +136,7 @@ def picture_lines(content: Result, stem: str) -> list[str]:
     for picture in pictures_of(content):
         lines += [f"![{picture.title}]({stem}-{picture.name}.svg)", "", f"*{picture.caption}*", ""]
         if picture.kind == "ranges":
-            for heading, rows in picture.panels:
+            for heading, rows in picture.panels.items():
                 lines += [*([f"{heading}:", ""] if len(picture.panels) > 1 else []), *_range_table(rows)]
     return lines
 
@@ -194,13 +188,13 @@ def _with_room(figure: Figure) -> None:
 def _draw_roc(picture: Picture) -> str:
     count = len(picture.panels)
     across = 2 if count == 4 else min(PANELS_ACROSS, count)
-    down = math.ceil(len(picture.panels) / across)
-    names = list(dict.fromkeys(row.label for _, rows in picture.panels for row in rows))
+    down = math.ceil(count / across)
+    names = list(dict.fromkeys(row.label for rows in picture.panels.values() for row in rows))
     colours = {name: COLOURS[k % len(COLOURS)] for k, name in enumerate(names)}
 
     def paint(figure: Figure) -> None:
         _with_room(figure)
-        for k, (heading, rows) in enumerate(picture.panels):
+        for k, (heading, rows) in enumerate(picture.panels.items()):
             _roc_panel(figure.add_subplot(down, across, k + 1), heading, rows, colours)
 
     # A single panel is square too, but the picture is as wide as others, so that its text is as large as theirs.
@@ -244,7 +238,7 @@ def _roc_line(
 
 
 def _draw_training(picture: Picture) -> str:
-    ((_, rows),) = picture.panels
+    (rows,) = picture.panels.values()
     return draw(
         picture.name, lambda figure: _curves(figure, rows), width=7.4, height=4.4, title=picture.title
     )
@@ -285,15 +279,9 @@ def _curves(figure: Figure, rows: Sequence[Row]) -> None:
 
 def _error_scale(axes: Axes, *, falls: bool) -> None:
     """Use a logarithmic axis with plain numbers for errors that fall by a factor of three or more."""
-    from matplotlib.ticker import LogLocator, NullFormatter
-
     low, high = axes.dataLim.y0, axes.dataLim.y1
-    if not falls or low <= 0 or high < 3 * low:
-        return
-    axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0)))
-    axes.yaxis.set_major_formatter("{x:g}")
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    if falls and low > 0 and high >= 3 * low:
+        plain_log_scale(axes, (1.0, 2.0, 3.0, 5.0))
 
 
 def _family(row: Row) -> str:
@@ -320,7 +308,7 @@ def _draw_ranges(picture: Picture) -> str:
     def paint(figure: Figure) -> None:
         _with_room(figure)
         grid = figure.add_gridspec(2, across, height_ratios=(3, 1))
-        for k, (heading, rows) in enumerate(picture.panels):
+        for k, (heading, rows) in enumerate(picture.panels.items()):
             top = figure.add_subplot(grid[0, k])
             _range_panel(top, figure.add_subplot(grid[1, k], sharex=top), rows)
             if across > 1:

@@ -127,6 +127,11 @@ class Row(Assessment, frozen=True, kw_only=True):
         return "" if self.rounds else self.column
 
     @property
+    def heading(self) -> str:
+        """Data set and protocol: of the rows with which it is compared."""
+        return ", ".join(filter(None, (self.data, self.group)))
+
+    @property
     def label(self) -> str:
         """Model with its variant and number of rounds."""
         details = ", ".join(filter(None, (self.variant, self.rounds)))

@@ -15,7 +15,9 @@ from hiddenfield.report.study.records import Row, best_of, by, gap
 __all__ = [
     "ablation",
     "baselines_of",
+    "copies_in_words",
     "every_number",
+    "interval_text",
     "number",
     "ordered_runs",
     "paired_difference",
@@ -34,11 +36,7 @@ TRIVIAL = ("class frequencies", "mean predictor")
 # The error to show beside the one that is reported: papers report both.
 OTHER_ERROR = {"rmse": "MAE", "mae": "RMSE"}
 # Verdicts of a comparison with a baseline.
-WORDS = {
-    "better": "better than",
-    "worse": "worse than",
-    "not told apart": "not significantly different from",
-}
+WORDS = {"better": "better than", "worse": "worse than", "not told apart": "not significantly different from"}
 OPTIMISTIC = "Settings and epoch were selected on the reported folds: **these numbers are too optimistic.**"
 SELECTED = "Settings were selected within each training part, never on the test part."
 FIXED = "Settings are fixed; the test parts are used neither for training nor for choosing the epoch."
@@ -75,7 +73,8 @@ def _value(entry: Assessment | AsPublished | BaselineRecord) -> str:
     return number(entry.mean) + ("" if entry.std is None else f" ± {number(entry.std)}")
 
 
-def _interval(found: Sequence[float] | None) -> str:
+def interval_text(found: Sequence[float] | None) -> str:
+    """Return the bounds of an interval; nothing where there is none."""
     return "" if found is None else f"{number(found[0])} to {number(found[1])}"
 
 
@@ -270,7 +269,7 @@ def _full_line(row: Row, runs: Sequence[Any]) -> list[str]:
         ", ".join(filter(None, (row.group + " (optimistic)" * published, run))),
         _remark(row),
         _value(row.shown),
-        _interval(row.shown_interval),
+        interval_text(row.shown_interval),
         "" if published else _other_error(row.metrics, row.metric),
         "" if size is None else f"{size:,}",
     ]
@@ -314,7 +313,7 @@ def _baseline_lines(rows: Sequence[Row]) -> list[list[str]]:
         groups = ", ".join(filter(None, by(there, lambda row: row.group)))
         other = _other_error(entry.metrics, there[0].metric)
         size = "" if entry.num_parameters is None else f"{entry.num_parameters:,}"
-        lines.append([f"*{name}*", "", groups, remark, text, _interval(entry.interval), other, size])
+        lines.append([f"*{name}*", "", groups, remark, text, interval_text(entry.interval), other, size])
     return sorted(lines, key=lambda line: bool(line[3]))
 
 
@@ -339,7 +338,7 @@ def _leakage(rows: Sequence[Row]) -> list[str]:
         if leakage is None:
             continue
         groups = ", ".join(by(members, lambda row: row.group or "all rows"))
-        lines += [f"Leakage ({groups}): {_copies(leakage)}.", ""]
+        lines += [f"Leakage ({groups}): {copies_in_words(leakage)}.", ""]
         without = [
             [row.label, number(row.mean), number(row.leakage.mean_without)]
             for row in members
@@ -349,12 +348,12 @@ def _leakage(rows: Sequence[Row]) -> list[str]:
     return lines
 
 
-def _copies(leakage: LeakageRecord) -> str:
+def copies_in_words(leakage: LeakageRecord) -> str:
     """Return in words how many copies there are.
 
     Examples
     --------
-    >>> _copies(LeakageRecord(12, 0.06, 1, [12], [], None))
+    >>> copies_in_words(LeakageRecord(12, 0.06, 1, [12], [], None))
     '12 test structures (6.0%) have a copy in training; the label of 1 contradicts all its copies'
     """
     count, against = leakage.count, leakage.contradicting
