@@ -14,7 +14,7 @@ from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError
 from hiddenfield.estimators.base import StructureEstimator
 from hiddenfield.estimators.parameters import COMMON, OF_CLASSES, OF_NUMBERS
-from hiddenfield.estimators.targets import Answers, as_classes, as_numbers, attach, looks_like_classes
+from hiddenfield.estimators.targets import Answers, as_classes, as_numbers, as_task, attach
 from hiddenfield.shapes import Array, Shaped
 
 __all__ = ["StructureClassifier", "StructureEncoder", "StructureRegressor", "class_array"]
@@ -213,9 +213,7 @@ class StructureEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Struct
     )
 
     def _with_targets(self, structures: Structures, columns: list[Answers]) -> Structures:
-        auto = all(looks_like_classes(column) for column in columns)
-        classes = auto if self.task == "auto" else self.task == "classification"
-        return (as_classes if classes else as_numbers)(structures, columns)
+        return as_task(structures, columns, self.task)
 
     def transform(self, X: Any) -> Any:
         """Return one vector per structure, as `embed` does."""

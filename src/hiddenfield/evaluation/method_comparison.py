@@ -6,12 +6,13 @@ import inspect
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from hiddenfield.errors import ConvergenceWarning, HiddenfieldError, InputError
+from hiddenfield.evaluation.records import finite
 from hiddenfield.fields.build import from_factors
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.inference.infer import infer
@@ -61,7 +62,7 @@ class MethodResult:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain values; a number that is not finite becomes None, as JSON has none."""
-        return {name: _finite(value) for name, value in asdict(self).items()}
+        return {name: finite(v) if isinstance(v, float) else v for name, v in vars(self).items()}
 
 
 def compare_methods(
@@ -177,7 +178,3 @@ def _measured(
         log_partition_error=None if log_partition is None else value - log_partition,
         status=outcome.status,
     )
-
-
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hiddenfield.errors import InputError
+from hiddenfield.evaluation.records import finite
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.readers.uai import write_result
 from hiddenfield.inference.infer import infer, map_state
@@ -75,11 +75,11 @@ class Answer:
         if isinstance(outcome, MapState):
             result["map"] = _by_name(self.field, self._named_states())
             return result
-        result["log_partition"] = _finite(float(outcome.log_partition[0]))
+        result["log_partition"] = finite(float(outcome.log_partition[0]))
         result["iterations"] = int(outcome.iterations.max())
-        result["residual"] = _finite(float(outcome.residual.max()))
+        result["residual"] = finite(float(outcome.residual.max()))
         if self.query == "marginals":
-            rows = [[_finite(float(p)) for p in row] for row in self.marginals]
+            rows = [[finite(p) for p in row] for row in self.marginals]
             names = self.field.state_names
             named = [dict(zip(names[v], row, strict=True)) for v, row in enumerate(rows)] if names else rows
             result["marginals"] = _by_name(self.field, named)
@@ -149,7 +149,3 @@ def named_evidence(field: FactorGraph, texts: Sequence[str]) -> dict[int | str, 
 
 def _by_name(field: FactorGraph, values: list[Any]) -> Any:
     return dict(zip(field.variable_names, values, strict=True)) if field.variable_names else values
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.datasets.molecule_library import huckel
+from hiddenfield.estimators.targets import select_targets
 from hiddenfield.evaluation.assessment.settings import AssessmentSettings
 from hiddenfield.studies.base import Scale, Trial, study
 
@@ -50,19 +51,9 @@ def trials(scale: Scale) -> list[Trial]:
 
 
 def _load(data: Path) -> tuple[Structures, None]:
-    return _efficiency(huckel(MOLECULES, workers=os.cpu_count() or 1)), None
+    return select_targets(huckel(MOLECULES, workers=os.cpu_count() or 1), ["pce"]), None
 
 
 def _load_some(data: Path) -> tuple[Structures, None]:
     """Generate no more molecules than a quick run needs."""
-    return _efficiency(huckel(2000)), None
-
-
-def _efficiency(pack: Structures) -> Structures:
-    assert pack.targets is not None
-    column = pack.target_names.index("pce")
-    return pack.replace(
-        targets=pack.targets[:, column : column + 1],
-        target_names=pack.target_names[column : column + 1],
-        target_vocabularies=pack.target_vocabularies[column : column + 1],
-    )
+    return select_targets(huckel(2000), ["pce"]), None

@@ -28,6 +28,7 @@ from hiddenfield.evaluation.fitting import check_parameters, make_estimator
 from hiddenfield.evaluation.measuring import better, choose_metric
 from hiddenfield.evaluation.records import Assessment, convert, write_json
 from hiddenfield.evaluation.search import grid, sample
+from hiddenfield.evaluation.significance import check_same
 from hiddenfield.evaluation.splits.base import digest
 from hiddenfield.progress import progress
 from hiddenfield.registry import choose
@@ -157,16 +158,8 @@ def check_comparable(other: Assessment, source: str, X: Any, settings: Assessmen
     """
     problem = Problem.of(X, task=settings.task)
     splits = outer_splits(problem, settings)
-    for name, there, here in (
-        ("metric", other.metric, choose_metric(settings.metric, problem.task).name),
-        ("data", other.protocol.data, problem.fingerprint()),
-        ("splits", other.protocol.splits, digest(splits)),
-    ):
-        if there != here:
-            raise InputError(
-                f"{source} cannot be compared with: {name} is {there} there and {here} here; assess both on the same "
-                f"data, splits and metric"
-            )
+    metric = choose_metric(settings.metric, problem.task).name
+    check_same(other, metric, problem.fingerprint(), digest(splits), f"{source} cannot be compared with")
     if len(splits) < 2 or len(splits) != len(other.values):
         raise InputError(
             f"models are compared split by split, on two or more of them; here are {len(splits)} and in {source} "

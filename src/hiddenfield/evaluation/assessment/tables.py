@@ -42,7 +42,7 @@ from hiddenfield.evaluation.significance import (
     corrected_t_test,
     summarise,
 )
-from hiddenfield.evaluation.splits.base import digest
+from hiddenfield.evaluation.splits.base import automatic_split, digest
 from hiddenfield.shapes import Array, Bool, Float
 
 __all__ = ["collect"]
@@ -262,13 +262,13 @@ def _as_published(context: Context, finished: Finished) -> AsPublished:
 def _protocol(context: Context, settings: AssessmentSettings, finished: Finished, share: float) -> Protocol:
     """Describe how the assessment was done; `share` is n_test / n_train."""
     how = settings.split if isinstance(settings.split, str) else "given"
-    how = "files" if how == "auto" and settings.split_file is not None else how
     if how == "auto":
-        how = "k_fold" if context.problem.codes is None else "stratified"
-        how = "repeated" if settings.repeats > 1 else how
-    note = _note(context, settings)
+        how = automatic_split(settings.split_file, settings.repeats, context.problem.classes is not None)
+    words, X, note = _in_words(context, settings, finished, how), context.problem.X, None
+    if settings.baselines and not isinstance(X, Structures) and finite_table(X) is None:
+        note = "no linear baseline: not all features are finite numbers"
     return Protocol(
-        text="; ".join([_in_words(context, settings, finished, how), *([] if note is None else [note])]),
+        text=words if note is None else f"{words}; {note}",
         split=how,
         folds=len(context.splits),
         nested=settings.nested,
@@ -282,14 +282,6 @@ def _protocol(context: Context, settings: AssessmentSettings, finished: Finished
         splits=digest(context.splits),
         note=note,
     )
-
-
-def _note(context: Context, settings: AssessmentSettings) -> str | None:
-    """Name the baseline that is missing, and why; None where none is."""
-    X = context.problem.X
-    if not settings.baselines or isinstance(X, Structures) or finite_table(X) is not None:
-        return None
-    return "no linear baseline: not all features are finite numbers"
 
 
 def _in_words(context: Context, settings: AssessmentSettings, finished: Finished, how: str) -> str:
