@@ -206,7 +206,7 @@ def _show(
 
 
 def _space(grid: list[str] | None) -> dict[str, Any]:
-    from hiddenfield.evaluation.search import Between
+    from hiddenfield.evaluation.assessment.settings import Between
 
     space = named_values(grid, "--grid")
     return {

@@ -14,8 +14,7 @@ from hiddenfield.cli.options import Json, emit, named_values
 from hiddenfield.errors import InputError
 
 if TYPE_CHECKING:
-    from hiddenfield.evaluation.method_comparison import MethodResult
-    from hiddenfield.evaluation.query import Answer
+    from hiddenfield.evaluation.query import Answer, MethodResult
     from hiddenfield.fields.factor_graph import FactorGraph
 
 # A person reads this many variables; a program asks for --json.
@@ -108,7 +107,7 @@ def command(
 def _compare(
     field: FactorGraph, evidence: dict[Any, Any], options: dict[str, Any], path: Path, json: bool
 ) -> None:
-    from hiddenfield.evaluation.method_comparison import compare_methods
+    from hiddenfield.evaluation.query import compare_methods
 
     results = compare_methods(field, evidence=evidence, options=options)
     rows = [result.as_dict() for result in results]

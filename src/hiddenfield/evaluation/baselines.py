@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from hiddenfield.evaluation.linear import fit_linear
 from hiddenfield.evaluation.measuring import Score, measure
 from hiddenfield.evaluation.splits.drawn import hold_out_positions
 from hiddenfield.kernels.refinement import _checked, weisfeiler_lehman
+from hiddenfield.learning.device import torch_threads
 from hiddenfield.registry import Registry
 from hiddenfield.shapes import Array, Float, Int
 
@@ -211,7 +211,14 @@ def counts(task: BaselineTask) -> list[Score]:
     train, test = task.train, task.test
     if not isinstance(train, Structures) or not isinstance(test, Structures):
         return []
-    with _threads(len(train)):
+    # A cell of an assessment has one thread, because other cells run beside it. With many structures one cell runs at a
+    # time; worker processes have a limit of their own, which Numba respects. The results are the same.
+    threads = torch.get_num_threads()
+    if len(train) >= WORTH_THREADS:
+        import numba
+
+        threads = getattr(numba.config, "NUMBA_NUM_THREADS")  # noqa: B009 (set when Numba starts)
+    with torch_threads(threads):
         started = time.perf_counter()
         # The colours of few rounds are the first columns of those of many, and the labels are those of none.
         deepest = max(map(_checked, task.rounds), default=0)
@@ -233,24 +240,6 @@ def features(task: BaselineTask) -> list[Score]:
     if task.train is None or isinstance(task.train, Structures):
         return []
     return [task.linear("features", task.train, task.test, time.perf_counter())]
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    """Count and fit many structures on all cores; the results are the same.
-
-    A cell of an assessment has one thread, because other cells run beside it. With many structures one cell runs at a
-    time; worker processes have a limit of their own, which Numba respects.
-    """
-    before = torch.get_num_threads()
-    if count >= WORTH_THREADS:
-        import numba
-
-        torch.set_num_threads(getattr(numba.config, "NUMBA_NUM_THREADS"))  # noqa: B009 (set when Numba starts)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _answered(structures: Structures, target: str | None) -> tuple[Structures, Float[Array, " structures"]]:

@@ -143,7 +143,7 @@ def read_new(
     before = read_settings(folder).get("reader", {})
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        structures = _read_alike(path, before, _of_reader(path, options))
+        structures = _read_alike(path, before, options)
     reasons: dict[int, str] = {}
     names: dict[int, str] = {}
     for warning in caught:
@@ -183,6 +183,8 @@ def read_new(
 def _read_alike(path: Path, before: Mapping[str, Any], options: Mapping[str, Any]) -> Structures:
     """Read as the training file was read; where that had its labels in the headers, new files may have them too."""
     accepted = _options(_format(path))
+    if "format" not in options and "on_error" not in accepted:  # symbols are checked all the same
+        options = {name: value for name, value in options.items() if name != "on_error"}
     known = {name: value for name, value in before.items() if name in accepted}
     alike = {name: value for name, value in known.items() if name not in OF_TRAINING}
     try:
@@ -191,13 +193,6 @@ def _read_alike(path: Path, before: Mapping[str, Any], options: Mapping[str, Any
         if known.get("labels") != "header" or "labels" in options:
             raise
     return read(path, **{**alike, "labels": "header", **options})
-
-
-def _of_reader(path: Path, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options without ``on_error`` where the format has none: symbols are checked here all the same."""
-    if "format" in options or "on_error" in _options(_format(path)):
-        return dict(options)
-    return {name: value for name, value in options.items() if name != "on_error"}
 
 
 def prediction_columns(

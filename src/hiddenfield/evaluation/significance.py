@@ -169,7 +169,12 @@ def compare(first: Assessment, second: Assessment) -> Comparison:
 
 
 def check_same(
-    other: Assessment, metric: str, data: str, splits: str, said: str = "the assessments cannot be compared"
+    other: Assessment,
+    metric: str,
+    data: str,
+    splits: str,
+    said: str = "the assessments cannot be compared",
+    where: tuple[str, str] = ("in one", "in the other"),
 ) -> None:
     """Refuse to compare an assessment with one of another metric, or of other data or splits (fingerprints)."""
     for name, there, here in (
@@ -179,7 +184,7 @@ def check_same(
     ):
         if there != here:
             raise InputError(
-                f"{said}: {name} is {there} in one and {here} in the other; assess both on the same data, splits and "
+                f"{said}: {name} is {there} {where[0]} and {here} {where[1]}; assess both on the same data, splits and "
                 f"metric"
             )
 

@@ -14,7 +14,6 @@ import torch
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import HiddenfieldError, InputError, TrainingError
-from hiddenfield.estimators.base import StructureEstimator
 from hiddenfield.evaluation.assessment.problem import Problem
 from hiddenfield.evaluation.baselines import problem_baselines
 from hiddenfield.evaluation.measuring import Metric, Predictions, measured, predicted, rounded
@@ -33,7 +32,6 @@ __all__ = [
     "PublishedResult",
     "SelectResult",
     "accepts_aside",
-    "has_blind_twin",
     "without_arcs",
     "work",
     "work_together",
@@ -276,11 +274,6 @@ def training_records(histories: Sequence[Any]) -> list[dict[str, list[float | No
 def _fit_blind(context: Context, cell: Cell) -> Fitting:
     """Do as the final cell does, on structures without arcs."""
     return _fit_final(context.without_arcs, replace(cell, parameters={**cell.parameters, **BLIND}))
-
-
-def has_blind_twin(estimator: Any, problem: Problem) -> bool:
-    """Return whether the estimator can be fitted to structures without arcs, all else equal."""
-    return isinstance(estimator, StructureEstimator) and isinstance(problem.X, Structures)
 
 
 def _baselines(context: Context, cell: Cell, model: None) -> BaselineResult:

@@ -16,18 +16,7 @@ from hiddenfield.errors import InputError, MissingDependencyError
 from hiddenfield.evaluation.splits.base import SPLITTERS, Request, Split
 from hiddenfield.shapes import Array, Int, Shaped
 
-__all__ = [
-    "check_groups",
-    "hold_out",
-    "hold_out_positions",
-    "k_fold",
-    "leave_one_group_out",
-    "repeated",
-    "scaffold",
-    "scaffold_hold_out",
-    "scaffolds_of",
-    "stratified",
-]
+__all__ = ["check_groups", "hold_out_positions", "k_fold", "scaffolds_of", "stratified"]
 
 
 @SPLITTERS.register(summary="k folds of equal size")
