@@ -62,7 +62,7 @@ def test_missing_targets_are_left_out_and_a_target_is_chosen_by_name():
     present = np.flatnonzero(~values[:, 0].isnan().numpy())
     same = fit_baselines(two[present[present < 40]], two[present[present >= 40]], target="ten")
     assert [score.metrics for score in one] == [score.metrics for score in same]
-    with pytest.raises(InputError, match="there is no target 'x'; choose from: length, ten"):
+    with pytest.raises(InputError, match="no target 'x'; they have: length, ten"):
         fit_baselines(two, two, target="x")
 
 

@@ -11,7 +11,7 @@ from scipy import stats
 import hiddenfield as hf
 from hiddenfield.errors import InputError
 from hiddenfield.evaluation import Between, Split, confidence_interval, corrected_t_test, find_leakage
-from hiddenfield.evaluation.search import grid, sample
+from hiddenfield.evaluation.assessment.settings import grid, sample
 from hiddenfield.evaluation.significance import comparison_record
 
 

@@ -207,7 +207,7 @@ def test_other_bad_files(tmp_path):
     far = archive(tmp_path / "far.zip", {"train_idx-1.txt": f"1\n{2**64}\n", "test_idx-1.txt": "0\n"})
     for file, message in [
         (tmp_path / "broken.json", "is not JSON"),
-        (tmp_path / "broken.zip", "cannot be opened as an archive"),
+        (tmp_path / "broken.zip", "cannot be opened as a zip archive"),
         (tmp_path / "table.csv", r"splits are read from \.zip"),
         (empty, "has no files train_idx"),
         (half, r"has no test_idx-1\.txt"),

@@ -187,7 +187,7 @@ def _show(
 
 
 def _space(grid: list[str] | None) -> dict[str, Any]:
-    from hiddenfield.evaluation.search import Between
+    from hiddenfield.evaluation.assessment.settings import Between
 
     space = cli.named_values(grid, "--grid")
     return {

@@ -13,14 +13,13 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import InvalidParameterError
 from sklearn.utils.validation import check_is_fitted
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.embedding.predictor import Predictor
 from hiddenfield.errors import InputError, TrainingError
 from hiddenfield.estimators.inputs import Features, Reading
-from hiddenfield.estimators.parameters import COMMON, auto_batch_size, auto_epochs
+from hiddenfield.estimators.parameters import COMMON, OF_NETWORK, auto_batch_size, auto_epochs, check, plain
 from hiddenfield.estimators.targets import Answers, attach, chosen_aside, keep_aside
 from hiddenfield.learning.batches import predict
 from hiddenfield.learning.checkpoint import History
@@ -30,21 +29,6 @@ from hiddenfield.learning.trainer import Fit, train_fit
 from hiddenfield.shapes import Array, Float, Int
 
 __all__ = ["StructureEstimator"]
-
-# Parameters that the network takes as they are.
-NETWORK_PARAMETERS = [
-    "dim",
-    "rounds",
-    "hidden",
-    "model",
-    "activation",
-    "bias",
-    "pooling",
-    "every_round",
-    "node_width",
-    "standardise",
-    "dropout",
-]
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,10 +214,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _check_parameters(self, *, chosen: bool = False) -> None:
-        try:
-            self._validate_params()
-        except InvalidParameterError as error:
-            raise InputError(str(error)) from None
+        check(self)
         name = type(self).__name__
         if self.patience is not None and not self.validation_fraction and not chosen:
             raise InputError(
@@ -290,7 +271,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
             return Predictor(features.sizes, outputs, **self._network_options(features))
 
     def _network_options(self, features: Features) -> dict[str, Any]:
-        own = {name: _plain(getattr(self, name)) for name in NETWORK_PARAMETERS}
+        own = {name: plain(getattr(self, name)) for name in OF_NETWORK}
         own["scale"] = features.mean_nodes if self.pooling == "sum" else 1.0
         for name, value in (self.model_options or {}).items():
             if name in own:
@@ -298,13 +279,13 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
                     f"The 'model_options' parameter of {type(self).__name__} must hold options of the model alone. Got "
                     f"{name!r}, which is a parameter of its own, instead."
                 )
-            own[name] = _plain(value)
+            own[name] = plain(value)
         return own
 
     def _settings(self, training: Structures, validation: Structures | None, seed: int) -> TrainSettings:
         size = auto_batch_size(len(training)) if self.batch_size == "auto" else int(self.batch_size)
         epochs = auto_epochs(len(training), size) if self.epochs == "auto" else int(self.epochs)
-        own = {name: _plain(getattr(self, name)) for name in TrainSettings.names() if hasattr(self, name)}
+        own = {name: plain(getattr(self, name)) for name in TrainSettings.names() if hasattr(self, name)}
         own |= {"epochs": epochs, "batch_size": size, "seed": seed}
         return TrainSettings(**own if validation is not None else own | {"patience": None})
 
@@ -378,8 +359,3 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         tags.non_deterministic = self.random_state is None
         tags.no_validation = True
         return tags
-
-
-def _plain(value: Any) -> Any:
-    """Return a parameter that may be a NumPy scalar as a plain value."""
-    return value.item() if isinstance(value, np.generic) else value

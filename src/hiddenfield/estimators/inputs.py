@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
@@ -13,6 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from hiddenfield import data
 from hiddenfield.data.combine import concatenate
 from hiddenfield.data.structures import Structures
 from hiddenfield.data.vocabulary import Vocabulary
@@ -22,7 +22,14 @@ from hiddenfield.shapes import Tensor
 
 __all__ = ["REPRESENTATIONS", "Attribute", "Features", "Reading"]
 
-REPRESENTATIONS = ("structures", "smiles", "sequence", "networkx", "pyg")
+# Functions of `hiddenfield.data`.
+CONVERTERS = {
+    "smiles": "from_smiles",
+    "sequence": "from_sequences",
+    "networkx": "from_networkx",
+    "pyg": "from_pyg",
+}
+REPRESENTATIONS = ("structures", *CONVERTERS)
 # Signs of bonds, branches, rings and charges, which no sequence of letters has.
 SMILES_SIGNS = re.compile(r"[=#()\[\]@/\\+0-9]")
 REMEDY = 'say which with representation="smiles" or representation="sequence"'
@@ -76,27 +83,13 @@ class Reading:
                 f"expected a pack of structures, got {_type_of(X)}; the model was fitted on packs: convert X likewise"
             )
         try:
-            return self._converter()(entries, **self.options)
+            return getattr(data, CONVERTERS[self.representation])(entries, **self.options)
         except TypeError as error:
             if "unexpected keyword" not in str(error):
                 raise
             raise InputError(
                 f"representation_options of {self.representation!r}: {str(error).split('() ')[-1]}"
             ) from None
-
-    def _converter(self) -> Any:
-        from hiddenfield.data.convert.networkx import from_networkx
-        from hiddenfield.data.convert.pyg import from_pyg
-        from hiddenfield.data.convert.sequences import from_sequences
-        from hiddenfield.data.molecules import from_smiles
-
-        converters = {
-            "smiles": from_smiles,
-            "sequence": from_sequences,
-            "networkx": from_networkx,
-            "pyg": from_pyg,
-        }
-        return converters[self.representation]
 
 
 def _type_of(X: Any) -> str:
@@ -112,9 +105,7 @@ def _listed(X: Any) -> list[Any]:
         raise InputError(
             f"expected structures (a pack, or a list of SMILES, sequences or graphs), got {type(X).__name__}{shape}"
         )
-    if "torch_geometric" in sys.modules and hasattr(X, "to_data_list"):
-        return list(X.to_data_list())
-    return list(X)
+    return list(X.to_data_list() if hasattr(X, "to_data_list") else X)
 
 
 def _recognise(X: Any) -> str:
@@ -131,9 +122,7 @@ def _recognise(X: Any) -> str:
     if all(isinstance(entry, (str, list, tuple, np.ndarray)) for entry in entries):
         return "sequence"
     for package, representation in (("networkx", "networkx"), ("torch_geometric", "pyg")):
-        if all(
-            type(entry).__module__.split(".")[0] == package or _is_graph(entry, package) for entry in entries
-        ):
+        if all(_comes_from(entry, package) for entry in entries):
             return representation
     odd = next(
         k for k, entry in enumerate(entries) if type(entry) is not type(entries[0]) or k == len(entries) - 1
@@ -144,14 +133,9 @@ def _recognise(X: Any) -> str:
     )
 
 
-def _is_graph(entry: Any, package: str) -> bool:
-    """Say whether an object is of a subclass, defined elsewhere, of what the package calls a graph."""
-    if package not in sys.modules:
-        return False
-    kind = (
-        sys.modules["networkx"].Graph if package == "networkx" else sys.modules["torch_geometric"].data.Data
-    )
-    return isinstance(entry, kind)
+def _comes_from(entry: Any, package: str) -> bool:
+    """Say whether an object is of a class of the package, or of a subclass that is defined elsewhere."""
+    return any(kind.__module__.split(".")[0] == package for kind in type(entry).__mro__)
 
 
 def _recognise_texts(texts: Sequence[str]) -> str:

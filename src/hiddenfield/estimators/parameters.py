@@ -6,15 +6,26 @@ import os
 from numbers import Integral, Real
 from typing import Any
 
-from sklearn.utils._param_validation import Interval, StrOptions
+import numpy as np
+from sklearn.utils._param_validation import Interval, InvalidParameterError, StrOptions
 
 from hiddenfield.embedding.base import ACTIVATIONS, EMBEDDINGS
 from hiddenfield.embedding.predictor import POOLINGS
+from hiddenfield.errors import InputError
 from hiddenfield.estimators.inputs import REPRESENTATIONS
 from hiddenfield.learning.settings import OPTIMIZERS, PRECISIONS, SCHEDULES
 from hiddenfield.learning.task import LOSSES
 
-__all__ = ["COMMON", "OF_CLASSES", "OF_NUMBERS", "auto_batch_size", "auto_epochs"]
+__all__ = [
+    "COMMON",
+    "OF_CLASSES",
+    "OF_NETWORK",
+    "OF_NUMBERS",
+    "auto_batch_size",
+    "auto_epochs",
+    "check",
+    "plain",
+]
 
 # A network of this kind needs some thousand steps whatever the data, and gains little from many more passes.
 STEPS = 4000
@@ -23,8 +34,9 @@ FEWEST_EPOCHS, MOST_EPOCHS = 20, 200
 COUNT = Interval(Integral, 1, None, closed="left")
 POSITIVE = Interval(Real, 0, None, closed="neither")
 
-COMMON: dict[str, list[Any]] = {
-    "model": [StrOptions(set(EMBEDDINGS))],
+# Parameters that the network takes as they are. The keys of a registry are those of the time of the check.
+OF_NETWORK: dict[str, list[Any]] = {
+    "model": [StrOptions(EMBEDDINGS.keys())],
     "dim": [COUNT],
     # Weights are shared by the rounds: nothing but this keeps a saved model from asking for a million of them.
     "rounds": [Interval(Integral, 1, 1000, closed="both")],
@@ -36,6 +48,8 @@ COMMON: dict[str, list[Any]] = {
     "node_width": [COUNT, None],
     "hidden": [COUNT],
     "dropout": [Interval(Real, 0, 1, closed="left")],
+}
+COMMON = OF_NETWORK | {
     "model_options": [dict, None],
     "representation": [StrOptions({"auto", *REPRESENTATIONS})],
     "representation_options": [dict, None],
@@ -61,6 +75,19 @@ COMMON: dict[str, list[Any]] = {
 }
 OF_NUMBERS: dict[str, list[Any]] = {"loss": [StrOptions(set(LOSSES))]}
 OF_CLASSES: dict[str, list[Any]] = {"class_weight": [dict, StrOptions({"balanced"}), None]}
+
+
+def check(estimator: Any) -> None:
+    """Check an estimator's parameters against its ``_parameter_constraints``; a wrong one is an `InputError`."""
+    try:
+        estimator._validate_params()
+    except InvalidParameterError as error:
+        raise InputError(str(error)) from None
+
+
+def plain(value: Any) -> Any:
+    """Return a parameter that may be a NumPy scalar as a plain value."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def auto_batch_size(structures: int) -> int:

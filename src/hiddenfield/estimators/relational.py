@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils._param_validation import Interval, InvalidParameterError, StrOptions
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import ConvergenceWarning, InputError
+from hiddenfield.estimators.parameters import COUNT, POSITIVE, check, plain
 from hiddenfield.fields.relational import RelationalScheme, graph_scheme, read_scheme
 from hiddenfield.learning.maximum_likelihood import OPTIMISERS
 from hiddenfield.models.relational import (
@@ -93,16 +94,16 @@ class RelationalModel(BaseEstimator):  # type: ignore[misc]
 
     _parameter_constraints = {  # noqa: RUF012  scikit-learn reads it from the class
         "scheme": [RelationalScheme, tuple, list, str, os.PathLike],
-        "method": [StrOptions(set(LIKELIHOODS))],
+        "method": [StrOptions(LIKELIHOODS.keys())],
         "optimiser": [StrOptions(set(OPTIMISERS))],
-        "starts": [Interval(Integral, 1, None, closed="left")],
+        "starts": [COUNT],
         "ridge": [Interval(Real, 0, None, closed="left")],
         "fixed": [Mapping, None],
         "share": ["boolean"],
         "bindings": [StrOptions({"merged", "ordered", "cluster"})],
         "weights": [StrOptions({"ground", "binding"})],
-        "tolerance": [Interval(Real, 0, None, closed="neither")],
-        "max_iterations": [Interval(Integral, 1, None, closed="left")],
+        "tolerance": [POSITIVE],
+        "max_iterations": [COUNT],
         "random_state": [Interval(Integral, 0, None, closed="left")],
     }
 
@@ -111,27 +112,13 @@ class RelationalModel(BaseEstimator):  # type: ignore[misc]
 
         Where the likelihood has no maximum, there is one `ConvergenceWarning` that says why, and `converged_` is false.
         """
-        try:
-            self._validate_params()
-        except InvalidParameterError as error:
-            raise InputError(str(error)) from None
+        check(self)
         scheme = self._scheme()
         networks = as_networks(scheme, X)
-        fit = fit_relational(
-            scheme,
-            networks,
-            method=self.method,
-            optimiser=self.optimiser,
-            starts=int(self.starts),
-            ridge=float(self.ridge),
-            fixed=self.fixed,
-            share=bool(self.share),
-            bindings=self.bindings,
-            weights=self.weights,
-            seed=int(self.random_state),
-            tolerance=float(self.tolerance),
-            max_iterations=int(self.max_iterations),
-        )
+        options = {
+            name: plain(value) for name, value in self.get_params(deep=False).items() if name != "scheme"
+        }
+        fit = fit_relational(scheme, networks, seed=options.pop("random_state"), **options)
         self.scheme_, self.fit_ = scheme, fit
         self.sizes_ = networks[0].sizes
         self.theta_, self.standard_errors_ = fit.theta, fit.standard_errors

@@ -17,9 +17,11 @@ import torch
 from torch import Tensor
 
 from hiddenfield import estimators
+from hiddenfield.data.paths import read_bytes
 from hiddenfield.embedding.predictor import Predictor
-from hiddenfield.errors import HiddenfieldError, InputError, ReadError
+from hiddenfield.errors import InputError, ReadError
 from hiddenfield.estimators.inputs import REPRESENTATIONS, Features, Reading
+from hiddenfield.estimators.supervised import TYPES
 from hiddenfield.learning.checkpoint import History
 from hiddenfield.learning.task import Task
 
@@ -38,13 +40,10 @@ LARGEST_DESCRIPTION = 256 * 2**20
 def save(estimator: StructureEstimator, path: str | Path, *, overwrite: bool = False) -> None:
     """Write a fitted estimator into a folder, atomically; see `StructureEstimator.save`."""
     path = Path(path)
-    if path.exists() and not (
-        overwrite and path.is_dir() and set(os.listdir(path)) <= {DESCRIPTION, WEIGHTS}
-    ):
-        hint = (
-            "choose another name" if overwrite else "choose another name, or overwrite=True for a saved model"
-        )
-        raise InputError(f"{path} exists already{' and is no saved model' if overwrite else ''}; {hint}")
+    if path.exists() and not overwrite:
+        raise InputError(f"{path} exists already; choose another name, or overwrite=True for a saved model")
+    if path.exists() and not (path.is_dir() and set(os.listdir(path)) <= {DESCRIPTION, WEIGHTS}):
+        raise InputError(f"{path} exists already and is no saved model; choose another name")
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
@@ -169,16 +168,7 @@ def load(path: str | Path) -> StructureEstimator:
     tensors = _read_weights(folder / WEIGHTS, content["weights_sha256"])
     try:
         return _build(content, tensors)
-    except (
-        HiddenfieldError,
-        KeyError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        IndexError,
-        RuntimeError,
-        OverflowError,
-    ) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ReadError(
             f"describes no model that can be built ({reason:.300})", file=folder / DESCRIPTION
@@ -186,13 +176,11 @@ def load(path: str | Path) -> StructureEstimator:
 
 
 def _read_description(file: Path) -> dict[str, Any]:
-    damaged = "is damaged: its content does not fit its checksum; restore the folder from where it came"
+    if file.stat().st_size > LARGEST_DESCRIPTION:
+        raise ReadError(f"has {file.stat().st_size:,} bytes, far more than a model needs", file=file)
+    data = read_bytes(file)
     try:
-        if file.stat().st_size > LARGEST_DESCRIPTION:
-            raise ReadError(f"has {file.stat().st_size:,} bytes, far more than a model needs", file=file)
-        content = json.loads(file.read_bytes())
-    except OSError as error:
-        raise ReadError(f"cannot be opened: {error.strerror or error}", file=file) from None
+        content = json.loads(data)
     except (ValueError, RecursionError):
         raise ReadError("is no whole JSON file; restore the folder from where it came", file=file) from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
@@ -205,7 +193,10 @@ def _read_description(file: Path) -> dict[str, Any]:
             file=file,
         )
     if version != VERSION or content.get("checksum") != _checksum(content):
-        raise ReadError(damaged, file=file)
+        raise ReadError(
+            "is damaged: its content does not fit its checksum; restore the folder from where it came",
+            file=file,
+        )
     if not isinstance(content.get("weights_sha256"), str):
         raise ReadError("does not say what the weights' checksum is", file=file)
     return content
@@ -215,10 +206,7 @@ def _read_weights(file: Path, expected: str) -> dict[str, Tensor]:
     from safetensors import SafetensorError
     from safetensors.torch import load as unpack_tensors
 
-    try:
-        data = file.read_bytes()
-    except OSError as error:
-        raise ReadError(f"cannot be opened: {error.strerror or error}", file=file) from None
+    data = read_bytes(file)
     if hashlib.sha256(data).hexdigest() != expected:
         raise ReadError(
             "is damaged, or belongs to another model: it does not fit the checksum in "
@@ -253,27 +241,19 @@ def _build(content: Mapping[str, Any], tensors: dict[str, Tensor]) -> StructureE
 
 def _check_consistent(estimator: StructureEstimator, content: Mapping[str, Any]) -> None:
     columns, kinds = estimator.task_.columns, estimator.target_kinds_
-    if (
-        not columns
-        or len(kinds) != len(columns)
-        or not set(kinds) <= {"bool", "int", "float", "str", "mixed"}
-    ):
+    if not columns or len(kinds) != len(columns) or not set(kinds) <= set(TYPES):
         raise InputError("the targets and their kinds do not fit each other")
     if not isinstance(estimator.single_target_, bool) or (estimator.single_target_ and len(columns) != 1):
         raise InputError("a single target is one column")
-    classes = [column.vocabulary is not None for column in columns]
-    wanted = {"StructureClassifier": [True], "StructureRegressor": [False]}.get(
-        content["class"], [True, False]
-    )
-    if not set(classes) <= set(wanted) or any(
-        len(c.vocabulary) < 2 for c in columns if c.vocabulary is not None
-    ):
+    words = [column.vocabulary for column in columns]
+    unwanted = {"StructureClassifier": False, "StructureRegressor": True}.get(content["class"])
+    if any((v is not None) == unwanted or (v is not None and len(v) < 2) for v in words):
         raise InputError(f"the targets are not such as {content['class']} predicts")
     if estimator.reading_.representation not in REPRESENTATIONS:
         raise InputError(f"there is no representation {estimator.reading_.representation!r:.50}")
-    numbers = [value for column in columns for value in (column.mean, column.scale)]
-    for attribute in (*estimator.features_.node_attributes, *estimator.features_.arc_attributes):
-        numbers += [attribute.mean, attribute.scale]
+    features = estimator.features_
+    scaled: list[Any] = [*columns, *features.node_attributes, *features.arc_attributes]
+    numbers = [(each.mean, each.scale) for each in scaled]
     if not np.isfinite(numbers).all() or any(column.scale <= 0 for column in columns):
         raise InputError("means and scales must be finite, and scales positive")
     if len(estimator.histories_) != content["members"] or estimator.ensemble != content["members"]:
@@ -307,8 +287,7 @@ def _networks(
         if not bool(value.isfinite().all()):
             raise InputError(f"weight {name!r} is not finite")
     for member, network in enumerate(networks):
-        prefix = f"{member}."
-        own = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+        own = {name: tensors[f"{member}.{name}"] for name in network.state_dict()}
         network.load_state_dict(own, assign=True)
         network.eval()
     return networks

@@ -14,8 +14,8 @@ from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError
 from hiddenfield.estimators.base import StructureEstimator
 from hiddenfield.estimators.parameters import COMMON, OF_CLASSES, OF_NUMBERS
-from hiddenfield.estimators.targets import Answers, as_classes, as_numbers, attach, looks_like_classes
-from hiddenfield.shapes import Array, Shaped
+from hiddenfield.estimators.targets import Answers, as_classes, as_numbers, as_task, attach
+from hiddenfield.shapes import Array, Float, Shaped
 
 __all__ = ["StructureClassifier", "StructureEncoder", "StructureRegressor", "class_array"]
 
@@ -91,19 +91,9 @@ class StructureClassifier(ClassifierMixin, StructureEstimator):  # type: ignore[
 
         With ``y=None`` the structures' own targets are the truth.
         """
-        predicted = self.predict(X)
-        structures = self.reading_.convert(X)
-        columns, _ = attach(structures, y)
-        predicted = predicted[:, None] if self.single_target_ else predicted
-        if len(columns) != predicted.shape[1]:
-            raise InputError(
-                f"the model predicts {predicted.shape[1]} targets, but y has {len(columns)} columns"
-            )
-        weights = (
-            np.ones(len(structures)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-        )
+        predicted, columns, weights, _ = _compared(self, X, y, sample_weight)
         right = total = 0.0
-        for column, own in zip(columns, predicted.T, strict=True):
+        for column, own in zip(columns, predicted, strict=True):
             same = np.asarray(column.values[column.present] == own[column.present], dtype=bool)
             right += float(weights[column.present][same].sum())
             total += float(weights[column.present].sum())
@@ -163,17 +153,9 @@ class StructureRegressor(RegressorMixin, StructureEstimator):  # type: ignore[mi
         """
         from sklearn.metrics import r2_score
 
-        predicted = np.atleast_2d(np.transpose(self.predict(X)))
-        structures = self.reading_.convert(X)
-        truth = as_numbers(structures, attach(structures, y)[0]).targets
+        predicted, columns, weights, structures = _compared(self, X, y, sample_weight)
+        truth = as_numbers(structures, columns).targets
         assert truth is not None
-        if truth.shape[1] != len(predicted):
-            raise InputError(
-                f"the model predicts {len(predicted)} targets, but y has {truth.shape[1]} columns"
-            )
-        weights = (
-            np.ones(len(structures)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-        )
         scores = []
         for column, own in zip(truth.cpu().numpy().T, predicted, strict=True):
             present = ~np.isnan(column)
@@ -213,9 +195,7 @@ class StructureEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Struct
     )
 
     def _with_targets(self, structures: Structures, columns: list[Answers]) -> Structures:
-        auto = all(looks_like_classes(column) for column in columns)
-        classes = auto if self.task == "auto" else self.task == "classification"
-        return (as_classes if classes else as_numbers)(structures, columns)
+        return as_task(structures, columns, self.task)
 
     def transform(self, X: Any) -> Any:
         """Return one vector per structure, as `embed` does."""
@@ -224,6 +204,19 @@ class StructureEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Struct
     @property
     def _n_features_out(self) -> int:
         return sum(network.width for network in self._fitted("networks_"))
+
+
+def _compared(
+    model: Any, X: Any, y: Any, sample_weight: Any
+) -> tuple[Shaped[Array, "targets structures"], list[Answers], Float[Array, " structures"], Structures]:
+    """Return what a model predicts, the columns of the truth, the weights, and the structures."""
+    predicted = np.atleast_2d(np.transpose(model.predict(X)))
+    structures = model.reading_.convert(X)
+    columns, _ = attach(structures, y)
+    if len(columns) != len(predicted):
+        raise InputError(f"the model predicts {len(predicted)} targets, but y has {len(columns)} columns")
+    given = np.ones(len(structures)) if sample_weight is None else sample_weight
+    return predicted, columns, np.asarray(given, dtype=np.float64), structures
 
 
 def class_array(symbols: tuple[Any, ...], kind: str) -> Shaped[Array, " classes"]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,14 +18,22 @@ __all__ = [
     "Answers",
     "as_classes",
     "as_numbers",
+    "as_task",
     "attach",
     "chosen_aside",
     "keep_aside",
-    "looks_like_classes",
+    "select_targets",
 ]
 
 # Whole numbers with at most so many different values are taken for classes where nobody says what they are.
 FEW_CLASSES = 10
+# Of entries, the first that fits (a truth value is an int, too), and of arrays.
+TYPES: dict[str, Any] = {
+    "bool": (bool, np.bool_),
+    "int": (int, np.integer),
+    "float": (float, np.floating),
+    "str": str,
+}
 KINDS = {"b": "bool", "i": "int", "u": "int", "f": "float", "U": "str", "T": "str"}
 
 
@@ -171,18 +179,12 @@ def _is_there(value: Any) -> bool:
 def _kind_of(values: Iterable[Any], name: str) -> str:
     kinds = set()
     for value in values:
-        if isinstance(value, (bool, np.bool_)):
-            kinds.add("bool")
-        elif isinstance(value, (int, np.integer)):
-            kinds.add("int")
-        elif isinstance(value, (float, np.floating)):
-            kinds.add("float")
-        elif isinstance(value, str):
-            kinds.add("str")
-        else:
+        kind = next((kind for kind, types in TYPES.items() if isinstance(value, types)), None)
+        if kind is None:
             raise InputError(
                 f"target {name!r}: expected a number, a text or a truth value, got {value!r:.100}"
             )
+        kinds.add(kind)
     if kinds <= {"int", "float", "bool"}:
         return next((kind for kind in ("float", "int", "bool") if kind in kinds), "float")
     return "str" if kinds == {"str"} else "mixed"
@@ -193,6 +195,12 @@ def looks_like_classes(column: Answers) -> bool:
     if column.declared or column.kind in ("str", "mixed", "bool"):
         return True
     return column.is_whole and len(np.unique(column.values[column.present].astype(np.float64))) <= FEW_CLASSES
+
+
+def as_task(structures: Structures, columns: list[Answers], task: str) -> Structures:
+    """Return the pack with these columns as targets of a task; ``"auto"``: of classes if all columns look like it."""
+    classify = all(map(looks_like_classes, columns)) if task == "auto" else task == "classification"
+    return (as_classes if classify else as_numbers)(structures, columns)
 
 
 def as_numbers(structures: Structures, columns: list[Answers]) -> Structures:
@@ -249,6 +257,30 @@ def _with(
         targets=torch.from_numpy(values).to(structures.device),
         target_names=names,
         target_vocabularies=vocabularies,
+    )
+
+
+def select_targets(structures: Structures, names: Sequence[str]) -> Structures:
+    """Return the structures with these of their targets alone.
+
+    Examples
+    --------
+    >>> import hiddenfield as hf
+    >>> pack = hf.data.from_sequences(["A", "B"], targets={"a": [1.0, 2.0], "b": [3.0, 4.0]})
+    >>> select_targets(pack, ["b"]).targets.flatten().tolist()
+    [3.0, 4.0]
+    """
+    known = structures.target_names
+    missing = next((name for name in names if name not in known), None)
+    if missing is not None or structures.targets is None:
+        raise InputError(
+            f"the structures have no target {missing!r}; they have: {', '.join(known) or 'none'}"
+        )
+    places = [known.index(name) for name in names]
+    return structures.replace(
+        targets=structures.targets[:, places],
+        target_names=tuple(names),
+        target_vocabularies=tuple(structures.target_vocabularies[place] for place in places),
     )
 
 

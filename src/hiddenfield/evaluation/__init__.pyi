@@ -1,5 +1,5 @@
 from .assessment.assessing import assess as assess
-from .assessment.settings import AssessmentSettings as AssessmentSettings
+from .assessment.settings import AssessmentSettings as AssessmentSettings, Between as Between
 from .baselines import BASELINES as BASELINES, fit_baselines as fit_baselines
 from .leakage import Leakage as Leakage, find_leakage as find_leakage
 from .measuring import (
@@ -11,10 +11,13 @@ from .measuring import (
     rmse as rmse,
     roc_auc as roc_auc,
 )
-from .method_comparison import MethodResult as MethodResult, compare_methods as compare_methods
-from .query import Answer as Answer, ask as ask
+from .query import (
+    Answer as Answer,
+    MethodResult as MethodResult,
+    ask as ask,
+    compare_methods as compare_methods,
+)
 from .records import Assessment as Assessment
-from .search import Between as Between
 from .significance import (
     Comparison as Comparison,
     compare as compare,

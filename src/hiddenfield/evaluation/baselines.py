@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +12,12 @@ import torch
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError
-from hiddenfield.estimators.targets import keep_aside
+from hiddenfield.estimators.targets import keep_aside, select_targets
 from hiddenfield.evaluation.linear import fit_linear
 from hiddenfield.evaluation.measuring import Score, measure
 from hiddenfield.evaluation.splits.drawn import hold_out_positions
 from hiddenfield.kernels.refinement import _checked, weisfeiler_lehman
+from hiddenfield.learning.device import torch_threads
 from hiddenfield.registry import Registry
 from hiddenfield.shapes import Array, Float, Int
 
@@ -164,9 +164,10 @@ def problem_baselines(
         len(train), None if codes is None else codes[train], HELD_OUT, np.random.default_rng(0)
     )
     table = finite_table(problem.X)
+    before, after = (None, None) if table is None else (table[train], table[test])
     task = BaselineTask(
-        None if table is None else table[train],
-        None if table is None else table[test],
+        before,
+        after,
         problem.truth[train],
         problem.truth[test],
         None if problem.classes is None else len(problem.classes),
@@ -210,7 +211,14 @@ def counts(task: BaselineTask) -> list[Score]:
     train, test = task.train, task.test
     if not isinstance(train, Structures) or not isinstance(test, Structures):
         return []
-    with _threads(len(train)):
+    # A cell of an assessment has one thread, because other cells run beside it. With many structures one cell runs at a
+    # time; worker processes have a limit of their own, which Numba respects. The results are the same.
+    threads = torch.get_num_threads()
+    if len(train) >= WORTH_THREADS:
+        import numba
+
+        threads = getattr(numba.config, "NUMBA_NUM_THREADS")  # noqa: B009 (set when Numba starts)
+    with torch_threads(threads):
         started = time.perf_counter()
         # The colours of few rounds are the first columns of those of many, and the labels are those of none.
         deepest = max(map(_checked, task.rounds), default=0)
@@ -234,47 +242,16 @@ def features(task: BaselineTask) -> list[Score]:
     return [task.linear("features", task.train, task.test, time.perf_counter())]
 
 
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    """Count and fit many structures on all cores; the results are the same.
-
-    A cell of an assessment has one thread, because other cells run beside it. With many structures one cell runs at a
-    time; worker processes have a limit of their own, which Numba respects.
-    """
-    before = torch.get_num_threads()
-    if count >= WORTH_THREADS:
-        import numba
-
-        torch.set_num_threads(getattr(numba.config, "NUMBA_NUM_THREADS"))  # noqa: B009 (set when Numba starts)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def _position(structures: Structures, target: str | None) -> int:
-    if structures.targets is None or not structures.target_names:
-        raise InputError("there is nothing to predict: the structures have no targets")
-    if target is None:
-        return 0
-    if target not in structures.target_names:
-        raise InputError(f"there is no target {target!r}; choose from: {', '.join(structures.target_names)}")
-    return structures.target_names.index(target)
-
-
 def _answered(structures: Structures, target: str | None) -> tuple[Structures, Float[Array, " structures"]]:
     """Return the structures whose target is there, with it alone, and its values."""
-    column = _position(structures, target)
-    assert structures.targets is not None
-    values = structures.targets[:, column].cpu().numpy()
+    if structures.targets is None or not structures.target_names:
+        raise InputError("there is nothing to predict: the structures have no targets")
+    alone = select_targets(structures, [structures.target_names[0] if target is None else target])
+    assert alone.targets is not None
+    values = alone.targets[:, 0].cpu().numpy()
     present = np.flatnonzero(~np.isnan(values))
     if not len(present):
-        raise InputError(f"target {structures.target_names[column]!r} is missing for every structure")
-    alone = structures.replace(
-        targets=structures.targets[:, column : column + 1],
-        target_names=structures.target_names[column : column + 1],
-        target_vocabularies=structures.target_vocabularies[column : column + 1],
-    )
+        raise InputError(f"target {alone.target_names[0]!r} is missing for every structure")
     return alone[present] if len(present) < len(values) else alone, values[present]
 
 

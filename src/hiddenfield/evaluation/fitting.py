@@ -15,21 +15,23 @@ from hiddenfield.data.paths import write_text
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import HiddenfieldError, InputError
 from hiddenfield.estimators import StructureClassifier, StructureEstimator, StructureRegressor
-from hiddenfield.estimators.targets import as_classes, as_numbers, attach, looks_like_classes
+from hiddenfield.estimators.targets import as_task, attach
 from hiddenfield.evaluation.assessment.problem import with_row_ids
 from hiddenfield.evaluation.assessment.settings import TASKS
 from hiddenfield.evaluation.baselines import constant_score
-from hiddenfield.evaluation.measuring import finite, measure
+from hiddenfield.evaluation.measuring import measure
 from hiddenfield.evaluation.records import (
     FitRecord,
     Metrics,
     PartSizes,
     SplitRecord,
     claim_folder,
+    finite_metrics,
     read_record,
     write_json,
 )
 from hiddenfield.evaluation.splits.drawn import hold_out_positions
+from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Int
 
 __all__ = ["Plan", "check_parameters", "fit_run", "make_estimator", "read_settings"]
@@ -62,8 +64,7 @@ class Plan:
     reader: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.task not in TASKS:
-            raise InputError(f"unknown task {self.task!r}; choose from: {', '.join(TASKS)}")
+        choose("task", dict.fromkeys(TASKS), self.task)
         if not 0.0 <= self.test_fraction < 1.0:
             raise InputError(f"the test fraction must lie in [0, 1), got {self.test_fraction}")
 
@@ -97,10 +98,7 @@ def fit_run(
     """
     folder = Path(folder)
     columns, _ = attach(structures, None)
-    classify = plan.task == "classification" or (
-        plan.task == "auto" and all(map(looks_like_classes, columns))
-    )
-    structures = with_row_ids((as_classes if classify else as_numbers)(structures, columns))
+    structures = with_row_ids(as_task(structures, columns, plan.task))
     assert structures.targets is not None
     answered = np.flatnonzero(~structures.targets.isnan().all(dim=1).cpu().numpy())
     if len(structures) and not len(answered):
@@ -110,7 +108,7 @@ def fit_run(
         )
     train, test = _held_out(structures, answered, plan)
     own = {"random_state": plan.seed, "checkpoint": folder / "checkpoint", "verbose": verbose}
-    estimator = make_estimator(classify, {**own, **plan.parameters})
+    estimator = make_estimator(structures.target_vocabularies[0] is not None, {**own, **plan.parameters})
     fresh = claim_folder(folder, "settings.json", asdict(plan), "a run", resume=resume)
     try:
         estimator.fit(structures[train])
@@ -188,8 +186,8 @@ def _measured(
         present = ~np.isnan(after)
         classes = predicted.shape[1] if predicted.ndim == 2 else None
         constant = constant_score(before[~np.isnan(before)], after[present], classes)
-        own[name] = _finite(measure(after[present], predicted[present]))
-        baseline[name] = _finite(constant.metrics)
+        own[name] = finite_metrics(measure(after[present], predicted[present]))
+        baseline[name] = finite_metrics(constant.metrics)
     validation = len(estimator.validation_indices_)
     return FitRecord(
         "classification" if isinstance(estimator, StructureClassifier) else "regression",
@@ -201,7 +199,3 @@ def _measured(
         own,
         baseline,
     )
-
-
-def _finite(metrics: Mapping[str, float]) -> Metrics:
-    return {name: finite(value) for name, value in metrics.items()}

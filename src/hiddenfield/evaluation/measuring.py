@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hiddenfield.errors import InputError
 from hiddenfield.estimators import StructureClassifier
+from hiddenfield.evaluation.records import Metrics, finite_metrics
 from hiddenfield.learning.metrics import accuracy, balanced_accuracy, mae, r2, rmse, roc_auc
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Float, Int
@@ -29,7 +30,6 @@ __all__ = [
     "better",
     "capital",
     "choose_metric",
-    "finite",
     "mae",
     "measure",
     "measured",
@@ -43,36 +43,35 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Metric:
-    """A number for how good predictions are: its task, which way is better, and where it ends."""
+    """A number for how good predictions are: its function, title and task, which way is better, and where it ends."""
 
-    name: str
+    of: Callable[[Array, Array], float]
+    title: str
     task: str
-    higher_is_better: bool
+    higher_is_better: bool = True
     lowest: float = 0.0
     highest: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """Its name in options and records."""
+        return self.of.__name__
 
 
 METRICS = {
     metric.name: metric
     for metric in (
-        Metric("accuracy", "classification", True),
-        Metric("balanced_accuracy", "classification", True),
-        Metric("roc_auc", "classification", True),
-        Metric("mae", "regression", False, highest=math.inf),
-        Metric("rmse", "regression", False, highest=math.inf),
-        Metric("r2", "regression", True, lowest=-math.inf),
+        Metric(accuracy, "accuracy", "classification"),
+        Metric(balanced_accuracy, "balanced accuracy", "classification"),
+        Metric(roc_auc, "ROC AUC", "classification"),
+        Metric(mae, "mean absolute error", "regression", False, highest=math.inf),
+        Metric(rmse, "root mean square error", "regression", False, highest=math.inf),
+        Metric(r2, "R²", "regression", lowest=-math.inf),
     )
 }
 
 # For a reader.
-NAMES = {
-    "accuracy": "accuracy",
-    "balanced_accuracy": "balanced accuracy",
-    "roc_auc": "ROC AUC",
-    "mae": "mean absolute error",
-    "rmse": "root mean square error",
-    "r2": "R²",
-}
+NAMES = {name: metric.title for name, metric in METRICS.items()}
 
 
 def capital(text: str) -> str:
@@ -136,18 +135,8 @@ class Score:
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, without the predictions; None for a metric that has no value, for JSON has no NaN."""
-        metrics = {name: None if math.isnan(value) else value for name, value in self.metrics.items()}
-        values = asdict(replace(self, predictions=None)) | {"metrics": metrics}
+        values = vars(self) | {"metrics": finite_metrics(self.metrics)}
         return {name: value for name, value in values.items() if name != "predictions"}
-
-
-NUMBERS: dict[str, Callable[[Array, Array], float]] = {"mae": mae, "rmse": rmse, "r2": r2}
-# Metrics of the predicted class, and of the scores.
-LABELS: dict[str, Callable[[Array, Array], float]] = {
-    "accuracy": accuracy,
-    "balanced_accuracy": balanced_accuracy,
-}
-SCORES: dict[str, Callable[[Array, Array], float]] = {"roc_auc": roc_auc}
 
 
 def measure(
@@ -177,11 +166,14 @@ def measure(
     >>> measure(np.array([0.0, 1.0]), np.array([[0.9, 0.1], [0.8, 0.2]]), "accuracy", labels=np.array([0, 1]))
     {'accuracy': 1.0}
     """
-    if predicted.ndim == 1:
-        return {name: of(truth, predicted) for name, of in NUMBERS.items() if only in (None, name)}
-    said = predicted.argmax(axis=1) if labels is None else labels
-    found = {name: of(truth, said) for name, of in LABELS.items() if only in (None, name)}
-    return found | {name: of(truth, predicted) for name, of in SCORES.items() if only in (None, name)}
+    task = "regression" if predicted.ndim == 1 else "classification"
+    if labels is None:
+        labels = predicted if predicted.ndim == 1 else predicted.argmax(axis=1)
+    return {
+        name: metric.of(truth, predicted if name == "roc_auc" else labels)
+        for name, metric in METRICS.items()
+        if metric.task == task and only in (None, name)
+    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,24 +235,19 @@ def _labels(
 
 
 def _class_scores(estimator: Any, X: Any) -> tuple[Float[Array, "structures classes"], list[Any]]:
-    if hasattr(estimator, "predict_proba"):
-        return np.asarray(estimator.predict_proba(X), dtype=np.float64), np.asarray(
-            estimator.classes_
-        ).tolist()
-    if hasattr(estimator, "decision_function"):
-        scores = np.asarray(estimator.decision_function(X), dtype=np.float64)
-        scores = np.stack([-scores, scores], axis=1) if scores.ndim == 1 else scores
-        seen = np.asarray(estimator.classes_).tolist()
-        if scores.shape[1] == len(seen):  # and not one for each pair of classes
-            return scores, seen
+    for name in ("predict_proba", "decision_function"):
+        if hasattr(estimator, name):
+            scores = np.asarray(getattr(estimator, name)(X), dtype=np.float64)
+            scores = np.stack([-scores, scores], axis=1) if scores.ndim == 1 else scores
+            seen = np.asarray(estimator.classes_).tolist()
+            if scores.shape[1] == len(seen):  # and not one for each pair of classes
+                return scores, seen
     labels = np.asarray(estimator.predict(X))
     found = np.unique(labels)
     return (labels[:, None] == found).astype(np.float64), found.tolist()
 
 
-def measured(
-    metric: Metric, truth: Float[Array, " structures"], found: Predictions
-) -> dict[str, float | None]:
+def measured(metric: Metric, truth: Float[Array, " structures"], found: Predictions) -> Metrics:
     """Return all metrics of the task, None for what is undefined; the one asked for must be defined.
 
     Examples
@@ -272,18 +259,13 @@ def measured(
     if not np.isfinite(values).all():
         wrong = int(np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(axis=1))[0])
         raise InputError(f"the model's prediction number {wrong} is not finite; there is nothing to measure")
-    result = {name: finite(value) for name, value in found.measure(truth).items()}
+    result = finite_metrics(found.measure(truth))
     if result[metric.name] is None:
         raise InputError(
             f"{metric.name} is undefined on the {len(truth)} structures of a test or validation part, which are of "
             f"one class or fewer than two; use fewer folds, a stratified split or another metric"
         )
     return result
-
-
-def finite(value: float) -> float | None:
-    """Return None for what JSON has no number for."""
-    return float(value) if math.isfinite(value) else None
 
 
 def rounded(value: float | None, digits: int) -> float | None:

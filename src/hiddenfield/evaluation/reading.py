@@ -19,6 +19,7 @@ from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError, SkippedInputWarning
 from hiddenfield.estimators import StructureClassifier, StructureEncoder, StructureEstimator
 from hiddenfield.estimators.supervised import class_array
+from hiddenfield.estimators.targets import select_targets
 from hiddenfield.evaluation.fitting import read_settings
 from hiddenfield.shapes import Array, Int
 
@@ -52,11 +53,13 @@ def read_for_learning(
     names = None if "target" in known else reader.pop("target", None)
     structures = read(path, **reader)
     if names:
-        structures = _with_targets(structures, [names] if isinstance(names, str) else list(names))
+        structures = select_targets(structures, [names] if isinstance(names, str) else list(names))
     # Molecules have labels of bonds: a pack without labels of arcs, from such a file, holds sequences.
     flat = found is not None and found.name in OF_SEQUENCES
     if flat and "arc_labels" not in options and not structures.arc_vocabularies:
-        structures = _with_directions(structures)
+        # As `from_sequences` does: to the symbol after, or to the one before.
+        backwards = (structures.source > structures.target).to(torch.int32)
+        structures = structures.replace(arc_labels=backwards[:, None], arc_vocabularies=(DIRECTION,))
         reader["arc_labels"] = "direction"
     return structures, reader
 
@@ -68,27 +71,6 @@ def _format(path: Path, name: str | None = None) -> Format[Structures] | None:
 def _options(found: Format[Structures] | None) -> set[str]:
     """Return the names of the options of a format; none where it is not known, of which reading complains."""
     return set() if found is None else set(inspect.signature(found.read).parameters)
-
-
-def _with_targets(structures: Structures, names: list[str]) -> Structures:
-    """Return the structures with these of their targets."""
-    for name in names:
-        if name not in structures.target_names:
-            listed = ", ".join(structures.target_names) or "none"
-            raise InputError(f"the structures have no target {name!r}; they have: {listed}")
-    places = [structures.target_names.index(name) for name in names]
-    assert structures.targets is not None
-    return structures.replace(
-        targets=structures.targets[:, places],
-        target_names=tuple(names),
-        target_vocabularies=tuple(structures.target_vocabularies[place] for place in places),
-    )
-
-
-def _with_directions(structures: Structures) -> Structures:
-    """Label the arcs of sequences, as `from_sequences` does: to the symbol after, or to the one before."""
-    backwards = (structures.source > structures.target).to(torch.int32)
-    return structures.replace(arc_labels=backwards[:, None], arc_vocabularies=(DIRECTION,))
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,9 +99,8 @@ class NewData:
 
     def spread(self, values: Array, missing: Any) -> Array:
         """Return one entry for each row of the file, `missing` for those that were left out."""
-        result = np.full(
-            (self.total, *values.shape[1:]), missing, dtype=values.dtype if missing is not None else object
-        )
+        kind = object if missing is None else values.dtype
+        result = np.full((self.total, *values.shape[1:]), missing, dtype=kind)
         result[self.rows] = values
         return result
 
@@ -161,7 +142,7 @@ def read_new(
     before = read_settings(folder).get("reader", {})
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        structures = _read_alike(path, before, _of_reader(path, options))
+        structures = _read_alike(path, before, options)
     reasons: dict[int, str] = {}
     names: dict[int, str] = {}
     for warning in caught:
@@ -201,6 +182,8 @@ def read_new(
 def _read_alike(path: Path, before: Mapping[str, Any], options: Mapping[str, Any]) -> Structures:
     """Read as the training file was read; where that had its labels in the headers, new files may have them too."""
     accepted = _options(_format(path))
+    if "format" not in options and "on_error" not in accepted:  # symbols are checked all the same
+        options = {name: value for name, value in options.items() if name != "on_error"}
     known = {name: value for name, value in before.items() if name in accepted}
     alike = {name: value for name, value in known.items() if name not in OF_TRAINING}
     try:
@@ -209,13 +192,6 @@ def _read_alike(path: Path, before: Mapping[str, Any], options: Mapping[str, Any
         if known.get("labels") != "header" or "labels" in options:
             raise
     return read(path, **{**alike, "labels": "header", **options})
-
-
-def _of_reader(path: Path, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options without ``on_error`` where the format has none: symbols are checked here all the same."""
-    if "format" in options or "on_error" in _options(_format(path)):
-        return dict(options)
-    return {name: value for name, value in options.items() if name != "on_error"}
 
 
 def prediction_columns(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,6 +37,8 @@ __all__ = [
     "TrainingCurve",
     "claim_folder",
     "convert",
+    "finite",
+    "finite_metrics",
     "read_record",
     "write_json",
 ]
@@ -358,6 +361,16 @@ def read_record(file: str | Path, kind: type[R], what: str) -> R:
 def _not(what: str, error: Exception) -> str:
     name, semicolon, remedy = what.partition(";")
     return f"is not {name} ({error}){semicolon}{remedy}"
+
+
+def finite(value: float) -> float | None:
+    """Return None for what JSON has no number for."""
+    return float(value) if math.isfinite(value) else None
+
+
+def finite_metrics(metrics: Mapping[str, float]) -> Metrics:
+    """Return the metrics as they are written, None for those that are not defined."""
+    return {name: finite(value) for name, value in metrics.items()}
 
 
 def write_json(file: Path, content: Any) -> None:

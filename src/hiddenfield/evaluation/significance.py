@@ -9,14 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from hiddenfield.errors import InputError
-from hiddenfield.evaluation.measuring import METRICS, Metric, finite
-from hiddenfield.evaluation.records import Assessment, ComparisonRecord, Summary
+from hiddenfield.evaluation.measuring import METRICS, Metric, better
+from hiddenfield.evaluation.records import Assessment, ComparisonRecord, Summary, finite
 from hiddenfield.shapes import Array, Float
 
 __all__ = [
     "Comparison",
     "bootstrap_comparison",
     "bootstrap_interval",
+    "check_same",
     "compare",
     "comparison_record",
     "confidence_interval",
@@ -163,23 +164,35 @@ def compare(first: Assessment, second: Assessment) -> Comparison:
     Comparison
         With the difference of the first less the second.
     """
-    for name, one, two in (
-        ("metric", first.metric, second.metric),
-        ("data", first.protocol.data, second.protocol.data),
-        ("splits", first.protocol.splits, second.protocol.splits),
-    ):
-        if one != two:
-            raise InputError(
-                f"the assessments cannot be compared: {name} is {one} in one and {two} in the other; assess both on "
-                f"the same data, splits and metric"
-            )
+    check_same(first, second.metric, second.protocol.data, second.protocol.splits)
     return corrected_t_test(first.values, second.values, first.protocol.test_share)
+
+
+def check_same(
+    other: Assessment,
+    metric: str,
+    data: str,
+    splits: str,
+    said: str = "the assessments cannot be compared",
+    where: tuple[str, str] = ("in one", "in the other"),
+) -> None:
+    """Refuse to compare an assessment with one of another metric, or of other data or splits (fingerprints)."""
+    for name, there, here in (
+        ("metric", other.metric, metric),
+        ("data", other.protocol.data, data),
+        ("splits", other.protocol.splits, splits),
+    ):
+        if there != here:
+            raise InputError(
+                f"{said}: {name} is {there} {where[0]} and {here} {where[1]}; assess both on the same data, splits and "
+                f"metric"
+            )
 
 
 def comparison_record(found: Comparison, metric: str, method: str | None = None) -> ComparisonRecord:
     """Return a comparison as it is written, with its verdict: a difference is significant where p < 0.05."""
-    better = found.difference > 0 if METRICS[metric].higher_is_better else found.difference < 0
-    verdict = "not told apart" if not found.p_value < 0.05 else "better" if better else "worse"
+    ahead = better(METRICS[metric], found.difference, 0.0)
+    verdict = "not told apart" if not found.p_value < 0.05 else "better" if ahead else "worse"
     low, high = finite(found.low), finite(found.high)
     interval = None if low is None or high is None else [low, high]
     return ComparisonRecord(finite(found.difference), interval, finite(found.p_value), verdict, method)

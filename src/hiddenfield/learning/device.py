@@ -87,7 +87,15 @@ def few_threads(entries: float, processes: int = 1) -> Iterator[None]:
     """
     before = torch.get_num_threads()
     each = ENTRIES_PER_THREAD if before >= FEW_CORES else ENTRIES_PER_THREAD_OF_FEW
-    torch.set_num_threads(max(1, min(before // processes, int(entries / each))))
+    with torch_threads(max(1, min(before // processes, int(entries / each)))):
+        yield
+
+
+@contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """Let torch use so many threads, and as many as before afterwards."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
     try:
         yield
     finally:

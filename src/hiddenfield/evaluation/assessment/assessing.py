@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 import tempfile
 import time
@@ -16,18 +17,20 @@ from typing import Any
 
 import numpy as np
 
+from hiddenfield.data.structures import Structures
 from hiddenfield.embedding.base import EMBEDDINGS
 from hiddenfield.errors import InputError
-from hiddenfield.evaluation.assessment.cells import Cell, Context, has_blind_twin
+from hiddenfield.estimators.base import StructureEstimator
+from hiddenfield.evaluation.assessment.cells import Cell, Context
 from hiddenfield.evaluation.assessment.details import Finished
 from hiddenfield.evaluation.assessment.problem import Problem, inner_splits, outer_splits
 from hiddenfield.evaluation.assessment.running import CellStore, Pool, automatic_jobs
-from hiddenfield.evaluation.assessment.settings import DEFAULT_SPACE, AssessmentSettings
+from hiddenfield.evaluation.assessment.settings import DEFAULT_SPACE, AssessmentSettings, grid, sample
 from hiddenfield.evaluation.assessment.tables import collect
 from hiddenfield.evaluation.fitting import check_parameters, make_estimator
 from hiddenfield.evaluation.measuring import better, choose_metric
 from hiddenfield.evaluation.records import Assessment, convert, write_json
-from hiddenfield.evaluation.search import grid, sample
+from hiddenfield.evaluation.significance import check_same
 from hiddenfield.evaluation.splits.base import digest
 from hiddenfield.progress import progress
 from hiddenfield.registry import choose
@@ -157,16 +160,9 @@ def check_comparable(other: Assessment, source: str, X: Any, settings: Assessmen
     """
     problem = Problem.of(X, task=settings.task)
     splits = outer_splits(problem, settings)
-    for name, there, here in (
-        ("metric", other.metric, choose_metric(settings.metric, problem.task).name),
-        ("data", other.protocol.data, problem.fingerprint()),
-        ("splits", other.protocol.splits, digest(splits)),
-    ):
-        if there != here:
-            raise InputError(
-                f"{source} cannot be compared with: {name} is {there} there and {here} here; assess both on the same "
-                f"data, splits and metric"
-            )
+    metric = choose_metric(settings.metric, problem.task).name
+    said, where = f"{source} cannot be compared with", ("there", "here")
+    check_same(other, metric, problem.fingerprint(), digest(splits), said, where)
     if len(splits) < 2 or len(splits) != len(other.values):
         raise InputError(
             f"models are compared split by split, on two or more of them; here are {len(splits)} and in {source} "
@@ -290,7 +286,8 @@ def _cells_after(
 ) -> list[Cell]:
     """Return the cells that need the selected parameters: final fits, the same without arcs, learning curve."""
     cells = [Cell("final", fold, own, seed) for fold, own in enumerate(chosen) for seed in range(seeds)]
-    if settings.baselines and has_blind_twin(context.estimator, context.problem):
+    own = isinstance(context.estimator, StructureEstimator) and isinstance(context.problem.X, Structures)
+    if settings.baselines and own:
         cells += [replace(cell, kind="blind") for cell in cells]
     shares = settings.learning_curve
     return cells + [Cell("curve", fold, own, fraction=s) for fold, own in enumerate(chosen) for s in shares]
@@ -302,16 +299,14 @@ def _selected(
     """Return the candidate with the best mean on the inner validation parts; of equals the first."""
     if len(candidates) == 1:
         return candidates[0]
-    best, chosen = np.nan, None
+    best, chosen = math.nan, None
     for part, candidate in enumerate(candidates):
         cells = [Cell("select", fold, part=part, inner=k) for k in range(len(context.inner[fold]))]
         values = [results[cell.key].value for cell in cells]
-        mean = np.nan if None in values else float(np.mean(values))
-        if better(context.metric, mean, float(best)):
+        mean = math.nan if None in values else float(np.mean(values))
+        if better(context.metric, mean, best):
             best, chosen = mean, candidate
     if chosen is None:
-        cell = Cell("select", fold)
-        raise InputError(
-            f"no candidate could be fitted in {context.splits[fold].name}: {results[cell.key].error}"
-        )
+        error = results[Cell("select", fold).key].error
+        raise InputError(f"no candidate could be fitted in {context.splits[fold].name}: {error}")
     return chosen

@@ -14,14 +14,12 @@ import torch
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import HiddenfieldError, InputError, TrainingError
-from hiddenfield.estimators.base import StructureEstimator
 from hiddenfield.evaluation.assessment.problem import Problem
 from hiddenfield.evaluation.baselines import problem_baselines
-from hiddenfield.evaluation.measuring import Metric, Predictions, finite, measured, predicted, rounded
-from hiddenfield.evaluation.records import Metrics, Record
+from hiddenfield.evaluation.measuring import Metric, Predictions, measured, predicted, rounded
+from hiddenfield.evaluation.records import Metrics, Record, finite, finite_metrics
 from hiddenfield.evaluation.splits.base import Split
 from hiddenfield.evaluation.splits.drawn import hold_out_positions
-from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Int
 
 __all__ = [
@@ -34,7 +32,6 @@ __all__ = [
     "PublishedResult",
     "SelectResult",
     "accepts_aside",
-    "has_blind_twin",
     "without_arcs",
     "work",
     "work_together",
@@ -172,7 +169,7 @@ class Cell:
 
 def work(context: Context, cell: Cell) -> Record:
     """Do a cell; return its result."""
-    kind = choose("kind of cell", KINDS, cell.kind)
+    kind = KINDS[cell.kind]
     fitting = kind.fitting(context, cell)
     return kind.result(context, cell, None if fitting is None else fitting.fit())
 
@@ -184,13 +181,12 @@ def work_together(context: Context, cells: Sequence[Cell]) -> Iterator[tuple[Cel
     """
     from hiddenfield.estimators.together import fit_in_parts
 
-    kinds = [choose("kind of cell", KINDS, cell.kind) for cell in cells]
-    fittings = [kind.fitting(context, cell) for kind, cell in zip(kinds, cells, strict=True)]
+    fittings = [KINDS[cell.kind].fitting(context, cell) for cell in cells]
     several = [fitting for fitting in fittings if fitting is not None]
     error: HiddenfieldError | None = None
     for place, model in fit_in_parts([f.model for f in several], [(f.X, f.y, f.aside) for f in several]):
         try:
-            result = kinds[place].result(context, cells[place], model)
+            result = KINDS[cells[place].kind].result(context, cells[place], model)
         except HiddenfieldError as failure:
             error = error or failure
         else:
@@ -211,11 +207,7 @@ class Fitting:
     def fit(self) -> Any:
         """Return the fitted estimator, or the error if training failed."""
         try:
-            return (
-                self.model.fit(self.X, self.y)
-                if self.aside is None
-                else self.model.fit(self.X, self.y, aside=self.aside)
-            )
+            return self.model.fit(self.X, self.y, **({} if self.aside is None else {"aside": self.aside}))
         except TrainingError as error:
             return error
 
@@ -232,19 +224,12 @@ class Kind:
 # -- the kinds ---------------------------------------------------------------------------------------------
 
 
-def _fit_select(context: Context, cell: Cell) -> Fitting:
-    """Fit a candidate to the inner training part."""
-    inner = context.inner[cell.fold][cell.inner]
-    return _fitting(context, cell, inner.train, inner.test)
-
-
 def _select(context: Context, cell: Cell, model: Any) -> SelectResult:
     """Measure a candidate on the inner validation part."""
     if isinstance(model, TrainingError):
         return SelectResult(None, str(model))
-    inner, problem = context.inner[cell.fold][cell.inner], context.problem
-    values = predicted(model, problem.take(inner.test), problem)
-    return SelectResult(measured(context.metric, problem.truth[inner.test], values)[context.metric.name])
+    metrics, _ = _tested(context, context.inner[cell.fold][cell.inner], model)
+    return SelectResult(metrics[context.metric.name])
 
 
 def _fit_final(context: Context, cell: Cell) -> Fitting:
@@ -258,11 +243,10 @@ def _fit_final(context: Context, cell: Cell) -> Fitting:
 
 def _final(context: Context, cell: Cell, model: Any) -> FinalResult:
     """Measure on the test part."""
-    split, problem = context.splits[cell.fold], context.problem
-    found = predicted(_sound(model), problem.take(split.test), problem)
+    metrics, found = _tested(context, context.splits[cell.fold], model)
     histories, networks = getattr(model, "histories_", None), getattr(model, "networks_", None)
     return FinalResult(
-        measured(context.metric, problem.truth[split.test], found),
+        metrics,
         found.values.tolist(),
         None if found.labels is None else found.labels.tolist(),
         None if histories is None else [history.best_epoch for history in histories],
@@ -289,26 +273,7 @@ def training_records(histories: Sequence[Any]) -> list[dict[str, list[float | No
 
 def _fit_blind(context: Context, cell: Cell) -> Fitting:
     """Do as the final cell does, on structures without arcs."""
-    return _fit_final(context.without_arcs, _blind_cell(cell))
-
-
-def _blind(context: Context, cell: Cell, model: Any) -> FinalResult:
-    """Measure on the test part, on structures without arcs."""
-    return _final(context.without_arcs, _blind_cell(cell), model)
-
-
-def _blind_cell(cell: Cell) -> Cell:
-    parameters = {k: v for k, v in cell.parameters.items() if k not in BLIND} | BLIND
-    return Cell("final", cell.fold, parameters, cell.seed)
-
-
-def has_blind_twin(estimator: Any, problem: Problem) -> bool:
-    """Return whether the estimator can be fitted to structures without arcs, all else equal."""
-    return isinstance(estimator, StructureEstimator) and isinstance(problem.X, Structures)
-
-
-def _fit_nothing(context: Context, cell: Cell) -> None:
-    """Leave the fitting to the measuring: baselines are quick."""
+    return _fit_final(context.without_arcs, replace(cell, parameters={**cell.parameters, **BLIND}))
 
 
 def _baselines(context: Context, cell: Cell, model: None) -> BaselineResult:
@@ -328,30 +293,17 @@ def _baselines(context: Context, cell: Cell, model: None) -> BaselineResult:
             # A single split has no other folds: intervals come from its test structures.
             tables = {name: values.tolist() for name, values in found.items()}
     return BaselineResult(
-        {score.name: {name: finite(value) for name, value in score.metrics.items()} for score in scores},
+        {score.name: finite_metrics(score.metrics) for score in scores},
         {score.name: score.parameters for score in scores},
         predictions,
         tables,
     )
 
 
-def _fit_curve(context: Context, cell: Cell) -> Fitting:
-    """Fit to a share of the training part."""
-    return _fitting(context, cell, _part_of(context, cell, context.splits[cell.fold].train), None)
-
-
 def _curve(context: Context, cell: Cell, model: Any) -> CurveResult:
     """Measure on the test part what was fitted to a share of the training part."""
-    split, problem = context.splits[cell.fold], context.problem
-    values = predicted(_sound(model), problem.take(split.test), problem)
-    size = len(_part_of(context, cell, split.train))
-    return CurveResult(size, measured(context.metric, problem.truth[split.test], values))
-
-
-def _fit_published(context: Context, cell: Cell) -> Fitting:
-    """Fit to the training part with the *test* part for validation."""
     split = context.splits[cell.fold]
-    return _fitting(context, cell, split.train, split.test)
+    return CurveResult(len(_part_of(context, cell, split.train)), _tested(context, split, model)[0])
 
 
 def _published(context: Context, cell: Cell, model: Any) -> PublishedResult:
@@ -366,14 +318,20 @@ def _published(context: Context, cell: Cell, model: Any) -> PublishedResult:
     return PublishedResult([finite(row[name]) for row in rows[0]])
 
 
-# The names are those of the files in a resumable folder.
+# The names are those of the files in a resumable folder. Candidates are fitted to the inner training part and validated
+# on the inner validation part; published ones are fitted to the training part and validated on the *test* part. The
+# baselines, which are quick, are fitted where they are measured.
 KINDS: dict[str, Kind] = {
-    "select": Kind(_fit_select, _select, SelectResult),
+    "select": Kind(
+        lambda c, cell: _validated(c, cell, c.inner[cell.fold][cell.inner]), _select, SelectResult
+    ),
     "final": Kind(_fit_final, _final, FinalResult),
-    "blind": Kind(_fit_blind, _blind, FinalResult),
-    "simple": Kind(_fit_nothing, _baselines, BaselineResult),
-    "curve": Kind(_fit_curve, _curve, CurveResult),
-    "published": Kind(_fit_published, _published, PublishedResult),
+    "blind": Kind(_fit_blind, lambda c, cell, model: _final(c.without_arcs, cell, model), FinalResult),
+    "simple": Kind(lambda c, cell: None, _baselines, BaselineResult),
+    "curve": Kind(
+        lambda c, cell: _fitting(c, cell, _part_of(c, cell, c.splits[cell.fold].train)), _curve, CurveResult
+    ),
+    "published": Kind(lambda c, cell: _validated(c, cell, c.splits[cell.fold]), _published, PublishedResult),
 }
 
 
@@ -386,15 +344,26 @@ def accepts_aside(estimator: Any) -> bool:
 
 
 def _fitting(
-    context: Context, cell: Cell, train: Int[Array, " train"], aside: Int[Array, " aside"] | None
+    context: Context, cell: Cell, train: Int[Array, " train"], aside: Int[Array, " aside"] | None = None
 ) -> Fitting:
     """Make a new estimator, with a seed that depends on the fold and the seed's number alone."""
-    model = _prepared(context, cell)
-    problem = context.problem
+    from sklearn.base import clone
+
+    model, problem = clone(context.estimator), context.problem
+    known = model.get_params()
+    state = int(np.random.default_rng([context.seed, cell.fold, cell.seed]).integers(2**31 - 1))
+    seeds = {name: state for name in known if name.split("__")[-1] == "random_state"}
+    places = {name: context.device for name in known if name.split("__")[-1] == "device"}
+    model.set_params(**cell.parameters, **seeds, **(places if context.device else {}))
     if aside is None or not accepts_aside(model):
         return Fitting(model, problem.take(train), problem.y[train], None)
     both = np.concatenate([train, aside])
     return Fitting(model, problem.take(both), problem.y[both], np.arange(len(train), len(both)))
+
+
+def _validated(context: Context, cell: Cell, split: Split) -> Fitting:
+    """Fit to the training part of a split; the epoch is chosen on its test part."""
+    return _fitting(context, cell, split.train, split.test)
 
 
 def _sound(model: Any) -> Any:
@@ -404,15 +373,10 @@ def _sound(model: Any) -> Any:
     return model
 
 
-def _prepared(context: Context, cell: Cell) -> Any:
-    from sklearn.base import clone
-
-    model = clone(context.estimator)
-    known = model.get_params()
-    state = int(np.random.default_rng([context.seed, cell.fold, cell.seed]).integers(2**31 - 1))
-    seeds = {name: state for name in known if name.split("__")[-1] == "random_state"}
-    places = {name: context.device for name in known if name.split("__")[-1] == "device"}
-    return model.set_params(**cell.parameters, **seeds, **(places if context.device else {}))
+def _tested(context: Context, split: Split, model: Any) -> tuple[Metrics, Predictions]:
+    """Return the metrics and the predictions on the test part of a split."""
+    found = predicted(_sound(model), context.problem.take(split.test), context.problem)
+    return measured(context.metric, context.problem.truth[split.test], found), found
 
 
 def _part_of(context: Context, cell: Cell, train: Int[Array, " train"]) -> Int[Array, " part"]:

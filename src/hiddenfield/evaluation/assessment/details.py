@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -14,18 +15,9 @@ from hiddenfield.evaluation.assessment.cells import BLIND_NAME, BaselineResult, 
 from hiddenfield.evaluation.measuring import Predictions, rounded
 from hiddenfield.evaluation.records import ErrorRange, Roc, RocCurve, TrainingCurve
 from hiddenfield.learning.metrics import roc_auc, roc_curve
-from hiddenfield.shapes import Array, Float, Int
+from hiddenfield.shapes import Array, Float
 
-__all__ = [
-    "GRID",
-    "Finished",
-    "bootstrap_draws",
-    "error_ranges",
-    "find_roc",
-    "mean_roc",
-    "mean_size",
-    "training_curve",
-]
+__all__ = ["Finished", "bootstrap_draws", "error_ranges", "find_roc", "mean_size", "training_curve"]
 
 # The false positive rates at which ROC curves are averaged.
 GRID = np.linspace(0.0, 1.0, 101)
@@ -63,9 +55,9 @@ class Finished:
         keys = [Cell(kind, fold, seed=seed).key for seed in range(self.seeds)]
         return [self.results[key] for key in keys if key in self.results]
 
-    def baselines(self, fold: int, share: float = 1.0) -> BaselineResult | None:
-        """Return the results of the baselines in one fold, fitted to a share of the training part."""
-        return self.results.get(Cell("simple", fold, fraction=share).key)
+    def baselines(self, fold: int, share: float = 1.0) -> BaselineResult:
+        """Return the results of the baselines in one fold, fitted to a share of the training part; none without any."""
+        return self.results.get(Cell("simple", fold, fraction=share).key, BaselineResult({}))
 
     def predictions(self, fold: int, kind: str = "final") -> Array:
         """Return the predictions of one fold, averaged over the seeds."""
@@ -104,8 +96,7 @@ def bootstrap_draws(
 
 def _kept_baselines(finished: Finished, count: int) -> dict[str | None, list[Predictions]]:
     found: dict[str | None, list[Predictions]] = {}
-    result = finished.baselines(0)
-    for name, rows in ({} if result is None else result.tables).items():
+    for name, rows in finished.baselines(0).tables.items():
         table = np.asarray(rows, dtype=np.float64)
         # A constant keeps one row for all.
         found[name] = [Predictions(np.repeat(table, count, axis=0) if len(table) == 1 else table)]
@@ -144,13 +135,15 @@ def training_curve(records: Sequence[Mapping[str, Sequence[float | None]]], metr
     ('valid_loss', [5, 10, 15], [2, 2, 1], [1.5, 1.0, 0.3])
     """
     count = max(len(record["steps"]) for record in records)
-    shown: Int[Array, " shown"] = np.unique(
-        np.linspace(0, count - 1, min(count, POINTS)).round().astype(np.int64)
-    )
+    shown = np.unique(np.linspace(0, count - 1, min(count, POINTS)).round().astype(np.int64))
     known = [name for name in records[0] if name in TrainingCurve.__struct_fields__ and name != "steps"]
     columns = [name for name in known if all(name in record for record in records)]
     chosen = next((name for name in (f"valid_{metric}", "valid_loss") if name in columns), "train_loss")
-    tables = {name: _table([record[name] for record in records]) for name in ("steps", *columns)}
+    # (records, epochs), NaN where there is nothing.
+    tables = {
+        name: np.array([*zip_longest(*(record[name] for record in records))], dtype=np.float64).T
+        for name in ("steps", *columns)
+    }
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Mean of empty slice", RuntimeWarning)
         means = {name: np.nanmean(table, axis=0)[shown] for name, table in tables.items()}
@@ -161,14 +154,6 @@ def training_curve(records: Sequence[Mapping[str, Sequence[float | None]]], metr
         runs=(~np.isnan(tables["steps"])).sum(axis=0)[shown].tolist(),
         **{name: [rounded(value, 5) for value in means[name].tolist()] for name in columns},
     )
-
-
-def _table(several: Sequence[Sequence[float | None]]) -> Array:
-    """Return (records, epochs), NaN where there is nothing."""
-    table = np.full((len(several), max(map(len, several))), np.nan)
-    for row, values in zip(table, several, strict=True):
-        row[: len(values)] = [np.nan if value is None else value for value in values]
-    return table
 
 
 # -- ROC curves --------------------------------------------------------------------------------------------
@@ -183,8 +168,7 @@ def find_roc(context: Context, finished: Finished) -> Roc | None:
         return None
     scores: dict[str, list[Float[Array, " _"]]] = {}
     for fold in folds:
-        result = finished.baselines(fold)
-        for name, values in ({} if result is None else result.predictions).items():
+        for name, values in finished.baselines(fold).predictions.items():
             scores.setdefault(name, []).append(np.asarray(values, dtype=np.float64))
         if finished.finals(fold, "blind"):
             scores.setdefault(BLIND_NAME, []).append(finished.predictions(fold, "blind")[:, 1])

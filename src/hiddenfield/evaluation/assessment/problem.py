@@ -14,14 +14,7 @@ from hiddenfield.data.columns import ROWS
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError
 from hiddenfield.estimators.inputs import Reading
-from hiddenfield.estimators.targets import (
-    Answers,
-    _given,
-    as_classes,
-    as_numbers,
-    attach,
-    looks_like_classes,
-)
+from hiddenfield.estimators.targets import Answers, _given, as_task, attach
 from hiddenfield.evaluation.assessment.settings import TASKS, AssessmentSettings
 from hiddenfield.evaluation.splits.base import Request, Split, make_splits
 from hiddenfield.evaluation.splits.drawn import check_groups, hold_out_positions, k_fold, stratified
@@ -99,10 +92,9 @@ class Problem:
             raise InputError(
                 f"target {column.name!r} is missing for every structure; there is nothing to learn from"
             )
-        classify = task == "classification" or (task == "auto" and looks_like_classes(column))
         # The target's codes are found on a pack that has nothing else, so that tables and structures go one way.
         pack = X if isinstance(X, Structures) else _placeholder(_length(X))
-        pack = (as_classes if classify else as_numbers)(pack, [column])
+        pack = as_task(pack, [column], task)
         assert pack.targets is not None
         truth = pack.targets[:, 0].cpu().numpy().astype(np.float64)[present]
         words = pack.target_vocabularies[0]
@@ -181,13 +173,8 @@ def _placeholder(count: int) -> Structures:
 
 def _labels(classes: tuple[Any, ...]) -> Shaped[Array, " classes"]:
     """Return the classes as an array, of text or numbers where they are all that."""
-    if all(isinstance(label, str) for label in classes) or not any(
-        isinstance(label, str) for label in classes
-    ):
-        return np.array(classes)
-    array = np.empty(len(classes), dtype=object)
-    array[:] = classes
-    return array
+    mixed = len({isinstance(label, str) for label in classes}) > 1
+    return np.array(classes, dtype=object if mixed else None)
 
 
 def with_row_ids(structures: Structures) -> Structures:

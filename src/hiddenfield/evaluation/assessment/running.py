@@ -11,7 +11,6 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from hiddenfield.errors import InputError
 from hiddenfield.estimators.base import StructureEstimator
 from hiddenfield.evaluation.assessment.cells import KINDS, Cell, Context, work, work_together
 from hiddenfield.evaluation.records import Record, claim_folder, convert, write_json
-from hiddenfield.learning.device import resolve_device
+from hiddenfield.learning.device import resolve_device, torch_threads
 
 __all__ = ["CellStore", "Pool", "automatic_jobs"]
 
@@ -142,7 +141,9 @@ def _groups(context: Context, cells: Sequence[Cell]) -> Iterator[list[Cell]]:
 
 
 def _do(context: Context, store: CellStore, cell: Cell) -> tuple[str, Record]:
-    with _one_thread():
+    from threadpoolctl import threadpool_limits
+
+    with torch_threads(1), threadpool_limits(1):
         store.write(cell, work(context, cell))
     result = store.read(cell)
     assert result is not None
@@ -173,20 +174,6 @@ def _end_with(owner: int) -> None:
 def _context(shared: Path) -> Context:
     with open(shared, "rb") as source:
         return pickle.load(source)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    import torch
-    from threadpoolctl import threadpool_limits
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with threadpool_limits(1):
-            yield
-    finally:
-        torch.set_num_threads(before)
 
 
 # -- on disk -----------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from hiddenfield.evaluation.assessment.details import (
     mean_size,
     training_curve,
 )
-from hiddenfield.evaluation.assessment.settings import DEFAULT_SPACE, AssessmentSettings
+from hiddenfield.evaluation.assessment.settings import DEFAULT_SPACE, AssessmentSettings, Between, grid
 from hiddenfield.evaluation.baselines import finite_table
 from hiddenfield.evaluation.leakage import find_leakage
 from hiddenfield.evaluation.measuring import better
@@ -33,8 +33,8 @@ from hiddenfield.evaluation.records import (
     LearningPoint,
     Metrics,
     Protocol,
+    finite,
 )
-from hiddenfield.evaluation.search import Between, grid
 from hiddenfield.evaluation.significance import (
     bootstrap_comparison,
     bootstrap_interval,
@@ -42,8 +42,8 @@ from hiddenfield.evaluation.significance import (
     corrected_t_test,
     summarise,
 )
-from hiddenfield.evaluation.splits.base import digest
-from hiddenfield.shapes import Array, Bool, Float
+from hiddenfield.evaluation.splits.base import automatic_split, digest
+from hiddenfield.shapes import Array, Float
 
 __all__ = ["collect"]
 
@@ -64,6 +64,7 @@ def collect(context: Context, settings: AssessmentSettings, finished: Finished, 
     own, others = bootstrap_draws(context, finished) if len(folds) == 1 else (None, {})
     finals = [result for fold in places for result in finished.finals(fold)]
     records = [result.training for result in finals]
+    curves = [record for several in records for record in several or ()]
     ranges = None
     if problem.classes is None:
         truth = np.concatenate([problem.truth[split.test] for split in context.splits])
@@ -84,14 +85,10 @@ def collect(context: Context, settings: AssessmentSettings, finished: Finished, 
         baselines=_baselines(context, finished, values, share, own, others),
         leakage=_leakage(context, finished),
         num_parameters=mean_size([result.num_parameters for result in finals]),
-        training_curve=training_curve([r for several in records for r in several or ()], context.metric.name)
-        if None not in records
-        else None,
+        training_curve=None if None in records else training_curve(curves, context.metric.name),
         roc=find_roc(context, finished) if len(problem.classes or ()) == 2 else None,
         ranges=ranges,
-        learning_curve=_learning_curve(context, settings, finished, values)
-        if settings.learning_curve
-        else None,
+        learning_curve=_learning_curve(context, settings, finished, values),
         as_published=_as_published(context, finished) if settings.as_published else None,
         seconds=round(time.perf_counter() - started, 3),
     )
@@ -99,16 +96,10 @@ def collect(context: Context, settings: AssessmentSettings, finished: Finished, 
 
 def _counts(context: Context) -> Counts:
     """Count the structures, those in some test part, and those in no part of any split."""
-    tested, seen = np.zeros((2, len(context.problem)), dtype=bool)
-    for split in context.splits:
-        tested[split.test] = True
-        seen[split.train] = True
-    return Counts(
-        len(context.problem),
-        context.problem.unanswered,
-        int(tested.sum()),
-        int((~(tested | seen)).sum()),
-    )
+    problem = context.problem
+    tested = np.unique(np.concatenate([split.test for split in context.splits]))
+    seen = np.unique(np.concatenate([tested, *(split.train for split in context.splits)]))
+    return Counts(len(problem), problem.unanswered, len(tested), len(problem) - len(seen))
 
 
 def _fold(context: Context, finished: Finished, fold: int) -> FoldRecord:
@@ -135,10 +126,10 @@ def _value(metrics: Metrics, name: str) -> float:
 
 
 def _mean_metrics(several: Sequence[Metrics]) -> Metrics:
-    columns = {name: [metrics[name] for metrics in several] for name in several[0]}
+    # None becomes NaN, and NaN None.
     return {
-        name: None if None in values else float(np.mean(np.array(values, dtype=np.float64)))
-        for name, values in columns.items()
+        name: finite(np.array([metrics[name] for metrics in several], dtype=np.float64).mean())
+        for name in several[0]
     }
 
 
@@ -159,9 +150,8 @@ def _baselines(
     found: dict[str, list[list[tuple[Metrics, int | None]]]] = {}
     for fold in range(len(context.splits)):
         result = finished.baselines(fold)
-        for model, metrics in ({} if result is None else result.scores).items():
-            size = None if result is None else result.num_parameters.get(model)
-            found.setdefault(model, []).append([(metrics, size)])
+        for model, metrics in result.scores.items():
+            found.setdefault(model, []).append([(metrics, result.num_parameters.get(model))])
         blind = finished.finals(fold, "blind")
         if blind:
             found.setdefault(BLIND_NAME, []).append([(cell.metrics, cell.num_parameters) for cell in blind])
@@ -193,28 +183,25 @@ def _baselines(
 
 def _leakage(context: Context, finished: Finished) -> LeakageRecord | None:
     """Return which test structures had copies in training, and the mean without them; None for a table."""
-    problem = context.problem
+    problem, values = context.problem, []
     if not isinstance(problem.X, Structures):
         return None
     found = find_leakage(problem.X, context.splits, problem.truth)
-    return LeakageRecord(**found.as_dict(), mean_without=_mean_without(context, finished, found.leaked))
-
-
-def _mean_without(context: Context, finished: Finished, leaked: Sequence[Bool[Array, " _"]]) -> float | None:
-    """Return the mean on the test structures that have no copy in training."""
-    values = []
     for fold, split in enumerate(context.splits):
-        clean = ~leaked[fold]
+        clean = ~found.leaked[fold]
         for result in finished.finals(fold):
-            truth, table = context.problem.truth[split.test][clean], result.kept()[clean]
+            truth, table = problem.truth[split.test][clean], result.kept()[clean]
             values.append(table.measure(truth)[context.metric.name] if clean.any() else np.nan)
-    return float(np.mean(values)) if np.isfinite(values).all() else None
+    mean_without = float(np.mean(values)) if np.isfinite(values).all() else None
+    return LeakageRecord(**found.as_dict(), mean_without=mean_without)
 
 
 def _learning_curve(
     context: Context, settings: AssessmentSettings, finished: Finished, values: list[float]
-) -> list[LearningPoint]:
-    """Return a point for every share of the training structures, the whole last."""
+) -> list[LearningPoint] | None:
+    """Return a point for every share of the training structures, the whole last; None where none was requested."""
+    if not settings.learning_curve:
+        return None
     name, folds = context.metric.name, range(len(context.splits))
     points = []
     for share in (*sorted(settings.learning_curve), 1.0):
@@ -224,11 +211,8 @@ def _learning_curve(
             column = [result.metrics[name] for result in results]
         else:
             size, column = float(np.mean([len(split.train) for split in context.splits])), values
-        results = [result for fold in folds if (result := finished.baselines(fold, share)) is not None]
-        baselines = {
-            model: [result.scores[model][name] for result in results]
-            for model in (results[0].scores if len(results) == len(folds) else ())
-        }
+        scores = [finished.baselines(fold, share).scores for fold in folds]
+        baselines = {model: [fold[model][name] for fold in scores] for model in scores[0]}
         points.append(LearningPoint(share, size, column, baselines))
     return points
 
@@ -239,7 +223,7 @@ def _as_published(context: Context, finished: Finished) -> AsPublished:
     for part, candidate in enumerate(finished.candidates):
         curves = [finished.results[Cell("published", fold, part=part).key].curve for fold in folds]
         length = min(map(len, curves))
-        table = np.array([[np.nan if v is None else v for v in curve[:length]] for curve in curves])
+        table = np.array([curve[:length] for curve in curves], dtype=np.float64)  # None becomes NaN
         means = table.mean(axis=0)
         signed = np.where(np.isnan(means), -np.inf, means if context.metric.higher_is_better else -means)
         epoch = int(signed.argmax())
@@ -262,13 +246,13 @@ def _as_published(context: Context, finished: Finished) -> AsPublished:
 def _protocol(context: Context, settings: AssessmentSettings, finished: Finished, share: float) -> Protocol:
     """Describe how the assessment was done; `share` is n_test / n_train."""
     how = settings.split if isinstance(settings.split, str) else "given"
-    how = "files" if how == "auto" and settings.split_file is not None else how
     if how == "auto":
-        how = "k_fold" if context.problem.codes is None else "stratified"
-        how = "repeated" if settings.repeats > 1 else how
-    note = _note(context, settings)
+        how = automatic_split(settings.split_file, settings.repeats, context.problem.classes is not None)
+    words, X, note = _in_words(context, settings, finished, how), context.problem.X, None
+    if settings.baselines and not isinstance(X, Structures) and finite_table(X) is None:
+        note = "no linear baseline: not all features are finite numbers"
     return Protocol(
-        text="; ".join([_in_words(context, settings, finished, how), *([] if note is None else [note])]),
+        text=words if note is None else f"{words}; {note}",
         split=how,
         folds=len(context.splits),
         nested=settings.nested,
@@ -284,14 +268,6 @@ def _protocol(context: Context, settings: AssessmentSettings, finished: Finished
     )
 
 
-def _note(context: Context, settings: AssessmentSettings) -> str | None:
-    """Name the baseline that is missing, and why; None where none is."""
-    X = context.problem.X
-    if not settings.baselines or isinstance(X, Structures) or finite_table(X) is not None:
-        return None
-    return "no linear baseline: not all features are finite numbers"
-
-
 def _in_words(context: Context, settings: AssessmentSettings, finished: Finished, how: str) -> str:
     parts = [f"{len(context.splits)} split{'s' * (len(context.splits) > 1)} ({how})"]
     inner = settings.inner_in_words()
@@ -299,11 +275,8 @@ def _in_words(context: Context, settings: AssessmentSettings, finished: Finished
         inner = "inner hold-out as given"
     if settings.nested:
         count, drawn = len(finished.candidates), " drawn at random" * _are_drawn(settings, finished)
-        parts.append(
-            f"{count} candidates{drawn}, selected by {context.metric.name} on {inner}"
-            if count > 1
-            else f"1 candidate{drawn}, nothing to select from"
-        )
+        several = f"{count} candidates{drawn}, selected by {context.metric.name} on {inner}"
+        parts.append(several if count > 1 else f"1 candidate{drawn}, nothing to select from")
     else:
         parts.append("settings given, none selected")
     where = _epoch_chosen_on(context, settings)
@@ -331,6 +304,5 @@ def _are_drawn(settings: AssessmentSettings, finished: Finished) -> bool:
     if settings.draws is None:
         return False
     space = settings.space or {name: DEFAULT_SPACE[name] for name in finished.candidates[0]}
-    return any(isinstance(values, Between) for values in space.values()) or len(grid(space)) > len(
-        finished.candidates
-    )
+    ranges = any(isinstance(values, Between) for values in space.values())
+    return ranges or len(grid(space)) > len(finished.candidates)

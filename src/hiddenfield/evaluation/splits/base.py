@@ -14,7 +14,7 @@ from hiddenfield.errors import InputError
 from hiddenfield.registry import Registry
 from hiddenfield.shapes import Array, Int, Shaped
 
-__all__ = ["SPLITTERS", "Request", "Split", "check_splits", "digest", "make_splits"]
+__all__ = ["SPLITTERS", "Request", "Split", "automatic_split", "check_splits", "digest", "make_splits"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +112,8 @@ def make_splits(method: Any, request: Request) -> list[Split]:
     hiddenfield.errors.InputError: unknown split 'kfold' (did you mean 'k_fold'?); choose from: files, ...
     """
     if isinstance(method, str):
-        name = _automatic(request) if method == "auto" else method
+        auto = automatic_split(request.file, request.repeats, request.classes is not None)
+        name = auto if method == "auto" else method
         return check_splits(SPLITTERS.choose(name)(request), request.total, f"the split {name!r}")
     if hasattr(method, "split"):
         return check_splits(_of_scikit_learn(method, request), request.total)
@@ -125,12 +126,11 @@ def make_splits(method: Any, request: Request) -> list[Split]:
     )
 
 
-def _automatic(request: Request) -> str:
-    if request.file is not None:
+def automatic_split(file: str | Path | None, repeats: int, classify: bool) -> str:
+    """Return the name of the split that ``"auto"`` stands for."""
+    if file is not None:
         return "files"
-    if request.repeats > 1:
-        return "repeated"
-    return "k_fold" if request.classes is None else "stratified"
+    return "repeated" if repeats > 1 else "stratified" if classify else "k_fold"
 
 
 def _of_scikit_learn(splitter: Any, request: Request) -> list[Split]:

@@ -16,18 +16,7 @@ from hiddenfield.errors import InputError, MissingDependencyError
 from hiddenfield.evaluation.splits.base import SPLITTERS, Request, Split
 from hiddenfield.shapes import Array, Int, Shaped
 
-__all__ = [
-    "check_groups",
-    "hold_out",
-    "hold_out_positions",
-    "k_fold",
-    "leave_one_group_out",
-    "repeated",
-    "scaffold",
-    "scaffold_hold_out",
-    "scaffolds_of",
-    "stratified",
-]
+__all__ = ["check_groups", "hold_out_positions", "k_fold", "scaffolds_of", "stratified"]
 
 
 @SPLITTERS.register(summary="k folds of equal size")
@@ -54,16 +43,18 @@ def stratified(request: Request) -> list[Split]:
     [[0, 0, 1], [0, 0, 1]]
     """
     _check_folds(request)
-    classes = _classes(request, "a stratified split")
+    classes = request.classes
+    if classes is None:
+        raise InputError(
+            "a stratified split needs a target of classes, and this one is a number; use 'k_fold'"
+        )
     counts = np.bincount(classes)
     rarest = int(counts[counts > 0].min())
     if rarest < request.folds:
+        remedy = f"use at most {rarest} folds" if rarest > 1 else "leave it out"
         raise InputError(
             f"{request.folds} folds need at least {request.folds} members of every class, but the rarest has {rarest}; "
-            f"use at most {rarest} folds, or the split 'k_fold'"
-            if rarest > 1
-            else f"{request.folds} folds need at least {request.folds} members of every class, but the rarest has 1; "
-            f"leave it out, or use the split 'k_fold'"
+            f"{remedy}, or use the split 'k_fold'"
         )
     # Class by class, and dealt out like cards: so both classes and folds are even.
     order = request.generator().permutation(request.total)
@@ -164,10 +155,7 @@ def leave_one_group_out(request: Request) -> list[Split]:
     names, codes = np.unique([str(group) for group in request.groups], return_inverse=True)
     if len(names) < 2:
         raise InputError(f"all structures are of one group, {names[0]!r}; at least two are needed")
-    return [
-        Split(f"group {name}", np.flatnonzero(codes != code), np.flatnonzero(codes == code))
-        for code, name in enumerate(names.tolist())
-    ]
+    return _each_in_turn(codes, [f"group {name}" for name in names.tolist()])
 
 
 def check_groups(
@@ -208,25 +196,21 @@ def _folds(request: Request, order: Int[Array, " structures"]) -> list[Split]:
     """Deal the structures out to the folds in turn."""
     fold = np.empty(request.total, dtype=np.int64)
     fold[order] = np.arange(request.total) % request.folds
-    return [
-        Split(f"fold {k + 1}", np.flatnonzero(fold != k), np.flatnonzero(fold == k))
-        for k in range(request.folds)
-    ]
+    return _each_in_turn(fold, [f"fold {k + 1}" for k in range(request.folds)])
 
 
-def _check_folds(request: Request) -> None:
+def _each_in_turn(part: Int[Array, " structures"], names: Sequence[str]) -> list[Split]:
+    """Test on every part in turn, and train on all others."""
+    return [Split(name, np.flatnonzero(part != k), np.flatnonzero(part == k)) for k, name in enumerate(names)]
+
+
+def _check_folds(request: Request, single: str = "hold_out") -> None:
     if request.folds < 2:
         raise InputError(
-            f"at least 2 folds are needed, got {request.folds}; for a single part use 'hold_out'"
+            f"at least 2 folds are needed, got {request.folds}; for a single part use {single!r}"
         )
     if request.folds > request.total:
         raise InputError(f"there cannot be more folds than structures: {request.folds} and {request.total}")
-
-
-def _classes(request: Request, what: str) -> Int[Array, " structures"]:
-    if request.classes is None:
-        raise InputError(f"{what} needs a target of classes, and this one is a number; use 'k_fold'")
-    return request.classes
 
 
 # -- scaffolds ---------------------------------------------------------------------------------------------
@@ -282,10 +266,7 @@ def scaffold(request: Request) -> list[Split]:
         raise InputError(
             f"{request.folds} folds need as many scaffolds, but there are {len(sizes)}; use fewer"
         )
-    if request.folds < 2:
-        raise InputError(
-            f"at least 2 folds are needed, got {request.folds}; for a single part use 'scaffold_hold_out'"
-        )
+    _check_folds(request, "scaffold_hold_out")
     # Scaffolds of equal size come in random order.
     order = request.generator().permutation(len(sizes))
     order = order[np.argsort(-sizes[order], kind="stable")]
@@ -293,10 +274,7 @@ def scaffold(request: Request) -> list[Split]:
     for number in order:
         fold[number] = int(load.argmin())
         load[fold[number]] += sizes[number]
-    return [
-        Split(f"fold {k + 1}", np.flatnonzero(fold[group] != k), np.flatnonzero(fold[group] == k))
-        for k in range(request.folds)
-    ]
+    return _each_in_turn(fold[group], [f"fold {k + 1}" for k in range(request.folds)])
 
 
 @SPLITTERS.register(summary="test on the rare scaffolds", reference="Bemis and Murcko 1996")

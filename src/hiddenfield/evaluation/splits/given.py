@@ -5,14 +5,13 @@ from __future__ import annotations
 import io
 import json
 import re
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hiddenfield.data.paths import decode, existing, inner_suffix, read_text
+from hiddenfield.data.paths import decode, existing, folder_members, inner_suffix, read_text, zip_members
 from hiddenfield.errors import InputError, ReadError
 from hiddenfield.evaluation.splits.base import SPLITTERS, Request, Split, check_splits
 from hiddenfield.shapes import Array, Int
@@ -21,6 +20,7 @@ __all__ = ["given"]
 
 # No file has more structures than eighteen digits can count, and so many fit 64 bits.
 POSITION = re.compile(r"-?0*\d{1,18}", re.ASCII)
+LARGEST = np.iinfo(np.int64).max
 INDEX_FILE = re.compile(r"(?:^|/)(train|test)_idx-(\d+)\.txt$")
 
 
@@ -44,11 +44,6 @@ def given(request: Request) -> list[Split]:
     else:
         raise ReadError("splits are read from .zip, .json, .json.gz, or a folder of index files", file=path)
     check_splits(splits, request.total, str(path))
-    _check_disjoint(splits, path)
-    return splits
-
-
-def _check_disjoint(splits: list[Split], path: Path) -> None:
     seen: dict[int, str] = {}
     for split in splits:
         for position in split.test.tolist():
@@ -58,13 +53,15 @@ def _check_disjoint(splits: list[Split], path: Path) -> None:
                     f"must not overlap"
                 )
             seen[position] = split.name
+    return splits
 
 
 # -- index files -------------------------------------------------------------------------------------------
 
 
 def _of_index_files(path: Path, request: Request) -> list[Split]:
-    texts = _members(path)
+    members = folder_members(path, ".txt") if path.is_dir() else zip_members(path, ".txt")
+    texts = {name: decode(member.read(), member.label) for name, member in sorted(members.items())}
     parts: dict[int, dict[str, Int[Array, " part"]]] = {}
     for name, text in texts.items():
         if found := INDEX_FILE.search(name):
@@ -72,7 +69,7 @@ def _of_index_files(path: Path, request: Request) -> list[Split]:
     if not parts:
         raise ReadError("has no files train_idx-K.txt and test_idx-K.txt", file=path)
     for name, text in texts.items():
-        if not INDEX_FILE.search(name) and name.endswith(".txt"):
+        if not INDEX_FILE.search(name):
             _check_order(text, name, path, request)
     splits = []
     for number in sorted(parts):
@@ -81,18 +78,6 @@ def _of_index_files(path: Path, request: Request) -> list[Split]:
                 raise ReadError(f"has no {name}_idx-{number}.txt, but the other file of that fold", file=path)
         splits.append(Split(f"fold {number}", parts[number]["train"], parts[number]["test"]))
     return splits
-
-
-def _members(path: Path) -> dict[str, str]:
-    """Return the text files of an archive or folder."""
-    if path.is_dir():
-        return {file.name: read_text(file) for file in sorted(path.glob("*.txt"))}
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = sorted(name for name in archive.namelist() if name.endswith(".txt"))
-            return {name: decode(archive.read(name), f"{path}/{name}") for name in names}
-    except (zipfile.BadZipFile, OSError) as error:
-        raise ReadError(f"cannot be opened as an archive ({error})", file=path) from None
 
 
 def _positions(text: str, file: str) -> Int[Array, " part"]:
@@ -158,8 +143,6 @@ def _of_entry(entry: Any, number: int, path: Path, total: int) -> Split:
 
 def _array(values: Any) -> Int[Array, " part"]:
     array = np.asarray(values)
-    if array.ndim != 1 or (len(array) and array.dtype.kind not in "iu"):
+    if array.ndim != 1 or (len(array) and (array.dtype.kind not in "iu" or array.max() > LARGEST)):
         raise ValueError("not a list of positions")
-    if len(array) and array.max() > np.iinfo(np.int64).max:
-        raise ValueError("not a position")
     return np.sort(array.astype(np.int64))

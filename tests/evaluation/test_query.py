@@ -9,8 +9,7 @@ from hypothesis import given, settings
 
 from hiddenfield.errors import InputError
 from hiddenfield.evaluation import ask, compare_methods
-from hiddenfield.evaluation.method_comparison import total_variation
-from hiddenfield.evaluation.query import named_evidence
+from hiddenfield.evaluation.query import named_evidence, total_variation
 from hiddenfield.fields import FactorGraph, concatenate_fields, from_factors, ising_grid
 from hiddenfield.inference import METHODS, infer
 from tests.fields.strategies import fields

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix, hstack, identity, random
 
-from hiddenfield.evaluation import ridge
-from hiddenfield.evaluation.ridge import SparseRidge, equal_columns
+from hiddenfield.evaluation import linear
+from hiddenfield.evaluation.linear import SparseRidge, equal_columns
 
 
 def expected(x, y, strength):
@@ -46,8 +46,8 @@ def test_it_is_the_solution_of_the_normal_equations(strength, lone):
 
 @pytest.mark.parametrize("together", [0, 3])
 def test_the_preconditioner_and_the_start_change_how_soon_and_not_what(together, monkeypatch):
-    monkeypatch.setattr(ridge, "TOGETHER", together)
-    monkeypatch.setattr(ridge, "LOOKED_AT", 20)
+    monkeypatch.setattr(linear, "TOGETHER", together)
+    monkeypatch.setattr(linear, "LOOKED_AT", 20)
     x, y = counts(50, 12, 30)
     problem = SparseRidge.of(x)
     start = problem.solve(y, 10.0, 1e-3)
