@@ -27,7 +27,7 @@ import torch
 
 from benchmarks.environment import main
 from hiddenfield import fields
-from hiddenfield.fields.flat_tables import flat_tables
+from hiddenfield.fields.layout import flat_tables
 from hiddenfield.inference.cliques.messages import collect_messages, distribute_messages
 from hiddenfield.inference.cliques.plan import clique_plan
 

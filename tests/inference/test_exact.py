@@ -17,7 +17,7 @@ from hypothesis import given, settings, strategies as st
 import hiddenfield as hf
 from hiddenfield.errors import InputError
 from hiddenfield.fields import FactorGraph, concatenate_fields, from_factors
-from hiddenfield.fields.flat_tables import flat_tables
+from hiddenfield.fields.layout import flat_tables
 from hiddenfield.inference import Posterior, exact, infer, log_likelihood, map_state, marginal_map, sample
 from hiddenfield.inference.cliques.messages import collect_messages, distribute_messages
 from hiddenfield.inference.cliques.plan import clique_plan

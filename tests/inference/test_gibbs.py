@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 
 from hiddenfield.errors import ConvergenceWarning, InputError
 from hiddenfield.fields import FactorGraph, concatenate_fields, from_factors
-from hiddenfield.fields.flat_field import flatten
+from hiddenfield.fields.layout import flatten
 from hiddenfield.inference import infer
 from hiddenfield.inference.gibbs import gibbs, gibbs_sample
 from hiddenfield.inference.sampling.blocks import tree_blocks

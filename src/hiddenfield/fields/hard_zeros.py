@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.fields.flat_field import FlatField, flatten
+from hiddenfield.fields.layout import FlatField, flatten
 from hiddenfield.ops.compile import as_array, compiled, subroutine
 from hiddenfield.shapes import Array, Bool, Float, Int, Tensor
 

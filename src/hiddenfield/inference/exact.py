@@ -10,7 +10,7 @@ import torch
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.fields.flat_tables import flat_tables
+from hiddenfield.fields.layout import flat_tables
 from hiddenfield.inference.cliques.messages import (
     Collected,
     collect_messages,

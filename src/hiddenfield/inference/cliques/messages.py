@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.fields.flat_tables import FlatTables
+from hiddenfield.fields.layout import FlatTables
 from hiddenfield.inference.cliques.loops import MESSAGE, SEPARATOR, TABLE, collect, distribute, log_value
 from hiddenfield.inference.cliques.plan import CliquePlan
 from hiddenfield.ops.compile import compiled

@@ -13,10 +13,10 @@ import numpy as np
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.fields.flat_tables import FlatTables
 from hiddenfield.fields.graphs.elimination_order import EliminationOrder, elimination_order, interactions_of
 from hiddenfield.fields.graphs.junction_tree import JunctionTree, junction_tree_of
 from hiddenfield.fields.hard_zeros import live_states
+from hiddenfield.fields.layout import FlatTables
 from hiddenfield.inference.cliques.crowded import relieve
 from hiddenfield.inference.cliques.loops import MESSAGE, SEPARATOR, TABLE
 from hiddenfield.ops.compile import compiled

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.fields.flat_field import FlatField, flatten
+from hiddenfield.fields.layout import FlatField, flatten
 from hiddenfield.inference.messages.passing import normalise_segments
 from hiddenfield.inference.sampling.blocks import colour_variables
 from hiddenfield.ops import gather_sum, segment_max, segment_sum

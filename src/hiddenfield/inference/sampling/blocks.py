@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.fields.flat_field import FlatField, flatten
+from hiddenfield.fields.layout import FlatField, flatten
 from hiddenfield.inference.sampling.loops import TreeBlocks
 from hiddenfield.ops.compile import compiled
 from hiddenfield.shapes import Array, Int, Tensor

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.fields.flat_field import FlatField, flatten
 from hiddenfield.fields.hard_zeros import feasible_assignments, has_hard_zeros
+from hiddenfield.fields.layout import FlatField, flatten
 from hiddenfield.inference.sampling.blocks import colour_variables, tree_blocks
 from hiddenfield.inference.sampling.loops import Record, TreeBlocks, Walk, site_sweeps, tree_sweeps
 from hiddenfield.ops import segment_sum

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hiddenfield.fields.flat_field import FlatField
+from hiddenfield.fields.layout import FlatField
 from hiddenfield.ops.compile import compiled, prange, subroutine
 from hiddenfield.shapes import Array
 
