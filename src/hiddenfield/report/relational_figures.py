@@ -1,4 +1,4 @@
-"""Pictures of relational models: landscapes with ascents, methods side by side over a grid, fits beside each other."""
+"""Pictures of relational models: landscapes with ascents."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hiddenfield.models.relational.comparison import GridComparison
 from hiddenfield.models.relational.landscape import Landscape
 from hiddenfield.report.drawing import SETTINGS
 
@@ -16,14 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["METHOD_TITLES", "paint_comparison", "paint_landscape", "save_figure"]
+__all__ = ["CONVENTION", "image_extent", "paint_landscape", "save_figure"]
 
-METHOD_TITLES = {
-    "exact": "exact",
-    "mcmc": "MCMC (Gibbs)",
-    "asynchronous_bp": "asynchronous BP, ground",
-    "template_bp": "template BP",
-}
 MARK: dict[str, Any] = {"markersize": 8, "linestyle": "", "markeredgecolor": "black"}
 CONVENTION = {"ground": "per ground feature", "binding": "per binding"}
 
@@ -84,7 +77,7 @@ def paint_landscape(
     below = found.log_likelihood - top
     # A logarithm of the distance to the best tells apart both the summit and the plains.
     reach = depth if depth is not None else max(float(np.quantile(-below[np.isfinite(below)], 0.8)), 1.0)
-    extent = _extent(found.x, found.y)
+    extent = image_extent(found.x, found.y)
     shown = np.log10(1 + np.minimum(-below, reach))
     image = axes.imshow(
         shown, origin="lower", extent=extent, aspect="auto", cmap="viridis_r", interpolation="nearest"
@@ -140,68 +133,7 @@ def _draw_ascents(axes: Axes, found: Landscape) -> None:
             axes.plot(*end, marker="X", color="#e4572e", label="ended without a maximum", **MARK)
 
 
-def _extent(x: Any, y: Any) -> tuple[float, float, float, float]:
+def image_extent(x: Any, y: Any) -> tuple[float, float, float, float]:
+    """Return the edges of an image whose pixels are centred on the points of two axes."""
     half_x, half_y = (x[1] - x[0]) / 2, (y[1] - y[0]) / 2
     return (float(x[0] - half_x), float(x[-1] + half_x), float(y[0] - half_y), float(y[-1] + half_y))
-
-
-def paint_comparison(
-    figure: Figure, found: GridComparison, quantity: str = "edge_probability", *, methods: Sequence[str] = ()
-) -> None:
-    """Draw a grid of panels, one row per method and one column per size, all in one scale of colour.
-
-    Parameters
-    ----------
-    figure
-        Where to draw.
-    found
-        The comparison.
-    quantity
-        "edge_probability", or "log_partition" (each column then has a scale of its own).
-    methods
-        Which, in order; all that have the quantity by default.
-    """
-    chosen = list(methods) or list(dict.fromkeys(grid.method for grid in found.grids))
-    chosen = [
-        m for m in chosen if any(g.method == m and getattr(g, quantity) is not None for g in found.grids)
-    ]
-    sizes = sorted({grid.size for grid in found.grids})
-    panels: Any = figure.subplots(len(chosen), len(sizes), squeeze=False, sharex=True, sharey=True)
-    for column, size in enumerate(sizes):
-        values = [getattr(g, quantity) for g in found.grids if g.size == size and g.method in chosen]
-        low, high = (0.0, 1.0)
-        if quantity == "log_partition":
-            low, high = float(np.nanmin(values)), float(np.nanmax(values))
-        for row, method in enumerate(chosen):
-            axes = panels[row, column]
-            axes.grid(False)
-            axes.set_facecolor("#c9ced4")
-            grid = found.of(method, size)
-            if grid is None:
-                axes.set_axis_off()
-                continue
-            image = axes.imshow(
-                np.where(grid.settled, getattr(grid, quantity), np.nan),
-                origin="lower",
-                extent=_extent(found.x, found.y),
-                aspect="auto",
-                cmap="RdYlBu_r",
-                vmin=low,
-                vmax=high,
-                interpolation="nearest",
-            )
-            if row == 0:
-                axes.set_title(f"{size:,} vertices", fontsize=9)
-            if column == 0:
-                axes.set_ylabel(
-                    f"{METHOD_TITLES.get(method, method)}\nweight of {found.names[1]}", fontsize=8
-                )
-            if row == len(chosen) - 1:
-                axes.set_xlabel(f"weight of {found.names[0]}", fontsize=8)
-        if quantity == "log_partition":
-            figure.colorbar(
-                image, ax=panels[:, column], location="bottom", label="log Z (nats)", fraction=0.06, pad=0.02
-            )
-    if quantity != "log_partition":
-        figure.colorbar(image, ax=panels, label="probability of an edge", fraction=0.04)
-    figure.suptitle(f"weights {CONVENTION[found.weights]}, bindings {found.bindings}", fontsize=8)
