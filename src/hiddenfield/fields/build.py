@@ -13,7 +13,7 @@ from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph, FactorGroup
 from hiddenfield.shapes import Array, Float, Int, Tensor
 
-__all__ = ["MOST_PORTS", "concatenate_fields", "from_factors"]
+__all__ = ["MOST_PORTS", "concatenate_fields", "from_factors", "from_groups"]
 
 # NumPy and torch have at most 64 axes, and algorithms need a few for themselves.
 MOST_PORTS = 56
@@ -88,8 +88,6 @@ def from_factors(
         _check_scopes(stack, sizes, count.numpy())
     names = _check_names(variable_names, state_names, sizes.tolist())
     count = count.to(device)
-    start = torch.from_numpy(np.concatenate([[0], np.cumsum(sizes)])).to(device)
-    unary = torch.zeros(int(start[-1]), dtype=dtype, device=device)
     constant = torch.zeros(1, dtype=dtype, device=device)
     groups = []
     for stack in stacks:
@@ -97,16 +95,33 @@ def from_factors(
         weight = factor_count[torch.from_numpy(stack.factors)].to(device)
         if stack.arity == 0:
             constant = constant + (weight * stack.tables[stack.index]).sum()
-        elif stack.arity == 1:
-            place = start[scope] + torch.arange(stack.tables.shape[1], device=device)
-            each = stack.tables[stack.index] * (weight / count[scope[:, 0]])[:, None]
-            unary = unary.index_add(0, place.reshape(-1), each.reshape(-1))
         else:
             own = stack.tables.shape[0] == len(scope)
             groups.append(FactorGroup(scope, stack.tables, None if own else stack.index, weight))
     bounds = torch.tensor([0, len(sizes)], device=device)
     cards = torch.from_numpy(sizes).to(device)
-    return FactorGraph(cards, unary, tuple(groups), bounds, count, constant, *names)
+    return from_groups(cards, groups, bounds, count, constant, *names)
+
+
+def from_groups(
+    cardinalities: Int[Tensor, " variables"],
+    groups: Sequence[FactorGroup],
+    variable_ptr: Int[Tensor, " graph_bounds"],
+    counts: Float[Tensor, " variables"],
+    log_constant: Float[Tensor, " graphs"],
+    *names: Any,
+) -> FactorGraph:
+    """Make a field of groups, of which those of one port become part of `log_unary`; nothing is checked."""
+    start = torch.cat([cardinalities.new_zeros(1), cardinalities.cumsum(0)])
+    unary = log_constant.new_zeros(int(start[-1]))
+    for group in groups:
+        if group.arity == 1:
+            place = start[group.scopes] + torch.arange(group.log_tables.shape[1], device=start.device)
+            tables = group.log_tables if group.table is None else group.log_tables[group.table]
+            each = tables * (group.count / counts[group.scopes[:, 0]])[:, None]
+            unary = unary.index_add(0, place.reshape(-1), each.reshape(-1))
+    kept = tuple(group for group in groups if group.arity > 1)
+    return FactorGraph(cardinalities, unary, kept, variable_ptr, counts, log_constant, *names)
 
 
 def concatenate_fields(fields: Sequence[FactorGraph]) -> FactorGraph:
