@@ -23,11 +23,11 @@ import numpy as np
 import torch
 
 from benchmarks.environment import environment, side_by_side, table
+from benchmarks.relational_grids import compare_on_grid, paint_comparison
 from hiddenfield.fields.relational import RelationalScheme, graph_scheme
 from hiddenfield.inference.loopy_bp import loopy_bp
 from hiddenfield.models.relational import (
     Network,
-    compare_on_grid,
     count_features,
     evaluate,
     fit_relational,
@@ -37,8 +37,7 @@ from hiddenfield.models.relational import (
 )
 from hiddenfield.models.relational.comparison import GridComparison
 from hiddenfield.models.relational.phases import find_phases
-from hiddenfield.report.drawing import save_figure
-from hiddenfield.report.relational import CONVENTION, extent, paint_landscape
+from hiddenfield.report.relational_figures import paint_landscape, save_figure
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURES = ROOT / "docs" / "pictures"

@@ -10,7 +10,7 @@ from hiddenfield.cli.options import Json, emit
 def command(json: Json = False) -> None:
     """List the file formats that can be read, with their options; and those of models, for infer."""
     from hiddenfield.data.formats import FORMATS
-    from hiddenfield.fields.formats import FIELD_FORMATS
+    from hiddenfield.fields.reading import FIELD_FORMATS
 
     rows = [
         {

@@ -39,6 +39,8 @@ class GeneralizedBP(Embedding):
     ----------
     longest_cycle
         Most nodes of a cycle that is a region.
+    common
+        The options of every `Embedding`.
 
     Examples
     --------
@@ -49,17 +51,8 @@ class GeneralizedBP(Embedding):
     torch.Size([4, 8])
     """
 
-    def __init__(
-        self,
-        sizes: FeatureSizes,
-        *,
-        dim: int = 64,
-        rounds: int = 4,
-        activation: str = "relu",
-        bias: bool = True,
-        longest_cycle: int = 8,
-    ) -> None:
-        super().__init__(sizes, dim=dim, rounds=rounds, activation=activation, bias=bias)
+    def __init__(self, sizes: FeatureSizes, *, longest_cycle: int = 8, **common: Any) -> None:
+        super().__init__(sizes, **common)
         self.longest_cycle = longest_cycle
 
     stackable = True

@@ -156,13 +156,6 @@ class Predictor(nn.Module):
 # -- pooling and layers ------------------------------------------------------------------------------------
 
 
-def pool_sum(
-    nodes: Float[Tensor, "nodes dim"], node_ptr: Int[Tensor, " structure_bounds"]
-) -> Float[Tensor, "structures dim"]:
-    r"""Sum over the nodes, :math:`\sum_i \tilde\mu_i`; 0 for an empty structure. The paper's choice."""
-    return segment_sum(nodes, node_ptr)
-
-
 def pool_mean(
     nodes: Float[Tensor, "nodes dim"], node_ptr: Int[Tensor, " structure_bounds"]
 ) -> Float[Tensor, "structures dim"]:
@@ -178,8 +171,9 @@ def pool_max(
     return torch.where((node_ptr.diff() > 0)[:, None], segment_max(nodes, node_ptr), 0.0)
 
 
+# 0 for an empty structure; the paper takes the sum.
 POOLINGS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "sum": pool_sum,
+    "sum": segment_sum,
     "mean": pool_mean,
     "max": pool_max,
 }
@@ -265,12 +259,12 @@ class Dropout(nn.Dropout):
 
 def _build(model: str, sizes: FeatureSizes, options: dict[str, Any]) -> Embedding:
     kind = choose("model", EMBEDDINGS, model)
-    accepted = [name for name in inspect.signature(kind.__init__).parameters if name not in ("self", "sizes")]
+    own = {**inspect.signature(Embedding).parameters, **inspect.signature(kind).parameters}
+    accepted = [name for name, parameter in own.items() if parameter.kind is parameter.KEYWORD_ONLY]
     for name in options:
         if name not in accepted:
-            raise InputError(
-                f"model {model!r} has no option {name!r}; its options are: {', '.join(accepted)}"
-            )
+            known = ", ".join(accepted)
+            raise InputError(f"model {model!r} has no option {name!r}; its options are: {known}")
     return kind(sizes, **options)
 
 

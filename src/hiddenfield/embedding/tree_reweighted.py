@@ -47,6 +47,8 @@ class TreeReweighted(Embedding):
     ----------
     weights
         ``"uniform"`` or ``"learned"``.
+    common
+        The options of every `Embedding`.
 
     Examples
     --------
@@ -57,23 +59,14 @@ class TreeReweighted(Embedding):
     torch.Size([10, 8])
     """
 
-    def __init__(
-        self,
-        sizes: FeatureSizes,
-        *,
-        dim: int = 64,
-        rounds: int = 4,
-        activation: str = "relu",
-        bias: bool = True,
-        weights: str = "uniform",
-    ) -> None:
-        super().__init__(sizes, dim=dim, rounds=rounds, activation=activation, bias=bias)
+    def __init__(self, sizes: FeatureSizes, *, weights: str = "uniform", **common: Any) -> None:
+        super().__init__(sizes, **common)
         if weights not in ("uniform", "learned"):
             raise InputError(f"weights must be 'uniform' or 'learned', got {weights!r}")
         self.weights, learned = weights, weights == "learned"
         self.stackable = not learned  # the parameters of edge weights are numbers, not matrices
         self.weight_shift = nn.Parameter(torch.zeros(2)) if learned else None
-        self.weight_arcs = nn.Parameter(torch.zeros(dim)) if learned and self.arcs is not None else None
+        self.weight_arcs = nn.Parameter(torch.zeros(self.dim)) if learned and self.arcs is not None else None
 
     def make_weights(self) -> None:
         """Make the matrices of the equations."""

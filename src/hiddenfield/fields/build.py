@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,12 @@ import torch
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph, FactorGroup
-from hiddenfield.fields.table_stack import TableStack, stack_tables
-from hiddenfield.shapes import Array, Int, Tensor
+from hiddenfield.shapes import Array, Float, Int, Tensor
 
-__all__ = ["concatenate_fields", "from_factors"]
+__all__ = ["MOST_PORTS", "concatenate_fields", "from_factors", "from_groups"]
+
+# NumPy and torch have at most 64 axes, and algorithms need a few for themselves.
+MOST_PORTS = 56
 
 
 def from_factors(
@@ -72,7 +75,7 @@ def from_factors(
             f"one log table for each scope, got {len(scopes)} scopes and {len(log_tables)} tables"
         )
     # A list keeps the rows of an array alive, which are told apart by their identity.
-    stacks = stack_tables(list(scopes), list(log_tables), dtype)
+    stacks = _stack_tables(list(scopes), list(log_tables), dtype)
     device = stacks[0].tables.device if stacks else torch.device("cpu")
     sizes = _cardinalities(stacks, cardinalities)
     count = torch.ones(len(sizes), dtype=dtype)
@@ -85,8 +88,6 @@ def from_factors(
         _check_scopes(stack, sizes, count.numpy())
     names = _check_names(variable_names, state_names, sizes.tolist())
     count = count.to(device)
-    start = torch.from_numpy(np.concatenate([[0], np.cumsum(sizes)])).to(device)
-    unary = torch.zeros(int(start[-1]), dtype=dtype, device=device)
     constant = torch.zeros(1, dtype=dtype, device=device)
     groups = []
     for stack in stacks:
@@ -94,16 +95,33 @@ def from_factors(
         weight = factor_count[torch.from_numpy(stack.factors)].to(device)
         if stack.arity == 0:
             constant = constant + (weight * stack.tables[stack.index]).sum()
-        elif stack.arity == 1:
-            place = start[scope] + torch.arange(stack.tables.shape[1], device=device)
-            each = stack.tables[stack.index] * (weight / count[scope[:, 0]])[:, None]
-            unary = unary.index_add(0, place.reshape(-1), each.reshape(-1))
         else:
             own = stack.tables.shape[0] == len(scope)
             groups.append(FactorGroup(scope, stack.tables, None if own else stack.index, weight))
     bounds = torch.tensor([0, len(sizes)], device=device)
     cards = torch.from_numpy(sizes).to(device)
-    return FactorGraph(cards, unary, tuple(groups), bounds, count, constant, *names)
+    return from_groups(cards, groups, bounds, count, constant, *names)
+
+
+def from_groups(
+    cardinalities: Int[Tensor, " variables"],
+    groups: Sequence[FactorGroup],
+    variable_ptr: Int[Tensor, " graph_bounds"],
+    counts: Float[Tensor, " variables"],
+    log_constant: Float[Tensor, " graphs"],
+    *names: Any,
+) -> FactorGraph:
+    """Make a field of groups, of which those of one port become part of `log_unary`; nothing is checked."""
+    start = torch.cat([cardinalities.new_zeros(1), cardinalities.cumsum(0)])
+    unary = log_constant.new_zeros(int(start[-1]))
+    for group in groups:
+        if group.arity == 1:
+            place = start[group.scopes] + torch.arange(group.log_tables.shape[1], device=start.device)
+            tables = group.log_tables if group.table is None else group.log_tables[group.table]
+            each = tables * (group.count / counts[group.scopes[:, 0]])[:, None]
+            unary = unary.index_add(0, place.reshape(-1), each.reshape(-1))
+    kept = tuple(group for group in groups if group.arity > 1)
+    return FactorGraph(cardinalities, unary, kept, variable_ptr, counts, log_constant, *names)
 
 
 def concatenate_fields(fields: Sequence[FactorGraph]) -> FactorGraph:
@@ -159,7 +177,7 @@ def _merge(parts: list[tuple[int, FactorGroup]]) -> FactorGroup:
 
 
 def _cardinalities(
-    stacks: Sequence[TableStack], given: Sequence[int] | Int[Array, " variables"] | None
+    stacks: Sequence[_TableStack], given: Sequence[int] | Int[Array, " variables"] | None
 ) -> Int[Array, " variables"]:
     """Return the number of states of each variable, as given or else as the tables have it."""
     if given is not None:
@@ -181,7 +199,7 @@ def _cardinalities(
     return sizes
 
 
-def _check_scopes(stack: TableStack, sizes: Int[Array, " variables"], count: Array) -> None:
+def _check_scopes(stack: _TableStack, sizes: Int[Array, " variables"], count: Array) -> None:
     """Refuse a variable that is not there, a table of another shape, and a repeated variable that has no count."""
     outside = (stack.scopes < 0) | (stack.scopes >= len(sizes))
     if outside.any():
@@ -226,3 +244,109 @@ def _positive(values: Sequence[float], length: int, kind: str, dtype: torch.dtyp
     if not bool(((tensor > 0) & tensor.isfinite()).all()):
         raise InputError(f"counts of {kind}s must be positive and finite")
     return tensor
+
+
+# -- tables sorted by shape ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _TableStack:
+    """The factors of one shape.
+
+    Parameters
+    ----------
+    factors
+        Their numbers in the list that they came in.
+    scopes
+        Their variables, port by port.
+    tables
+        The distinct log tables; factors that were given the same object share one.
+    index
+        The table of each factor.
+    """
+
+    factors: Int[Array, " factors"]
+    scopes: Int[Array, "factors arity"]
+    tables: Float[Tensor, " tables *states"]
+    index: Int[Tensor, " factors"]
+
+    @property
+    def arity(self) -> int:
+        """Number of ports."""
+        return self.scopes.shape[1]
+
+
+def _stack_tables(
+    scopes: Sequence[Sequence[int]], log_tables: Sequence[Any], dtype: torch.dtype
+) -> list[_TableStack]:
+    """Sort factors by shape, in the order in which shapes first appear, and stack their tables.
+
+    Python touches every factor once and no number of a table; gradients flow to tables that are tensors.
+    """
+    arrays = _distinct(log_tables)
+    grouped: dict[tuple[int, ...], list[int]] = {}
+    for factor, (scope, table) in enumerate(zip(scopes, log_tables, strict=True)):
+        shape = tuple(arrays[id(table)].shape)
+        if len(scope) != len(shape):
+            raise InputError(
+                f"the table of factor {factor} over {list(scope)} must have {len(scope)} axes, got shape {shape}"
+            )
+        if len(shape) > MOST_PORTS:
+            raise InputError(f"factor {factor} has {len(shape)} variables; at most {MOST_PORTS} are possible")
+        grouped.setdefault(shape, []).append(factor)
+    device = next((table.device for table in arrays.values() if isinstance(table, Tensor)), None)
+    stacks = []
+    for shape, factors in grouped.items():
+        places: dict[int, int] = {}
+        index = [places.setdefault(id(log_tables[factor]), len(places)) for factor in factors]
+        tables = _stack([arrays[key] for key in places], dtype, device)
+        _check_numbers(tables, factors, index)
+        try:
+            ports = np.array([scopes[factor] for factor in factors]).reshape(len(factors), len(shape))
+        except ValueError as error:
+            raise InputError(f"a scope must list the numbers of variables: {error}") from None
+        if ports.size and ports.dtype.kind not in "iu":
+            raise InputError(f"a scope must list the numbers of variables, got {ports.flat[0]!r}")
+        stacks.append(
+            _TableStack(
+                np.array(factors), ports.astype(np.int64), tables, torch.tensor(index, device=tables.device)
+            )
+        )
+    return stacks
+
+
+def _distinct(log_tables: Sequence[Any]) -> dict[int, Array | Tensor]:
+    """Convert each object once, so that factors that share a table go on sharing it."""
+    made: dict[int, Array | Tensor] = {}
+    for factor, table in enumerate(log_tables):
+        if id(table) in made:
+            continue
+        if isinstance(table, Tensor):
+            made[id(table)] = table
+            continue
+        try:
+            array = np.asarray(table)
+        except ValueError as error:
+            raise InputError(f"the table of factor {factor} is not an array of numbers: {error}") from None
+        if array.dtype.kind not in "fiub":
+            raise InputError(f"the table of factor {factor} is not an array of numbers but of {array.dtype}")
+        made[id(table)] = array
+    return made
+
+
+def _stack(tables: list[Array | Tensor], dtype: torch.dtype, device: torch.device | None) -> Tensor:
+    if any(isinstance(table, Tensor) for table in tables):
+        return torch.stack([torch.as_tensor(table).to(device, dtype) for table in tables])
+    stacked: Tensor = torch.from_numpy(np.stack(tables).astype(np.float64, copy=False)).to(device, dtype)
+    return stacked
+
+
+def _check_numbers(tables: Tensor, factors: list[int], index: list[int]) -> None:
+    values = tables.detach()
+    bad = values.isnan() | (values == float("inf"))
+    if bool(bad.any()):
+        row, *place = bad.nonzero()[0].tolist()
+        raise InputError(
+            f"the log table of factor {factors[index.index(row)]} holds {values[(row, *place)].item()} at "
+            f"{tuple(place)}; log potentials are numbers or -inf (pass logarithms, not probabilities)"
+        )

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.evidence import log_evidence
 from hiddenfield.fields.wiring import Wiring, owners, wire
 from hiddenfield.ops import segment_sum
-from hiddenfield.shapes import Bool, Float, Int, Tensor
+from hiddenfield.shapes import Float, Int, Tensor
 
 __all__ = ["FactorGraph", "FactorGroup"]
 
@@ -309,7 +310,7 @@ class FactorGraph:
         flat = assignment.reshape(math.prod(batch), self.num_variables)
         terms = self.counts * self.log_unary[self.state_ptr[:-1] + flat]
         # Sums over a graph are in double precision: a million terms in single precision would lose whole digits.
-        value = self.log_constant.double() + _by_graph(terms.double(), self.variable_ptr)
+        value = self.log_constant.double() + segment_sum(terms.double().T.contiguous(), self.variable_ptr).T
         for group in self.groups:
             index = tuple(flat[:, group.scopes[:, port]] for port in range(group.arity))
             rows = torch.arange(group.num_factors, device=self.device) if group.table is None else group.table
@@ -325,41 +326,23 @@ class FactorGraph:
         return f"{variable} ({self.variable_names[variable]!r})" if self.variable_names else str(variable)
 
     @cached_property
-    def is_forest(self) -> bool:
-        """Whether no cycle joins variables and factors, so that belief propagation is exact."""
-        return self.is_ground and bool(self.components_without_cycle.all())
-
-    @cached_property
-    def components_without_cycle(self) -> Bool[Tensor, " graphs"]:
-        """For each graph whether it is a forest: variables + factors - ports = components."""
+    def num_components(self) -> int:
+        """Number of connected parts of variables and factors, over all graphs."""
         from scipy.sparse import coo_array
         from scipy.sparse.csgraph import connected_components
 
-        variables, factors = self.num_variables, self.num_factors
-        wiring = self.wiring
-        rows, columns = wiring.port_variable.cpu().numpy(), variables + wiring.port_factor.cpu().numpy()
-        links = coo_array((torch.ones(len(rows)).numpy(), (rows, columns)), shape=(variables + factors,) * 2)
-        _, component = connected_components(links, directed=False)
-        graph = torch.cat([self.variable_graph, wiring.factor_graph]).cpu()
-        found = torch.from_numpy(component).long()
-        first = torch.full((int(found.max()) + 1 if len(found) else 0,), -1).scatter(0, found, graph)
-        excess = torch.bincount(graph, minlength=self.num_graphs) - torch.bincount(
-            wiring.port_graph.cpu(), minlength=self.num_graphs
-        )
-        repeated = torch.bincount(
-            wiring.factor_graph.cpu(),
-            weights=torch.cat(
-                [torch.zeros(0), *((group.count != 1).double().cpu() for group in self.groups)]
-            ),
-            minlength=self.num_graphs,
-        )
-        return ((excess == torch.bincount(first, minlength=self.num_graphs)) & (repeated == 0)).to(
-            self.device
-        )
+        size = self.num_variables + self.num_factors
+        rows, columns = self.wiring.port_variable.cpu().numpy(), self.wiring.port_factor.cpu().numpy()
+        links = coo_array((np.ones(len(rows)), (rows, self.num_variables + columns)), shape=(size, size))
+        return int(connected_components(links, directed=False)[0])
 
-
-def _by_graph(terms: Tensor, variable_ptr: Tensor) -> Tensor:
-    return segment_sum(terms.T.contiguous(), variable_ptr).T
+    @cached_property
+    def is_forest(self) -> bool:
+        """Whether no cycle joins variables and factors, so that belief propagation is exact."""
+        if not self.is_ground or any(bool((group.count != 1).any()) for group in self.groups):
+            return False
+        ports = len(self.wiring.port_variable)
+        return self.num_variables + self.num_factors - ports == self.num_components
 
 
 def _device_of(*arguments: Any) -> Any:

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from hiddenfield.errors import InputError
-from hiddenfield.fields.factor_graph import FactorGraph, FactorGroup
+from hiddenfield.fields.factor_graph import FactorGraph
+from hiddenfield.fields.pairwise import assemble_pairwise
 from hiddenfield.shapes import Array, Int, Tensor
 
 __all__ = ["grid_edges", "ising_grid", "potts_grid"]
@@ -90,7 +91,7 @@ def ising_grid(
     signs = torch.tensor([-1.0, 1.0], dtype=dtype, device=fields.device)
     tables = couplings.reshape(-1, 1, 1) * torch.outer(signs, signs).to(couplings.device)
     unary = fields.reshape(-1, 1).expand(rows * columns if fields.ndim == 0 else -1, 1) * signs
-    return _grid_field(edges, tables, unary)
+    return _assemble(edges, tables, unary)
 
 
 def potts_grid(
@@ -151,7 +152,7 @@ def potts_grid(
     if fields.ndim == 0:
         fields = fields.expand(k)
     unary = fields.expand(variables, k) if fields.ndim == 1 else fields.reshape(variables, k)
-    return _grid_field(edges, tables, unary)
+    return _assemble(edges, tables, unary)
 
 
 def _numbers(
@@ -167,19 +168,9 @@ def _numbers(
     return tensor
 
 
-def _grid_field(edges: Int[Array, "edges 2"], tables: Tensor, unary: Tensor) -> FactorGraph:
+def _assemble(edges: Int[Array, "edges 2"], tables: Tensor, unary: Tensor) -> FactorGraph:
     """Assemble; tables are one for all edges (leading axis 1) or one each."""
-    variables, states = unary.shape
-    device = unary.device
-    scopes = torch.from_numpy(edges).to(device)
-    shared = tables.shape[0] == 1
-    index = torch.zeros(len(edges), dtype=torch.int64, device=device) if shared else None
-    group = FactorGroup(scopes, tables.to(device), index, torch.ones(len(edges)).to(unary))
-    return FactorGraph(
-        torch.full((variables,), states, device=device),
-        unary.reshape(-1).contiguous(),
-        (group,) if len(edges) else (),
-        torch.tensor([0, variables], device=device),
-        torch.ones(variables).to(unary),
-        torch.zeros(1).to(unary),
-    )
+    device, variables = unary.device, unary.shape[0]
+    index = torch.zeros(len(edges), dtype=torch.int64, device=device) if tables.shape[0] == 1 else None
+    bounds = torch.tensor([0, variables], device=device)
+    return assemble_pairwise(unary, torch.from_numpy(edges).to(device), tables.to(device), index, bounds)

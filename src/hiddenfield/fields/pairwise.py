@@ -9,7 +9,7 @@ from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph, FactorGroup
 from hiddenfield.shapes import Float, Int, Tensor
 
-__all__ = ["edge_arcs", "pairwise_field"]
+__all__ = ["assemble_pairwise", "edge_arcs", "pairwise_field"]
 
 
 def edge_arcs(structures: Structures) -> Int[Tensor, " edges"]:
@@ -86,20 +86,28 @@ def pairwise_field(
         nodes = nodes.index_add(0, source[loops], diagonal)
         source, target, index = source[~loops], target[~loops], index[~loops]
     own = not bool(loops.any()) and tables.shape[0] == len(index) and arc_label is None
-    group = FactorGroup(
-        torch.stack([source, target], dim=1),
-        tables,
-        None if own else index,
-        torch.ones(len(index), dtype=dtype, device=device),
+    scopes = torch.stack([source, target], dim=1)
+    return assemble_pairwise(
+        nodes, scopes, tables, None if own else index, structures.node_ptr.long().to(device)
     )
-    bounds = structures.node_ptr.long().to(device)
+
+
+def assemble_pairwise(
+    unary: Float[Tensor, "variables states"],
+    scopes: Int[Tensor, "factors 2"],
+    tables: Float[Tensor, "tables states states"],
+    index: Int[Tensor, " factors"] | None,
+    variable_ptr: Int[Tensor, " graph_bounds"],
+) -> FactorGraph:
+    """Put together a ground field whose variables all have the same number of states; nothing is checked."""
+    group = FactorGroup(scopes, tables, index, unary.new_ones(len(scopes)))
     return FactorGraph(
-        torch.full((len(nodes),), states, device=device),
-        nodes.reshape(-1),
-        (group,) if len(index) else (),
-        bounds,
-        torch.ones(len(nodes), dtype=dtype, device=device),
-        torch.zeros(len(bounds) - 1, dtype=dtype, device=device),
+        variable_ptr.new_full((len(unary),), unary.shape[1]),
+        unary.reshape(-1).contiguous(),
+        (group,) if len(scopes) else (),
+        variable_ptr,
+        unary.new_ones(len(unary)),
+        unary.new_zeros(len(variable_ptr) - 1),
     )
 
 

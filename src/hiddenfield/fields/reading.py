@@ -1,16 +1,19 @@
-"""read, write: fields from files and to files."""
+"""read, write: fields from files and to files, in the formats that the modules of `readers/` register."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+from hiddenfield.data.formats import Formats
 from hiddenfield.data.paths import existing
 from hiddenfield.errors import InputError, ReadError
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.fields.formats import FIELD_FORMATS
 
-__all__ = ["read", "write"]
+__all__ = ["FIELD_FORMATS", "read", "write"]
+
+FIELD_FORMATS: Formats[FactorGraph] = Formats("format", "hiddenfield.fields.readers")
+"""Every known format of fields by name."""
 
 
 def read(path: str | Path, format: str | None = None) -> FactorGraph:

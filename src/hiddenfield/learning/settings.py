@@ -16,15 +16,11 @@ OPTIMIZERS = ("adam", "adamw", "sgd")
 PRECISIONS = ("32", "bf16", "16", "64")
 
 
-def _cosine(progress: float) -> float:
-    return 0.5 * (1 + math.cos(math.pi * progress))
-
-
 # Factor of the learning rate when a share of the training is done.
 SCHEDULES: dict[str, Callable[[float], float]] = {
     "constant": lambda progress: 1.0,
     "linear": lambda progress: 1.0 - progress,
-    "cosine": _cosine,
+    "cosine": lambda progress: 0.5 * (1 + math.cos(math.pi * progress)),
     "exponential": lambda progress: 0.01**progress,
 }
 

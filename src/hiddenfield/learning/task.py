@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -18,11 +18,17 @@ from hiddenfield.data.structures import Structures
 from hiddenfield.data.vocabulary import Symbol, Vocabulary
 from hiddenfield.errors import InputError
 from hiddenfield.learning.metrics import accuracy, mae, rmse, roc_auc
+from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Float, Tensor
 
 __all__ = ["LOSSES", "Column", "Task"]
 
-LOSSES = ("square", "absolute", "huber")
+LOSSES: dict[str, Callable[..., Tensor]] = {
+    "square": functional.mse_loss,
+    "absolute": functional.l1_loss,
+    "huber": functional.huber_loss,
+}
+"""Losses of numbers, by name."""
 
 
 @dataclass(frozen=True)
@@ -106,8 +112,7 @@ class Task:
         class_weight
             None, ``"balanced"`` (inverse to the classes' frequencies) or a weight for each class.
         """
-        if loss not in LOSSES:
-            raise InputError(f"unknown loss {loss!r}; choose from: {', '.join(LOSSES)}")
+        choose("loss", LOSSES, loss)
         if structures.targets is None or not structures.target_names:
             raise InputError(
                 "there is nothing to learn: the structures have no targets; give y, or read with target="
@@ -178,9 +183,8 @@ class Task:
             present = ~target.isnan()
             weight = present.to(outputs.dtype)
             if column.classes is None:
-                value = self._number_loss(
-                    outputs[:, part.start], torch.where(present, target, 0.0).to(outputs.dtype)
-                )
+                known = torch.where(present, target, 0.0).to(outputs.dtype)
+                value = LOSSES[self.loss](outputs[:, part.start], known, reduction="none")
             else:
                 codes = torch.where(present, target, 0.0).long()
                 value = functional.cross_entropy(outputs[:, part], codes, reduction="none")
@@ -189,13 +193,6 @@ class Task:
             losses.append(value * weight)
             weights.append(weight)
         return torch.stack(losses).sum(dim=0), torch.stack(weights).sum(dim=0)
-
-    def _number_loss(self, output: Tensor, target: Tensor) -> Tensor:
-        if self.loss == "square":
-            return (output - target) ** 2
-        if self.loss == "absolute":
-            return (output - target).abs()
-        return functional.huber_loss(output, target, reduction="none")
 
     def predictions(self, outputs: Float[Tensor, "structures outputs"]) -> list[Array]:
         """Return one array per column, in the user's units: numbers (N,), or probabilities of the classes (N, C)."""

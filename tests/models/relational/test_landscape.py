@@ -1,4 +1,4 @@
-"""Landscapes and the comparison of methods over a grid."""
+"""Landscapes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from hiddenfield.fields.relational import graph_scheme
 from hiddenfield.models.relational import (
     BetheLikelihood,
     ExactLikelihood,
-    compare_on_grid,
-    enumerate_networks,
     fit_relational,
     landscape,
     network_from_edges,
@@ -88,21 +86,3 @@ def test_exact_and_bethe_agree_where_it_is_easy() -> None:
     per_binding = ExactLikelihood(SCHEME, [network], weights="binding").batch(theta / [2, 6])
     np.testing.assert_allclose(per_binding[0], exact)
     np.testing.assert_allclose(per_binding[1], gradient * [2, 6])
-
-
-def test_methods_over_a_grid() -> None:
-    found = compare_on_grid(SCHEME, [4], ("triangle", -1, 1), ("edge", -2, 2), points=5, samples=4000)
-    exact, sampled, sequential, template = (
-        found.of(m, 4) for m in ("exact", "mcmc", "asynchronous_bp", "template_bp")
-    )
-    table = enumerate_networks(SCHEME, 4)
-    theta = [[y, x] for y in found.y for x in found.x]
-    np.testing.assert_allclose(exact.edge_probability.ravel(), table.edge_probability(theta))
-    np.testing.assert_allclose(sampled.edge_probability, exact.edge_probability, atol=0.04)
-    np.testing.assert_allclose(sequential.edge_probability, template.edge_probability, atol=1e-5)
-    assert template.deviation(exact)[0] < 0.01
-    assert sampled.log_partition_error(exact) is None
-    assert template.log_partition_error(exact) < 0.01
-    assert [row["method"] for row in found.rows()] == ["exact", "mcmc", "asynchronous_bp", "template_bp"]
-    with pytest.raises(InputError, match="two features"):
-        compare_on_grid(SCHEME, [4], ("triangle", -1, 1), ("star2", -2, 2))

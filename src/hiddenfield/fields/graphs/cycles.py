@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,8 @@ import torch
 from hiddenfield.data.relation import Relation
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError
-from hiddenfield.ops.compile import compiled
+from hiddenfield.fields.graphs.region_sets import ranges
+from hiddenfield.ops.compile import compiled, subroutine
 from hiddenfield.shapes import Array, Int
 
 __all__ = ["CycleRegions", "Cycles", "cycle_regions", "short_cycles"]
@@ -121,8 +122,7 @@ class CycleRegions:
         return len(self.cycle_nodes)
 
     def _each(self, function: Any) -> CycleRegions:
-        parts = (self.arc_from_cycles, self.cycle_from_cycles, self.cycle_from_arcs)
-        return CycleRegions(*(function(part) for part in (*parts, self.cycle_overcounted, self.cycle_nodes)))
+        return CycleRegions(*(function(getattr(self, part.name)) for part in fields(self)))
 
     def __getitem__(self, index: Any) -> CycleRegions:
         """Return the regions of the chosen structures, in that order."""
@@ -200,11 +200,8 @@ def _twins(edge: Array) -> tuple[Array, Array]:
     """Return all ordered pairs of different memberships of one edge."""
     order = np.argsort(edge, kind="stable")
     bounds = np.concatenate([[0], np.flatnonzero(np.diff(edge[order])) + 1, [len(edge)]])
-    size = np.repeat(np.diff(bounds), np.diff(bounds))
-    begin = np.repeat(bounds[:-1], np.diff(bounds))
-    place = np.repeat(np.arange(len(edge)), size)
-    offset = np.arange(len(place)) - np.repeat(np.cumsum(size) - size, size)
-    partner = begin[place] + offset
+    begin, size = (np.repeat(part, np.diff(bounds)) for part in (bounds[:-1], np.diff(bounds)))
+    partner, place = ranges(begin, size)
     different = partner != place
     return order[place[different]], order[partner[different]]
 
@@ -212,13 +209,7 @@ def _twins(edge: Array) -> tuple[Array, Array]:
 def _outside_arcs(pack: Structures, node: Array, arriving: Array, leaving: Array) -> tuple[Array, Array]:
     """Return, for each visit of a cycle, the arcs into its node but the two along the cycle."""
     in_ptr = pack.in_ptr.numpy().astype(np.int64)
-    degree = in_ptr[node + 1] - in_ptr[node] if len(node) else np.zeros(0, dtype=np.int64)
-    visit = np.repeat(np.arange(len(node)), degree)
-    arc = (
-        np.repeat(in_ptr[node], degree)
-        + np.arange(len(visit))
-        - np.repeat(np.cumsum(degree) - degree, degree)
-    )
+    arc, visit = ranges(in_ptr[node], in_ptr[node + 1] - in_ptr[node])
     outside = (arc != arriving[visit]) & (arc != leaving[visit])
     return visit[outside], arc[outside]
 
@@ -228,9 +219,7 @@ def _spread(visit: Array, value: Array, start: Array, length: Array, skip: int) 
 
     With ``skip=1`` to all but its own; with ``skip=2`` also not to the one before, whose edge ends at its node.
     """
-    count = length[visit] - skip
-    repeated = np.repeat(np.arange(len(visit)), count)
-    step = np.arange(len(repeated)) - np.repeat(np.cumsum(count) - count, count) + 1
+    step, repeated = ranges(np.ones(len(visit), dtype=np.int64), length[visit] - skip)
     origin = visit[repeated]
     row = start[origin] + (origin - start[origin] + step) % np.maximum(length[origin], 1)
     return row, value[repeated]
@@ -242,6 +231,14 @@ def _relation(row_ptr: Array, source_ptr: Array, row: Array, source: Array) -> R
     in_ptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=total))])
     parts = (row_ptr, source_ptr, in_ptr, source[order])
     return Relation(*(torch.from_numpy(np.ascontiguousarray(part, dtype=np.int64)) for part in parts))
+
+
+@subroutine(allocates=False)
+def _add(in_ptr: Array, source: Array, reverse: Array, node: int, used: Array, step: int) -> None:
+    """Add a number to all that a node is joined to, each once."""
+    for arc in range(in_ptr[node], in_ptr[node + 1]):
+        if reverse[arc] >= 0 and (arc == in_ptr[node] or source[arc] != source[arc - 1]):
+            used[source[arc]] += step
 
 
 @compiled
@@ -274,16 +271,12 @@ def _search(
             path[0] = start
             place[0] = in_ptr[start]
             depth = 0
-            for arc in range(in_ptr[start], in_ptr[start + 1]):
-                if reverse[arc] >= 0 and (arc == in_ptr[start] or source[arc] != source[arc - 1]):
-                    used[source[arc]] += 1
+            _add(in_ptr, source, reverse, start, used, 1)
             while depth >= 0:
                 here = path[depth]
                 if place[depth] == in_ptr[here + 1]:
                     # Everything from here was tried: step back.
-                    for arc in range(in_ptr[here], in_ptr[here + 1]):
-                        if reverse[arc] >= 0 and (arc == in_ptr[here] or source[arc] != source[arc - 1]):
-                            used[source[arc]] -= 1
+                    _add(in_ptr, source, reverse, here, used, -1)
                     depth -= 1
                     continue
                 arc = place[depth]
@@ -322,8 +315,6 @@ def _search(
                     depth += 1
                     path[depth] = step
                     place[depth] = in_ptr[step]
-                    for back in range(in_ptr[step], in_ptr[step + 1]):
-                        if reverse[back] >= 0 and (back == in_ptr[step] or source[back] != source[back - 1]):
-                            used[source[back]] += 1
+                    _add(in_ptr, source, reverse, step, used, 1)
         counts[structure, 0] = cycles
         counts[structure, 1] = visits

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.graphs.elimination_loops import bucket_members
 from hiddenfield.fields.graphs.elimination_order import Interactions, elimination_order, interactions
+from hiddenfield.fields.graphs.region_sets import ranges
 from hiddenfield.ops.compile import compiled
 from hiddenfield.shapes import Array
 
@@ -63,16 +65,14 @@ class JunctionTree:
     @cached_property
     def cliques(self) -> list[list[int]]:
         """The variables of each clique."""
-        return [part.tolist() for part in np.split(self.clique_variables, self.clique_ptr[1:-1])][
-            : self.num_cliques
-        ]
+        bounds = pairwise(self.clique_ptr.tolist())
+        return [self.clique_variables[begin:end].tolist() for begin, end in bounds]
 
     @cached_property
     def separators(self) -> list[list[int]]:
         """The variables that each clique shares with its parent."""
-        return [
-            clique[:size] for clique, size in zip(self.cliques, self.separator_size.tolist(), strict=True)
-        ]
+        sizes = self.separator_size.tolist()
+        return [clique[:size] for clique, size in zip(self.cliques, sizes, strict=True)]
 
     @cached_property
     def log_clique_states(self) -> Array:
@@ -82,13 +82,8 @@ class JunctionTree:
     @cached_property
     def log_separator_states(self) -> Array:
         """Natural logarithm of the number of joint states of each separator; 0 for a root."""
-        within = np.arange(len(self.clique_variables)) - np.repeat(
-            self.clique_ptr[:-1], np.diff(self.clique_ptr)
-        )
-        shared = within < np.repeat(self.separator_size, np.diff(self.clique_ptr))
-        if not self.num_cliques:
-            return np.zeros(0)
-        return np.add.reduceat(np.where(shared, self._log_states, 0.0), self.clique_ptr[:-1])
+        place, clique = ranges(self.clique_ptr[:-1], self.separator_size)
+        return np.bincount(clique, weights=self._log_states[place], minlength=self.num_cliques)
 
     @property
     def _log_states(self) -> Array:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 import numpy as np
 
 from hiddenfield.data.build import from_edges
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.graphs.cycles import short_cycles
+from hiddenfield.fields.graphs.elimination_order import interactions
+from hiddenfield.fields.graphs.junction_tree import junction_tree
 from hiddenfield.fields.graphs.region_graph import RegionGraph, regions_from_clusters, regions_from_factors
 from hiddenfield.fields.graphs.region_sets import Sets
 from hiddenfield.registry import choose
@@ -62,12 +67,8 @@ def regions_from_junction_tree(field: FactorGraph, order: str = "best") -> Regio
     >>> regions_from_junction_tree(ising_grid(3, 3)).is_junction_tree
     True
     """
-    from hiddenfield.fields.graphs.junction_tree import junction_tree
-
     tree = junction_tree(field, order)
-    return regions_from_clusters(
-        field, Sets(tree.clique_ptr.astype(np.int64), tree.clique_variables.astype(np.int64))
-    )
+    return regions_from_clusters(field, Sets(tree.clique_ptr, tree.clique_variables))
 
 
 def choose_regions(field: FactorGraph, regions: str | RegionGraph) -> RegionGraph:
@@ -91,8 +92,7 @@ def _auto(field: FactorGraph) -> RegionGraph:
     bethe = regions_from_factors(field)
     if not field.is_ground or field.is_forest:
         return bethe
-    parts = _connected_parts(field)
-    chosen, least = bethe, NEAR * abs(_total_count(bethe) - parts)
+    chosen, least = bethe, NEAR * abs(_total_count(bethe) - field.num_components)
     log_cards = np.log(field.cardinalities.cpu().numpy())
     seen = 0
     for longest in (3, 4, 5, 6):
@@ -107,7 +107,7 @@ def _auto(field: FactorGraph) -> RegionGraph:
             continue
         seen = len(cycles)
         found = regions_from_clusters(field, cycles)
-        excess = abs(_total_count(found) - parts)
+        excess = abs(_total_count(found) - field.num_components)
         if excess <= least:
             chosen, least = found, excess
     return chosen
@@ -119,40 +119,19 @@ def _total_count(regions: RegionGraph) -> float:
 
 def _cycles(field: FactorGraph, longest: int, most: int) -> Sets:
     """Return the variables of every short chordless cycle of the graph of neighbours."""
-    first, second = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
-    for group in field.groups:
-        scopes = group.scopes.cpu().numpy()
-        for one in range(group.arity):
-            for other in range(one):
-                first.append(scopes[:, one])
-                second.append(scopes[:, other])
-    pairs = np.sort(np.stack([np.concatenate(first), np.concatenate(second)], axis=1), axis=1)
-    pairs = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0)
-    pack = from_edges(pairs[:, 0], pairs[:, 1], node_ptr=field.variable_ptr.cpu().numpy())
+    graph = interactions(field)
+    first = np.repeat(np.arange(field.num_variables), np.diff(graph.ptr))
+    once = first < graph.neighbour
+    pack = from_edges(first[once], graph.neighbour[once], node_ptr=field.variable_ptr.cpu().numpy())
     found = short_cycles(pack, longest, most=most)
-    return Sets(found.ptr.astype(np.int64), found.node.astype(np.int64))
+    return Sets(found.ptr, found.node)
 
 
-def _connected_parts(field: FactorGraph) -> int:
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    variable, factor = field.wiring.port_variable.cpu().numpy(), field.wiring.port_factor.cpu().numpy()
-    size = field.num_variables + field.num_factors
-    links = coo_array((np.ones(len(factor)), (variable, field.num_variables + factor)), shape=(size, size))
-    count: int = connected_components(links, directed=False)[0]
-    return count
-
-
-def _faces(field: FactorGraph) -> RegionGraph:
-    return regions_from_cycles(field, 4)
-
-
-REGIONS = {
+REGIONS: dict[str, Callable[[FactorGraph], RegionGraph]] = {
     "auto": _auto,
     "bethe": regions_from_factors,
     "cycles": regions_from_cycles,
-    "faces": _faces,
+    "faces": functools.partial(regions_from_cycles, longest=4),
     "junction_tree": regions_from_junction_tree,
 }
 """Ways to make a region graph of a field, by name."""

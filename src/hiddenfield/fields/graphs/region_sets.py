@@ -19,8 +19,23 @@ __all__ = [
     "intersections",
     "maximal",
     "overlaps",
+    "ranges",
     "unique",
 ]
+
+
+def ranges(
+    start: Int[Array, " ranges"], length: Int[Array, " ranges"]
+) -> tuple[Int[Array, " places"], Int[Array, " places"]]:
+    """Return the integers of ranges of these starts and lengths, end to end, and the range of each.
+
+    Examples
+    --------
+    >>> ranges(np.array([5, 0]), np.array([2, 3]))
+    (array([5, 6, 0, 1, 2]), array([0, 0, 1, 1, 1]))
+    """
+    owner = np.repeat(np.arange(len(length)), length)
+    return np.arange(len(owner)) + (start - np.cumsum(length) + length)[owner], owner
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,9 +70,8 @@ class Sets:
         """Return the chosen sets, in that order."""
         chosen = np.arange(len(self))[index]
         sizes = self.sizes[chosen]
-        ptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        within = np.arange(ptr[-1]) - np.repeat(ptr[:-1], sizes)
-        return Sets(ptr, self.members[np.repeat(self.ptr[:-1][chosen], sizes) + within])
+        place, _ = ranges(self.ptr[:-1][chosen], sizes)
+        return Sets(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), self.members[place])
 
     @classmethod
     def of_lists(cls, lists: Iterable[Sequence[int]]) -> Sets:
@@ -111,10 +125,9 @@ def overlaps(first: Sets, second: Sets, width: int) -> Overlaps:
     holder = second.rows[order]
     bounds = np.searchsorted(second.members[order], np.arange(width + 1))
     count = (bounds[1:] - bounds[:-1])[first.members]
-    begin = np.cumsum(count) - count
-    place = np.arange(int(count.sum())) - np.repeat(begin - bounds[:-1][first.members], count)
-    keys = np.repeat(first.rows, count) * max(len(second), 1) + holder[place]
-    members = np.repeat(first.members, count)
+    place, member = ranges(bounds[:-1][first.members], count)
+    keys = first.rows[member] * max(len(second), 1) + holder[place]
+    members = first.members[member]
     order = np.argsort(keys, kind="stable")
     keys, members = keys[order], members[order]
     heads = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]])) if len(keys) else order

@@ -193,9 +193,13 @@ def _resistances(num_nodes: int, first: Array, second: Array, weight: Array, gro
     inverse = np.zeros(len(lower.data))
     pointer, index = lower.indptr.astype(np.int64), lower.indices.astype(np.int64)
     _takahashi(pointer, index, lower.data, factor.U.diagonal(), inverse, work=0)
-    result = np.empty(len(first))
-    _across(pointer, index, inverse, place[i], place[j], result, work=0)
-    return result
+    # Entries (i, i) and (i, j) of the inverse; those of a grounded node, numbered -1, are 0.
+    low, high = np.minimum(place[i], place[j]), np.maximum(place[i], place[j])
+    own, wanted = np.append(inverse[pointer[:-1]], 0.0), low * len(kept) + high
+    keys = np.repeat(np.arange(len(kept)), np.diff(pointer)) * len(kept) + index
+    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    both = np.where(keys[at] == wanted, inverse[at], 0.0)
+    return own[low] + own[high] - 2.0 * both
 
 
 @compiled
@@ -249,22 +253,3 @@ def _takahashi(pointer, index, lower, diagonal, inverse):  # type: ignore[no-unt
             inverse[a] = -total[a - begin]
             own -= lower[a] * inverse[a]
         inverse[begin] = own
-
-
-@compiled
-def _across(pointer, index, inverse, first, second, result):  # type: ignore[no-untyped-def]
-    for e in range(first.size):
-        i, j = min(first[e], second[e]), max(first[e], second[e])
-        value = inverse[pointer[j]]
-        if i >= 0:
-            value += inverse[pointer[i]]
-            a, b = pointer[i], pointer[i + 1]
-            while b - a > 1:
-                middle = (a + b) // 2
-                if index[middle] <= j:
-                    a = middle
-                else:
-                    b = middle
-            if index[a] == j:
-                value -= 2.0 * inverse[a]
-        result[e] = value

@@ -71,9 +71,7 @@ def refine(
         by_variable.numpy().astype(np.int32),
         variable_ptr.numpy().astype(np.int64),
         factor_symmetry.astype(np.int32),
-        symmetries.orbit,
-        symmetries.permutation_ptr,
-        symmetries.permutations,
+        *symmetries,
     )
     variables, factors = make_partition(variable_colour), make_partition(factor_colour)
     arity = symmetries.orbit.shape[1]

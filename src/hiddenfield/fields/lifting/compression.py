@@ -71,16 +71,6 @@ class Compressed:
             )
         return marginals[self.variable_class]
 
-    def expand_states(self, packed: Float[Tensor, " class_states"]) -> Float[Tensor, " states"]:
-        """Return packed values, such as log marginals, for the states of all variables from those of their classes."""
-        lengths = self.field.cardinalities[self.variable_class]
-        start = self.field.state_ptr[self.variable_class]
-        ends = lengths.cumsum(0)
-        within = torch.arange(int(lengths.sum()), device=packed.device) - (ends - lengths).repeat_interleave(
-            lengths
-        )
-        return packed[start.repeat_interleave(lengths) + within]
-
 
 def compress(
     field: FactorGraph,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations, permutations
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,8 +23,7 @@ Symmetry = tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]
 """The first port of each port's orbit, and all permutations where ports of an orbit may not be exchanged freely."""
 
 
-@dataclass(frozen=True, eq=False)
-class Symmetries:
+class Symmetries(NamedTuple):
     """Symmetry groups of tables, packed for compiled loops.
 
     Parameters
@@ -76,22 +75,20 @@ def table_symmetries(tables: Array) -> tuple[list[Symmetry], Int[Array, " tables
 
 def _symmetry(group: Sequence[tuple[int, ...]]) -> Symmetry:
     """Find the orbits; keep the permutations only where they are not all those within the orbits."""
-    orbit = list(group[0])
-    for i in range(len(orbit)):
-        orbit[i] = i
+    orbit = _orbits(group)
+    exchanges = [g for g in group if sum(i != j for i, j in enumerate(g)) <= 2]
+    # Exchanges of two that connect an orbit generate all its permutations.
+    return orbit, (() if _orbits(exchanges) == orbit else tuple(group))
+
+
+def _orbits(group: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """Return the first port that each can be taken to by the permutations; the identity is among them."""
+    orbit = list(range(len(group[0])))
     for _ in orbit:
         for g in group:
             for i, j in enumerate(g):
                 orbit[i] = orbit[j] = min(orbit[i], orbit[j])
-    exchanges = {
-        (i, j) for g in group for i, j in enumerate(g) if i < j and sum(a != b for a, b in enumerate(g)) == 2
-    }
-    joined = list(range(len(orbit)))
-    for _ in orbit:
-        for i, j in exchanges:
-            joined[i] = joined[j] = min(joined[i], joined[j])
-    # Exchanges of two that connect an orbit generate all its permutations.
-    return tuple(orbit), (() if joined == orbit else tuple(group))
+    return tuple(orbit)
 
 
 def pack_symmetries(found: Sequence[Symmetry]) -> Symmetries:

@@ -76,13 +76,8 @@ def make_partition(colour: Array) -> Partition:
     """Make room for a partition by colours; `lay_out` fills it."""
     size = len(colour)
     members, place = np.empty(size, np.int32), np.empty(size, np.int32)
-    return Partition(
-        colour.astype(np.int32),
-        members,
-        place,
-        np.zeros(size + 1, np.int32),
-        np.zeros(size + 1, np.int32),
-    )
+    begin, end = np.zeros(size + 1, np.int32), np.zeros(size + 1, np.int32)
+    return Partition(colour.astype(np.int32), members, place, begin, end)
 
 
 def make_scratch(most: int, arity: int) -> Scratch:
@@ -236,18 +231,10 @@ class PortPartition(NamedTuple):
 
 def make_port_partition(ports: int, arity: int) -> PortPartition:
     """Make room for a partition of so many ports; `start_ports` fills it."""
-    empty = [np.empty(ports, np.int32) for _ in range(5)]
-    return PortPartition(
-        empty[0],
-        empty[1],
-        np.zeros(ports, np.int16),
-        empty[2],
-        np.zeros(ports, np.int64),
-        empty[3],
-        empty[4],
-        np.empty(arity, np.int32),
-        np.empty(arity, np.int32),
-    )
+    colour, factor_colour, queue, best_port, seen = (np.empty(ports, np.int32) for _ in range(5))
+    place, best_size = np.zeros(ports, np.int16), np.zeros(ports, np.int64)
+    named, before = np.empty(arity, np.int32), np.empty(arity, np.int32)
+    return PortPartition(colour, factor_colour, place, queue, best_size, best_port, seen, named, before)
 
 
 @subroutine(allocates=False)

@@ -1,1 +1,1 @@
-"""File formats of fields, one module each; `hiddenfield.fields.formats` finds them."""
+"""File formats of fields, one module each; `hiddenfield.fields.reading` finds them."""

@@ -14,8 +14,8 @@ import numpy as np
 from hiddenfield.data.formats import Format
 from hiddenfield.data.paths import read_text, write_text
 from hiddenfield.errors import InputError, ReadError
+from hiddenfield.fields.build import MOST_PORTS
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.fields.formats import FIELD_FORMATS
 from hiddenfield.fields.readers.text import (
     MOST_ENTRIES,
     Words,
@@ -23,7 +23,7 @@ from hiddenfield.fields.readers.text import (
     number_texts,
     read_factors,
 )
-from hiddenfield.fields.table_stack import MOST_PORTS
+from hiddenfield.fields.reading import FIELD_FORMATS
 from hiddenfield.shapes import Array, Float
 
 __all__ = ["read", "write"]

@@ -169,7 +169,7 @@ def log_numbers(words: Sequence[str]) -> Float[Array, " numbers"]:
     try:
         values = np.array(list(map(float, words)), dtype=np.float64)
     except ValueError:
-        raise BadNumberError(next(k for k, word in enumerate(words) if not _is_number(word))) from None
+        raise BadNumberError(next(k for k, word in enumerate(words) if not NUMBER.fullmatch(word))) from None
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log(values)
     for place in np.flatnonzero(~(values >= SMALLEST) | np.isinf(values)).tolist():
@@ -201,14 +201,6 @@ def number_texts(logs: Float[Array, "*axes"]) -> list[str]:
     for place in np.flatnonzero(odd).tolist():
         texts[place] = _power_of_ten(flat[place])
     return texts
-
-
-def _is_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
 
 
 def _careful_log(word: str, place: int) -> float:
@@ -246,21 +238,16 @@ def cut(numbers: Float[Array, " numbers"], shapes: Sequence[Sequence[int]]) -> l
     return [numbers[ends[k] : ends[k + 1]].reshape(shape) for k, shape in enumerate(shapes)]
 
 
-def refuse_what_files_cannot_hold(field: FactorGraph) -> None:
-    """Refuse batches and variables that stand for several."""
-    if field.num_graphs != 1:
-        raise InputError(f"a file holds one graph, the field has {field.num_graphs}; write them one by one")
-    if not bool((field.counts == 1).all()):
-        raise InputError("a file holds ground variables, but some variables of the field stand for several")
-
-
 def ground_tables(field: FactorGraph) -> list[tuple[list[int], Array]]:
     """Return scopes and log tables whose product is the field: groups in order, single variables, the constant.
 
     Only what is not zero everywhere is listed of single variables and the constant. A factor of count k is its table
     times k.
     """
-    refuse_what_files_cannot_hold(field)
+    if field.num_graphs != 1:
+        raise InputError(f"a file holds one graph, the field has {field.num_graphs}; write them one by one")
+    if not field.is_ground:
+        raise InputError("a file holds ground variables, but some variables of the field stand for several")
     field = field.detach().to("cpu", torch.float64)
     factors: list[tuple[list[int], Array]] = []
     for group in field.groups:

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from hiddenfield.errors import InputError
+from hiddenfield.fields.build import from_groups
 from hiddenfield.fields.factor_graph import FactorGraph, FactorGroup
 from hiddenfield.fields.relational.scheme import (
     Attribute,
@@ -190,30 +191,15 @@ def template(
     values = torch.tensor([entry[1] for entry in classes], dtype=torch.int64)
     counts = torch.tensor([float(entry[2]) for entry in classes], dtype=dtype)
     offset = torch.arange(count)[:, None] * len(classes)
-    start = torch.cat([values.new_zeros(1), values.cumsum(0)])
-    unary = settings.new_zeros((count, int(start[-1])))
     groups = []
     for kind in factor_kinds(scheme, bindings, weights):
-        total = kind.count(size)
-        if total == 0:
-            continue
-        tables = kind.log_tables(names, settings)
-        ports = [number[attribute.name] for attribute, _ in kind.atoms]
-        if len(ports) == 1:
-            where = torch.arange(int(start[ports[0]]), int(start[ports[0] + 1]))
-            unary = unary.index_add(1, where, tables * (total / float(counts[ports[0]])))
-        else:
-            scopes = torch.tensor(ports) + offset
-            groups.append(FactorGroup(scopes, tables, None, torch.full((count,), float(total), dtype=dtype)))
-    return FactorGraph(
-        values.repeat(count),
-        unary.reshape(-1),
-        tuple(groups),
-        torch.arange(count + 1) * len(classes),
-        counts.repeat(count),
-        settings.new_zeros(count),
-        tuple(entry[0] for entry in classes) * count,
-    )
+        if total := kind.count(size):
+            scopes = torch.tensor([number[attribute.name] for attribute, _ in kind.atoms]) + offset
+            each = torch.full((count,), float(total), dtype=dtype)
+            groups.append(FactorGroup(scopes, kind.log_tables(names, settings), None, each))
+    bounds, labels = torch.arange(count + 1) * len(classes), tuple(entry[0] for entry in classes) * count
+    constant = settings.new_zeros(count)
+    return from_groups(values.repeat(count), groups, bounds, counts.repeat(count), constant, labels)
 
 
 def ground(
@@ -249,30 +235,15 @@ def ground(
         labels += [f"{name}[{', '.join(map(str, row))}]" for row in entities.tolist()]
         labels += [f"{name}[self {i}]" for i in range(extra)]
         values += [attribute.num_values] * (len(entities) + extra)
-    cards = torch.tensor(values, dtype=torch.int64)
-    start = torch.cat([cards.new_zeros(1), cards.cumsum(0)])
-    unary = settings.new_zeros(int(start[-1]))
     groups = []
     for kind in kinds:
         scopes = torch.from_numpy(_scopes(scheme, size, kind))
-        if len(scopes) == 0:
-            continue
-        tables = kind.log_tables(names, settings)
-        if scopes.shape[1] == 1:
-            states = start[scopes] + torch.arange(tables.shape[1])
-            unary = unary.index_add(0, states.reshape(-1), tables.expand(len(scopes), -1).reshape(-1))
-        else:
-            shared = torch.zeros(len(scopes), dtype=torch.int64)
-            groups.append(FactorGroup(scopes, tables, shared, torch.ones(len(scopes), dtype=dtype)))
-    return FactorGraph(
-        cards,
-        unary,
-        tuple(groups),
-        torch.tensor([0, len(values)]),
-        torch.ones(len(values), dtype=dtype),
-        settings.new_zeros(1),
-        tuple(labels),
-    )
+        if len(scopes):
+            shared, ones = torch.zeros(len(scopes), dtype=torch.int64), torch.ones(len(scopes), dtype=dtype)
+            groups.append(FactorGroup(scopes, kind.log_tables(names, settings), shared, ones))
+    cards, bounds = torch.tensor(values, dtype=torch.int64), torch.tensor([0, len(values)])
+    ones, constant = torch.ones(len(values), dtype=dtype), settings.new_zeros(1)
+    return from_groups(cards, groups, bounds, ones, constant, tuple(labels))
 
 
 def ground_variables(scheme: RelationalScheme, sizes: Mapping[str, int] | int) -> dict[str, Array]:

@@ -5,45 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hiddenfield.errors import InputError
+from hiddenfield.fields.relational.expressions import Expression
 from hiddenfield.fields.relational.scheme import Attribute, Feature, RelationalScheme
 from hiddenfield.registry import choose
 
 __all__ = ["FEATURES", "add_library_feature", "graph_scheme"]
 
 
-def _edge(scheme: RelationalScheme, name: str, exist: Attribute) -> Feature:
-    return scheme.feature(name, lambda a, b: exist[a, b])
-
-
-def _open_chain(scheme: RelationalScheme, name: str, exist: Attribute) -> Feature:
-    return scheme.feature(name, lambda a, b, c: exist[a, b] & exist[a, c] & ~exist[b, c])
-
-
-def _triangle(scheme: RelationalScheme, name: str, exist: Attribute) -> Feature:
-    return scheme.feature(name, lambda a, b, c: exist[a, b] & exist[a, c] & exist[b, c])
-
-
-def _star2(scheme: RelationalScheme, name: str, exist: Attribute) -> Feature:
-    return scheme.feature(name, lambda a, b, c: exist[a, b] & exist[a, c])
-
-
-def _star3(scheme: RelationalScheme, name: str, exist: Attribute) -> Feature:
-    return scheme.feature(name, lambda a, b, c, d: exist[a, b] & exist[a, c] & exist[a, d])
-
-
-def _quadruplet(scheme: RelationalScheme, name: str, exist: Attribute) -> Feature:
-    return scheme.feature(name, lambda a, b, c, d: exist[a, b] & exist[b, c] & exist[c, d] & exist[d, a])
-
-
-FEATURES: dict[str, Callable[[RelationalScheme, str, Attribute], Feature]] = {
-    "edge": _edge,
-    "open_chain": _open_chain,
-    "triangle": _triangle,
-    "star2": _star2,
-    "star3": _star3,
-    "quadruplet": _quadruplet,
+FEATURES: dict[str, Callable[[Attribute], Callable[..., Expression]]] = {
+    "edge": lambda e: lambda a, b: e[a, b],
+    "open_chain": lambda e: lambda a, b, c: e[a, b] & e[a, c] & ~e[b, c],
+    "triangle": lambda e: lambda a, b, c: e[a, b] & e[a, c] & e[b, c],
+    "star2": lambda e: lambda a, b, c: e[a, b] & e[a, c],
+    "star3": lambda e: lambda a, b, c, d: e[a, b] & e[a, c] & e[a, d],
+    "quadruplet": lambda e: lambda a, b, c, d: e[a, b] & e[b, c] & e[c, d] & e[d, a],
 }
-"""Features of an undirected network by name.
+"""Features of an undirected network by name, as functions of the attribute that says where its edges are.
 
 edge; open chain (two edges that meet, and no third that closes them); triangle; star2 and star3 (two or three edges
 that meet, whatever else); quadruplet (a cycle of four). A vertex without edges is no feature: it would look at all
@@ -61,7 +38,7 @@ def add_library_feature(scheme: RelationalScheme, name: str, attribute: Attribut
                 f"feature {name!r}: say which attribute of pairs it is about; there are {len(able)}"
             )
         attribute = able[0]
-    return build(scheme, name, attribute)
+    return scheme.feature(name, build(attribute))
 
 
 def graph_scheme(*features: str, colors: int = 0) -> RelationalScheme:

@@ -1,6 +1,5 @@
 """Relational models: evaluate, fit and explore them on observed networks."""
 
-from hiddenfield.models.relational.comparison import GridComparison, MethodGrid, compare_on_grid
 from hiddenfield.models.relational.counts import change_statistics, count_features
 from hiddenfield.models.relational.enumeration import NetworkCounts, enumerate_networks
 from hiddenfield.models.relational.evaluation import Evaluation, evaluate
@@ -20,9 +19,7 @@ __all__ = [
     "BetheLikelihood",
     "Evaluation",
     "ExactLikelihood",
-    "GridComparison",
     "Landscape",
-    "MethodGrid",
     "Network",
     "NetworkCounts",
     "NetworkSamples",
@@ -30,7 +27,6 @@ __all__ = [
     "PseudoLikelihood",
     "RelationalFit",
     "change_statistics",
-    "compare_on_grid",
     "count_features",
     "enumerate_networks",
     "evaluate",

@@ -171,29 +171,15 @@ def sample_networks(
     pairs = np.argwhere(np.triu(free)).astype(np.int32)
     if len(pairs) == 0:
         raise InputError("there is no pair to draw: every one is fixed, or there is one vertex only")
-    plan = Schedule(
-        pairs[:, 0].copy(),
-        pairs[:, 1].copy(),
-        round(burn_in * len(pairs)),
-        max(1, round(thin * len(pairs))),
-        samples,
-    )
+    before, between = round(burn_in * len(pairs)), max(1, round(thin * len(pairs)))
+    plan = Schedule(pairs[:, 0].copy(), pairs[:, 1].copy(), before, between, samples)
     random = np.random.SeedSequence(seed).generate_state(2 * chains, np.uint64).reshape(chains, 2)
     found = as_statistics(scheme, size)
     run = _Chains(begin, theta, random | np.uint64(1), plan, samples if keep_networks else 0)
     statistics, edges, networks, last = run.any_features(scheme) if found is None else run.bits(*found)
-    proposals = plan.burn_in + samples * plan.thin
-    return NetworkSamples(
-        tuple(scheme.features),
-        size,
-        weights,
-        statistics,
-        edges,
-        networks if keep_networks else None,
-        last,
-        proposals,
-        run.flips,
-    )
+    kept = networks if keep_networks else None
+    found_in = (statistics, edges, kept, last, before + samples * between, run.flips)
+    return NetworkSamples(tuple(scheme.features), size, weights, *found_in)
 
 
 class _Chains:
@@ -220,12 +206,8 @@ class _Chains:
         kept = np.zeros((self.count, self.kept, *rows.shape[1:]), dtype=np.uint64)
         weights, work = self.theta @ combine, self.work
         sample_bits(rows, degree, totals, weights, use, self.random, plan, trace, kept, self.flips, work=work)
-        return (
-            trace @ combine.T + constant,
-            trace[:, :, 0].copy(),
-            unpack_bits(kept, self.size),
-            unpack_bits(rows, self.size),
-        )
+        networks, last = unpack_bits(kept, self.size), unpack_bits(rows, self.size)
+        return trace @ combine.T + constant, trace[:, :, 0].copy(), networks, last
 
     def any_features(self, scheme: RelationalScheme) -> tuple[Array, Array, Array, Array]:
         """Sample with the state of every ground feature: any scheme."""

@@ -29,12 +29,13 @@ from hiddenfield.models.relational.observations import Network, check_undirected
 from hiddenfield.models.relational.sampling import sample_networks
 from hiddenfield.shapes import Array, Float
 
-__all__ = ["MonteCarloLikelihood", "SampledLikelihood"]
+__all__ = ["ContrastiveDivergence", "MonteCarloLikelihood"]
 
 LARGEST_STEP = 1.0
 """How far a step may move the mean, in standard deviations of the samples: importance weights fail beyond."""
 CLOSE = 0.1
 """The convergence ratio of SIENA and PNet: each mean within a tenth of a standard deviation."""
+CONSTANT = "no stationary point: the sampled networks do not vary (all empty, full, or in one phase)"
 SETTLED, MOST_TURNS = 4, 60
 """Turns in a row that must be close, and turns after which it ends."""
 
@@ -132,12 +133,8 @@ class _NewtonSteps:
         drawn = self.likelihood.draw(self.objective.full(theta[None])[0], effort, seed)[:, free]
         gap = self.likelihood.observed[free] - drawn.mean(0) - ridge * theta
         covariance = np.atleast_2d(np.cov(drawn.T)) + ridge * np.eye(count)
-        if not np.isfinite(covariance).all() or np.linalg.matrix_rank(covariance) < count:
-            problem = (
-                "no stationary point: the sampled networks do not vary (all empty, full, or in one phase)"
-            )
-            return _Drawn(gap, covariance, problem)
-        return _Drawn(gap, covariance)
+        varied = np.isfinite(covariance).all() and np.linalg.matrix_rank(covariance) == count
+        return _Drawn(gap, covariance, "" if varied else CONSTANT)
 
     def maximize(self, statistics: _Drawn, parameters: _Turn) -> _Turn:
         """Step no further than samples reach."""
@@ -187,9 +184,28 @@ class MonteCarloLikelihood(SampledLikelihood):
 
     def sampling_options(self, effort: int) -> dict[str, Any]:
         """Return long chains."""
-        return {
-            "samples": effort * self.samples,
-            "chains": self.chains,
-            "burn_in": self.burn_in,
-            "thin": self.thin,
-        }
+        own = {"chains": self.chains, "burn_in": self.burn_in, "thin": self.thin}
+        return {"samples": effort * self.samples, **own}
+
+
+@LIKELIHOODS.register("contrastive_divergence", summary="short chains from the data", reference="Hinton 2002")
+@dataclass(eq=False, kw_only=True)
+class ContrastiveDivergence(SampledLikelihood):
+    """Contrastive divergence: chains from the observed network, `sweeps` long, over and over.
+
+    The chains have no time to leave the phase that the data are in, so that it settles where maximum likelihood by
+    sampling breaks down; the price is a bias towards the pseudo-likelihood's estimate, and its standard errors describe
+    the short chains, not the model: too small.
+
+    References
+    ----------
+    Hinton (2002), Training products of experts by minimizing contrastive divergence; Krivitsky (2017), Using
+    contrastive divergence to seed Monte Carlo MLE for exponential-family random graph models.
+    """
+
+    sweeps: float = 1.0
+    chains: int = 1000
+
+    def sampling_options(self, effort: int) -> dict[str, float]:
+        """Return one sample from each of many short chains."""
+        return {"samples": 1, "chains": effort * self.chains, "burn_in": 0, "thin": self.sweeps}

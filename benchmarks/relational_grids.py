@@ -10,17 +10,24 @@ from typing import Any
 
 import numpy as np
 import torch
+from matplotlib.figure import Figure
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.relational import RelationalScheme, ground
 from hiddenfield.inference.loopy_bp import loopy_bp
-from hiddenfield.models.relational.enumeration import enumerate_networks
-from hiddenfield.models.relational.evaluation import evaluate
-from hiddenfield.models.relational.sampling import sample_networks
+from hiddenfield.models.relational import enumerate_networks, evaluate, sample_networks
 from hiddenfield.registry import choose
+from hiddenfield.report.relational_figures import CONVENTION, image_extent
 from hiddenfield.shapes import Array, Bool, Float, Int
 
-__all__ = ["COMPARED", "GridComparison", "MethodGrid", "compare_on_grid"]
+__all__ = ["COMPARED", "GridComparison", "MethodGrid", "compare_on_grid", "paint_comparison"]
+
+METHOD_TITLES = {
+    "exact": "exact",
+    "mcmc": "MCMC (Gibbs)",
+    "asynchronous_bp": "asynchronous BP, ground",
+    "template_bp": "template BP",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,3 +246,65 @@ COMPARED: dict[str, Callable[..., Columns]] = {
 }
 """The methods that are compared: enumeration; Gibbs sampling; belief propagation on the ground field, one message after
 another; template-level belief propagation from three starts."""
+
+
+def paint_comparison(
+    figure: Figure, found: GridComparison, quantity: str = "edge_probability", *, methods: Sequence[str] = ()
+) -> None:
+    """Draw a grid of panels, one row per method and one column per size, all in one scale of colour.
+
+    Parameters
+    ----------
+    figure
+        Where to draw.
+    found
+        The comparison.
+    quantity
+        "edge_probability", or "log_partition" (each column then has a scale of its own).
+    methods
+        Which, in order; all that have the quantity by default.
+    """
+    chosen = list(methods) or list(dict.fromkeys(grid.method for grid in found.grids))
+    chosen = [
+        m for m in chosen if any(g.method == m and getattr(g, quantity) is not None for g in found.grids)
+    ]
+    sizes = sorted({grid.size for grid in found.grids})
+    panels: Any = figure.subplots(len(chosen), len(sizes), squeeze=False, sharex=True, sharey=True)
+    for column, size in enumerate(sizes):
+        values = [getattr(g, quantity) for g in found.grids if g.size == size and g.method in chosen]
+        low, high = (0.0, 1.0)
+        if quantity == "log_partition":
+            low, high = float(np.nanmin(values)), float(np.nanmax(values))
+        for row, method in enumerate(chosen):
+            axes = panels[row, column]
+            axes.grid(False)
+            axes.set_facecolor("#c9ced4")
+            grid = found.of(method, size)
+            if grid is None:
+                axes.set_axis_off()
+                continue
+            image = axes.imshow(
+                np.where(grid.settled, getattr(grid, quantity), np.nan),
+                origin="lower",
+                extent=image_extent(found.x, found.y),
+                aspect="auto",
+                cmap="RdYlBu_r",
+                vmin=low,
+                vmax=high,
+                interpolation="nearest",
+            )
+            if row == 0:
+                axes.set_title(f"{size:,} vertices", fontsize=9)
+            if column == 0:
+                axes.set_ylabel(
+                    f"{METHOD_TITLES.get(method, method)}\nweight of {found.names[1]}", fontsize=8
+                )
+            if row == len(chosen) - 1:
+                axes.set_xlabel(f"weight of {found.names[0]}", fontsize=8)
+        if quantity == "log_partition":
+            figure.colorbar(
+                image, ax=panels[:, column], location="bottom", label="log Z (nats)", fraction=0.06, pad=0.02
+            )
+    if quantity != "log_partition":
+        figure.colorbar(image, ax=panels, label="probability of an edge", fraction=0.04)
+    figure.suptitle(f"weights {CONVENTION[found.weights]}, bindings {found.bindings}", fontsize=8)
