@@ -17,7 +17,7 @@ from hiddenfield.fields.relational import RelationalScheme, ground
 from hiddenfield.inference.loopy_bp import loopy_bp
 from hiddenfield.models.relational import enumerate_networks, evaluate, sample_networks
 from hiddenfield.registry import choose
-from hiddenfield.report.relational_figures import CONVENTION, image_extent
+from hiddenfield.report.relational import CONVENTION, extent
 from hiddenfield.shapes import Array, Bool, Float, Int
 
 __all__ = ["COMPARED", "GridComparison", "MethodGrid", "compare_on_grid", "paint_comparison"]
@@ -286,7 +286,7 @@ def paint_comparison(
             image = axes.imshow(
                 np.where(grid.settled, getattr(grid, quantity), np.nan),
                 origin="lower",
-                extent=image_extent(found.x, found.y),
+                extent=extent(found.x, found.y),
                 aspect="auto",
                 cmap="RdYlBu_r",
                 vmin=low,

@@ -35,9 +35,9 @@ from hiddenfield.models.relational import (
     network_from_edges,
     sample_networks,
 )
-from hiddenfield.models.relational.comparison import GridComparison
 from hiddenfield.models.relational.phases import find_phases
-from hiddenfield.report.relational_figures import paint_landscape, save_figure
+from hiddenfield.report.drawing import save_figure
+from hiddenfield.report.relational import paint_landscape
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURES = ROOT / "docs" / "pictures"
@@ -47,12 +47,6 @@ DATA = Path(os.environ.get("HIDDENFIELD_DATA", ROOT.parent / "shared" / "data"))
 
 # Monte Carlo maximum likelihood by statnet's ergm, as printed in courses that use it: estimate, standard error.
 PUBLISHED = {"edge": (-1.6757, 0.3516), "triangle": (0.1546, 0.5906)}
-METHOD_TITLES = {
-    "exact": "exact",
-    "mcmc": "MCMC (Gibbs)",
-    "asynchronous_bp": "asynchronous BP, ground",
-    "template_bp": "template BP",
-}
 Row = dict[str, Any]
 
 
@@ -391,61 +385,6 @@ def florence(quick: bool) -> list[Row]:
 
 def save(number: int, paint: Any, width: float, height: float) -> None:
     save_figure(PICTURES / f"relational-figure{number}.png", paint, width=width, height=height)
-
-
-def paint_comparison(figure: Any, found: GridComparison, quantity: str = "edge_probability") -> None:
-    """Draw a grid of panels, one row per method and one column per size, all in one scale of colour.
-
-    Parameters
-    ----------
-    figure
-        Where to draw.
-    found
-        The comparison.
-    quantity
-        "edge_probability", or "log_partition" (each column then has a scale of its own).
-    """
-    chosen = list(dict.fromkeys(g.method for g in found.grids if getattr(g, quantity) is not None))
-    sizes = sorted({grid.size for grid in found.grids})
-    panels: Any = figure.subplots(len(chosen), len(sizes), squeeze=False, sharex=True, sharey=True)
-    for column, size in enumerate(sizes):
-        values = [getattr(g, quantity) for g in found.grids if g.size == size and g.method in chosen]
-        low, high = (0.0, 1.0)
-        if quantity == "log_partition":
-            low, high = float(np.nanmin(values)), float(np.nanmax(values))
-        for row, method in enumerate(chosen):
-            axes = panels[row, column]
-            axes.grid(False)
-            axes.set_facecolor("#c9ced4")
-            grid = found.of(method, size)
-            if grid is None:
-                axes.set_axis_off()
-                continue
-            image = axes.imshow(
-                np.where(grid.settled, getattr(grid, quantity), np.nan),
-                origin="lower",
-                extent=extent(found.x, found.y),
-                aspect="auto",
-                cmap="RdYlBu_r",
-                vmin=low,
-                vmax=high,
-                interpolation="nearest",
-            )
-            if row == 0:
-                axes.set_title(f"{size:,} vertices", fontsize=9)
-            if column == 0:
-                axes.set_ylabel(
-                    f"{METHOD_TITLES.get(method, method)}\nweight of {found.names[1]}", fontsize=8
-                )
-            if row == len(chosen) - 1:
-                axes.set_xlabel(f"weight of {found.names[0]}", fontsize=8)
-        if quantity == "log_partition":
-            figure.colorbar(
-                image, ax=panels[:, column], location="bottom", label="log Z (nats)", fraction=0.06, pad=0.02
-            )
-    if quantity != "log_partition":
-        figure.colorbar(image, ax=panels, label="probability of an edge", fraction=0.04)
-    figure.suptitle(f"weights {CONVENTION[found.weights]}, bindings {found.bindings}", fontsize=8)
 
 
 def told(row: Row) -> None:

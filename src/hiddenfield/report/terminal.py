@@ -18,8 +18,7 @@ from hiddenfield.inference.posterior import MapState
 from hiddenfield.shapes import Array
 
 if TYPE_CHECKING:
-    from hiddenfield.evaluation.method_comparison import MethodResult
-    from hiddenfield.evaluation.query import Answer
+    from hiddenfield.evaluation.query import Answer, MethodResult
 
 __all__ = ["answer_as_text", "methods_as_text", "text_table", "write_table"]
 

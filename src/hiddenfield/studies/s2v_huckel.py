@@ -14,7 +14,6 @@ from pathlib import Path
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.datasets.molecule_library import huckel
-from hiddenfield.estimators.targets import select_targets
 from hiddenfield.evaluation.assessment.settings import AssessmentSettings
 from hiddenfield.studies.base import Scale, Trial, study
 
@@ -53,10 +52,9 @@ def trials(scale: Scale) -> list[Trial]:
     ]
 
 
-def _load(data: Path) -> tuple[Structures, None]:
-    return select_targets(huckel(MOLECULES, workers=os.cpu_count() or 1), ["pce"]), None
-
-
-def _load_some(data: Path) -> tuple[Structures, None]:
-    """Generate no more molecules than a quick run needs."""
-    return select_targets(huckel(2000), ["pce"]), None
+def _load(number: int, workers: int, data: Path) -> tuple[Structures, None]:
+    pack = huckel(number, workers=workers)
+    assert pack.targets is not None
+    column = pack.target_names.index("pce")
+    targets = pack.targets[:, column : column + 1]
+    return pack.replace(targets=targets, target_names=("pce",), target_vocabularies=(None,)), None

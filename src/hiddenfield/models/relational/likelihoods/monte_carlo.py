@@ -188,7 +188,12 @@ class MonteCarloLikelihood(SampledLikelihood):
         return {"samples": effort * self.samples, **own}
 
 
-@LIKELIHOODS.register("contrastive_divergence", summary="short chains from the data", reference="Hinton 2002")
+@LIKELIHOODS.register(
+    "contrastive_divergence",
+    guarantee="biased towards the pseudo-likelihood",
+    summary="short chains from the data",
+    reference="Hinton 2002",
+)
 @dataclass(eq=False, kw_only=True)
 class ContrastiveDivergence(SampledLikelihood):
     """Contrastive divergence: chains from the observed network, `sweeps` long, over and over.
