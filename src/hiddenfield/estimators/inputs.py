@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -82,14 +83,12 @@ class Reading:
             raise InputError(
                 f"expected a pack of structures, got {_type_of(X)}; the model was fitted on packs: convert X likewise"
             )
-        try:
-            return getattr(data, CONVERTERS[self.representation])(entries, **self.options)
-        except TypeError as error:
-            if "unexpected keyword" not in str(error):
-                raise
+        convert = getattr(data, CONVERTERS[self.representation])
+        if unknown := set(self.options) - set(inspect.signature(convert).parameters):
             raise InputError(
-                f"representation_options of {self.representation!r}: {str(error).split('() ')[-1]}"
-            ) from None
+                f"representation_options of {self.representation!r}: got an unexpected keyword argument {min(unknown)!r}"
+            )
+        return convert(entries, **self.options)  # type: ignore[no-any-return]
 
 
 def _type_of(X: Any) -> str:
