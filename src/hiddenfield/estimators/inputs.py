@@ -86,7 +86,8 @@ class Reading:
         convert = getattr(data, CONVERTERS[self.representation])
         if unknown := set(self.options) - set(inspect.signature(convert).parameters):
             raise InputError(
-                f"representation_options of {self.representation!r}: got an unexpected keyword argument {min(unknown)!r}"
+                f"representation_options of {self.representation!r}: got an unexpected keyword argument "
+                f"{min(unknown)!r}"
             )
         return convert(entries, **self.options)  # type: ignore[no-any-return]
 
