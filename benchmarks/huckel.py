@@ -16,8 +16,8 @@ import numpy as np
 import torch
 
 from benchmarks.environment import main, side_by_side
-from hiddenfield.datasets.molecule_library import huckel_range
 from hiddenfield.datasets.molecule_library.catalogue import library, permute, words
+from hiddenfield.datasets.molecule_library.generate import huckel_range
 from hiddenfield.datasets.molecule_library.orbitals import (
     COULOMB,
     ELECTRONS,

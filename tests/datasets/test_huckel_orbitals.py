@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from hiddenfield.datasets.molecule_library import huckel
 from hiddenfield.datasets.molecule_library.catalogue import library, words
 from hiddenfield.datasets.molecule_library.fragments import Fragment, parse
+from hiddenfield.datasets.molecule_library.generate import huckel
 from hiddenfield.datasets.molecule_library.orbitals import (
     ALPHA,
     BETA,

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from hiddenfield.datasets.molecule_library import library_size
 from hiddenfield.datasets.molecule_library.catalogue import library
 from hiddenfield.datasets.molecule_library.fragments import RING_SYSTEMS
+from hiddenfield.datasets.molecule_library.generate import library_size
 from hiddenfield.datasets.molecule_library.orbitals import (
     ALPHA,
     BETA,

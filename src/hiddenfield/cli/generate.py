@@ -32,7 +32,7 @@ def command(
     json: Json = False,
 ) -> None:
     """Generate a data set that needs no download, into a file or, for any size, a folder of Parquet shards."""
-    from hiddenfield.datasets.molecule_library import write_huckel
+    from hiddenfield.datasets.molecule_library.generate import write_huckel
 
     begun = time.perf_counter()
     written = write_huckel(

@@ -97,9 +97,11 @@ def _nodes(contents: bytes, path: str | Path) -> tuple[Array, list[str], list[st
     starts, ends = runs(~(opening | closing | np.isin(codes, BLANKS)))
     brackets = np.flatnonzero(opening)
     _check_nesting(contents, depth, starts, path)
-    _check_empty(contents, brackets, closing, starts, path)
+    is_label, is_word, empty = _roles(brackets, np.flatnonzero(closing), starts)
+    if len(empty):
+        message = "expected a label, a word or a bracket after '(', got ')'"
+        raise refuse_at(int(empty[0]), message, contents, path)
     texts = [contents[start:end].decode() for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
-    is_label, is_word = _roles(brackets, np.flatnonzero(closing), starts)
     free = np.flatnonzero(~is_label & ~is_word)
     # Nodes are brackets and free words; an atom that is a label or a word belongs to the last bracket before it.
     order = np.argsort(np.concatenate([brackets, starts[free]]), kind="stable")
@@ -113,16 +115,18 @@ def _nodes(contents: bytes, path: str | Path) -> tuple[Array, list[str], list[st
     return np.concatenate([depth[brackets] - 1, depth[starts[free]]])[order], labels, words
 
 
-def _roles(opens: Array, closes: Array, starts: Array) -> tuple[Array, Array]:
-    """Say which atoms are labels (first after an opening) and which are the only content of their bracket."""
-    kinds = np.repeat(np.array([0, 1, 2], dtype=np.int8), [len(opens), len(closes), len(starts)])
-    kinds = kinds[np.argsort(np.concatenate([opens, closes, starts]), kind="stable")]
+def _roles(opens: Array, closes: Array, starts: Array) -> tuple[Array, Array, Array]:
+    """Say which atoms are labels (first after an opening) or their bracket's only content; return empty brackets."""
+    marks = np.concatenate([opens, closes, starts])
+    order = np.argsort(marks, kind="stable")
+    kinds = np.repeat(np.array([0, 1, 2], dtype=np.int8), [len(opens), len(closes), len(starts)])[order]
+    empty = marks[order][:-1][(kinds[:-1] == 0) & (kinds[1:] == 1)]
     atoms = np.flatnonzero(kinds == 2)
     padded = np.concatenate([[1, 1], kinds, [0]])
     is_label = padded[atoms + 1] == 0
     # An atom after the label, and the bracket closes: its only content.
     is_word = (padded[atoms + 1] == 2) & (padded[atoms] == 0) & (padded[atoms + 3] == 1)
-    return is_label, is_word
+    return is_label, is_word, empty
 
 
 def _check_nesting(contents: bytes, depth: Array, starts: Array, path: str | Path) -> None:
@@ -143,17 +147,6 @@ def _check_nesting(contents: bytes, depth: Array, starts: Array, path: str | Pat
             "file; is it complete?",
             file=path,
             line=line,
-        )
-
-
-def _check_empty(contents: bytes, brackets: Array, closing: Array, starts: Array, path: str | Path) -> None:
-    """Refuse ``()``: a node with neither label nor word nor children."""
-    marks = np.sort(np.concatenate([brackets, np.flatnonzero(closing), starts]))
-    after = marks[np.searchsorted(marks, brackets) + 1]
-    empty = brackets[closing[after]]
-    if len(empty):
-        raise refuse_at(
-            int(empty[0]), "expected a label, a word or a bracket after '(', got ')'", contents, path
         )
 
 

@@ -6,13 +6,3 @@ packs and files.
 """
 
 from __future__ import annotations
-
-from hiddenfield.datasets.molecule_library.generate import (
-    huckel,
-    huckel_range,
-    huckel_shards,
-    library_size,
-    write_huckel,
-)
-
-__all__ = ["huckel", "huckel_range", "huckel_shards", "library_size", "write_huckel"]
