@@ -189,10 +189,9 @@ def _show(
 def _space(grid: list[str] | None) -> dict[str, Any]:
     from hiddenfield.evaluation.assessment.settings import Between
 
-    space = cli.named_values(grid, "--grid")
     return {
         name: Between.parse(value) if isinstance(value, str) and ".." in value else value
-        for name, value in space.items()
+        for name, value in cli.named_values(grid, "--grid").items()
     }
 
 

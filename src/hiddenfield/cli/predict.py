@@ -56,8 +56,5 @@ def command(
         "columns": list(columns),
         "seconds": round(seconds, 3),
     }
-    emit(
-        result,
-        f"{len(new.rows):,} of {new.total:,} rows predicted, written to {output} in {seconds:.1f} s",
-        json,
-    )
+    text = f"{len(new.rows):,} of {new.total:,} rows predicted, written to {output} in {seconds:.1f} s"
+    emit(result, text, json)

@@ -123,9 +123,7 @@ def learn(
     from hiddenfield.report.relational import describe_fit, write_fit_report
 
     scheme = read_scheme(path)
-    networks = _networks(scheme, network, vertices, size)
-    if not networks:
-        raise InputError("give the network to learn from: --network edges.csv")
+    networks = _networks(scheme, network, vertices, size, needed="to learn from")
     check_suffix(out, "a report's file", ".html", ".htm")
     with progress(starts, f"learning by {method}") as advance:
         fit = fit_relational(
@@ -176,9 +174,7 @@ def landscape(
     from hiddenfield.report.relational import describe_landscape, paint_landscape, write_landscape_report
 
     scheme = read_scheme(path)
-    networks = _networks(scheme, network, vertices, size)
-    if not networks:
-        raise InputError("give the network whose likelihood is drawn: --network edges.csv")
+    networks = _networks(scheme, network, vertices, size, needed="whose likelihood is drawn")
     check_suffix(out, "a report's file", ".html", ".htm")
     check_suffix(plot, "a plot's file", *IMAGES)
     with progress(points * points, "landscape") as advance:
@@ -210,12 +206,18 @@ COMMANDS = {"infer": infer, "learn": learn, "landscape": landscape}
 
 
 def _networks(
-    scheme: RelationalScheme, paths: list[Path] | None, vertices: Path | None, size: int | None
+    scheme: RelationalScheme,
+    paths: list[Path] | None,
+    vertices: Path | None,
+    size: int | None,
+    needed: str = "",
 ) -> list[Network]:
     from hiddenfield.models.relational import read_network
 
     if vertices is not None and len(paths or []) != 1:
         raise InputError("--vertices belongs to one network: give it with one --network")
+    if needed and not paths:
+        raise InputError(f"give the network {needed}: --network edges.csv")
     return [read_network(scheme, path, vertices, size=size) for path in paths or []]
 
 

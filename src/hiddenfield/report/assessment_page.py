@@ -15,7 +15,6 @@ from hiddenfield.evaluation.records import (
     ComparisonRecord,
     Counts,
     LeakageRecord,
-    Protocol,
     TrainingCurve,
 )
 from hiddenfield.report.drawing import BLUE, GREY, RED, draw
@@ -220,13 +219,15 @@ def _leakage(leakage: LeakageRecord) -> str:
 
 def _facts(found: Assessment) -> list[tuple[str, list[tuple[str, object]]]]:
     protocol, counts = found.protocol, found.structures
+    selected = len(protocol.candidates) > 1
+    none = "none: 1 candidate" if protocol.inner else "none: settings given, none selected"
     how: list[tuple[str, object]] = [
         ("split", f"{protocol.split}, {protocol.folds} in all"),
-        ("selection", _selection(protocol)),
+        ("selection", protocol.inner if protocol.inner and selected else none),
         ("final fits", f"{protocol.seeds} per split"),
         ("interval", protocol.interval),
     ]
-    if len(protocol.candidates) > 1:
+    if selected:
         how.insert(2, ("candidates", _candidates(protocol.candidates)))
     parts = (("tested", counts.tested), ("in no split", counts.in_no_split))
     data: list[tuple[str, object]] = [
@@ -243,12 +244,6 @@ def _facts(found: Assessment) -> list[tuple[str, list[tuple[str, object]]]]:
         ("time", f"{found.seconds:.1f} s"),
     ]
     return [("How", how), ("Data", data), ("To reproduce it", again)]
-
-
-def _selection(protocol: Protocol) -> str:
-    if not protocol.inner:
-        return "none: settings given, none selected"
-    return protocol.inner if len(protocol.candidates) > 1 else "none: 1 candidate"
 
 
 def _candidates(candidates: list[dict[str, Any]]) -> str:

@@ -166,18 +166,16 @@ def chosen_trials(experiment: Experiment, scale: Scale) -> list[Trial]:
     for group, attribute, what in NAMED:
         names = getattr(scale, group)
         if names is not None:
-            _check_names(experiment, what, names, [getattr(trial, attribute) for trial in every])
+            known = dict.fromkeys(filter(None, (getattr(trial, attribute) for trial in every)))
+            if not known:
+                raise InputError(
+                    f"{experiment.name} has only one {what}, without a name; leave the option out"
+                )
+            for name in names:
+                choose(f"{what} of {experiment.name}", known, name)
             chosen = [trial for trial in chosen if getattr(trial, attribute) in names]
     if not chosen:
         raise InputError(
             f"nothing of {experiment.name} is left to run: no trial matches all that was asked for; ask for less"
         )
     return chosen
-
-
-def _check_names(experiment: Experiment, what: str, names: Sequence[str], known: Sequence[str]) -> None:
-    choices = dict.fromkeys(filter(None, known))
-    if not choices:
-        raise InputError(f"{experiment.name} has only one {what}, without a name; leave the option out")
-    for name in names:
-        choose(f"{what} of {experiment.name}", choices, name)

@@ -70,7 +70,9 @@ def run_experiment(
     recorded = msgspec.structs.replace(scale, data=None, models=None, variants=None, columns=None)
     empty = _described(experiment, Result(experiment=experiment.name, scale=recorded, rows=[]))
     content = empty if before is None else merge_results(before, empty)
-    place = _folder_of_data(experiment, data)
+    if data is None and not experiment.computed:
+        raise InputError("this experiment reads its structures: name the folder with graphs/ and sequences/")
+    place = Path() if data is None or experiment.computed else existing(data)
     run = msgspec.convert(describe_machine(PACKAGES) | {"device": device or "auto"}, Run)
     source: Any = None
     for trial in chosen:
@@ -101,14 +103,6 @@ def _parameters(trial: Trial, scale: Scale) -> dict[str, Any]:
         name: value if limits.get(name) is None else min(value, limits[name])
         for name, value in trial.parameters.items()
     }
-
-
-def _folder_of_data(experiment: Experiment, data: str | Path | None) -> Path:
-    if experiment.computed:
-        return Path()
-    if data is None:
-        raise InputError("this experiment reads its structures: name the folder with graphs/ and sequences/")
-    return existing(data)
 
 
 def _source(trial: Trial) -> Any:

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -239,12 +240,11 @@ def _roc_line(
 
 def _draw_training(picture: Picture) -> str:
     (rows,) = picture.panels.values()
-    return draw(
-        picture.name, lambda figure: _curves(figure, rows), width=7.4, height=4.4, title=picture.title
-    )
+    paint = partial(_curves, rows)
+    return draw(picture.name, paint, width=7.4, height=4.4, title=picture.title)
 
 
-def _curves(figure: Figure, rows: Sequence[Row]) -> None:
+def _curves(rows: Sequence[Row], figure: Figure) -> None:
     _with_room(figure)
     axes = figure.add_subplot()
     families = list(by(rows, _family))
@@ -269,19 +269,15 @@ def _curves(figure: Figure, rows: Sequence[Row]) -> None:
             linewidth=1.5,
             label=row.label,
         )
-    _error_scale(axes, falls=name not in METRICS or not METRICS[name].higher_is_better)
+    low, high = axes.dataLim.y0, axes.dataLim.y1
+    falls = name not in METRICS or not METRICS[name].higher_is_better
+    if falls and low > 0 and high >= 3 * low:
+        plain_log_scale(axes, (1.0, 2.0, 3.0, 5.0))
     axes.set_xlabel("training steps")
     axes.set_ylabel(f"{NAMES.get(name, 'loss')}, validation")
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.margins(x=0.01)
     figure.legend(loc="outside right upper", fontsize=8)
-
-
-def _error_scale(axes: Axes, *, falls: bool) -> None:
-    """Use a logarithmic axis with plain numbers for errors that fall by a factor of three or more."""
-    low, high = axes.dataLim.y0, axes.dataLim.y1
-    if falls and low > 0 and high >= 3 * low:
-        plain_log_scale(axes, (1.0, 2.0, 3.0, 5.0))
 
 
 def _family(row: Row) -> str:
