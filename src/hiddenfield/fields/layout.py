@@ -52,6 +52,14 @@ class FlatField(NamedTuple):
     port_weight: Array
     place_factor: Array
 
+    def own_tables(self) -> Array | None:
+        """Return each factor's table times its count, one after another; None where all counts are 1."""
+        if (self.factor_count == 1).all():
+            return None
+        begin = np.cumsum(self.table_size) - self.table_size
+        entry = np.arange(self.table_size.sum()) + np.repeat(self.table_start - begin, self.table_size)
+        return self.tables[entry] * np.repeat(self.factor_count, self.table_size)
+
 
 def flatten(field: FactorGraph) -> FlatField:
     """Lay a field out for compiled loops, on the CPU and in double precision. Linear in the size of all tables."""
@@ -120,9 +128,9 @@ def flat_tables(field: FactorGraph) -> FlatTables:
         [group.log_tables.shape[0] for group in field.groups],
     )
     own = np.cumsum(size) - size
-    if (flat.factor_count != 1).any():  # a table for each factor then
-        entry = np.arange(size.sum()) + np.repeat(start - own, size)
-        tables, start, lengths = tables[entry] * np.repeat(flat.factor_count, size), own, size
+    counted = flat.own_tables()
+    if counted is not None:
+        tables, start, lengths = counted, own, size
     logs = np.concatenate([flat.log_unary, tables])
     lengths = np.concatenate([np.diff(flat.state_ptr), lengths])
     first = np.cumsum(lengths) - lengths

@@ -29,11 +29,7 @@ RUNAWAY = 1e4
     use="where `loopy_bp` oscillates and a dual form is wanted",
 )
 def damped(
-    field: FactorGraph,
-    *,
-    tolerance: float = 1e-6,
-    max_iterations: int = 5000,
-    backend: str = "auto",
+    field: FactorGraph, *, tolerance: float = 1e-6, max_iterations: int = 5000, backend: str = "auto"
 ) -> Posterior:
     r"""Alternate over the dual of Bethe's free energy: messages given the totals, totals given the messages.
 

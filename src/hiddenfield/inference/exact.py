@@ -105,7 +105,8 @@ def exact(
     compiled = use_compiled(field.log_unary.detach(), backend=backend, converts=True)
     width: int | None = None
     if algorithm == "enumerate":
-        _require_ground(field)
+        if not field.is_ground:
+            raise InputError("enumeration is over ground assignments; a field with variable counts has none")
         log_partition, probabilities = enumerate_assignments(field)
     elif not compiled:
         log_partition, probabilities, width = _by_torch(field, order, max_memory)
@@ -221,9 +222,9 @@ def marginal_map(
         )
     chosen[wanted] = 1
     plan, collected, over = _collected(field, chosen, order, max_memory)
-    state = np.zeros(field.num_variables, np.int64)
+    state = np.zeros((field.num_variables, 1), np.int64)
     trace_back(plan.layout, collected.values, collected.logs, collected.in_logs, over, state)
-    assignment = np.where(chosen == 1, _states(plan, state), -1)
+    assignment = np.where(chosen == 1, _states(plan, state)[:, 0], -1)
     value = torch.from_numpy(collected.log_partition).to(field.device, field.dtype)
     status = _status(value == -math.inf)
     return MapState(torch.from_numpy(assignment).to(field.device), value, "exact", value, status)
@@ -303,11 +304,8 @@ def _by_torch(field: FactorGraph, order: str, max_memory: float | None) -> tuple
     plan = clique_plan(field, flat_tables(field), order=order, max_memory=max_memory)
     unrolled = torch.is_grad_enabled() and field.requires_grad
     with torch.enable_grad():
-        parts = [field.log_unary]
-        for group in field.groups:
-            weighted = group.expanded() * group.count.reshape(-1, *(1,) * group.arity)
-            parts.append(weighted.reshape(-1))
-        flat = torch.cat(parts)
+        weighted = [g.expanded() * g.count.reshape(-1, *(1,) * g.arity) for g in field.groups]
+        flat = torch.cat([field.log_unary, *(tables.reshape(-1) for tables in weighted)])
         flat = flat if unrolled else flat.detach().requires_grad_()
         total = torch_log_partition(field, plan, flat, max_memory)
         if not flat.numel():  # without variables the total depends on nothing
@@ -353,8 +351,3 @@ def _of_graphs(field: FactorGraph, chosen: Tensor) -> Tensor:
         owner = chosen[field.variable_graph[group.scopes[:, 0]]]
         parts.append(owner.repeat_interleave(math.prod(group.states)))
     return torch.cat(parts)
-
-
-def _require_ground(field: FactorGraph) -> None:
-    if not field.is_ground:
-        raise InputError("enumeration is over ground assignments; a field with variable counts has none")

@@ -118,13 +118,7 @@ def generalized_bp(
         damping, memory = 0.0, 0
     counting = split_counting(passing)
     sweeps = Sweeps(
-        passing,
-        counting,
-        tolerance=tolerance,
-        damping=damping,
-        memory=memory,
-        begin=memory,
-        backend=backend,
+        passing, counting, tolerance=tolerance, damping=damping, memory=memory, begin=memory, backend=backend
     )
     outcome = _single_loop(
         passing, counting, sweeps, passing.start() if messages is None else messages, max_iterations

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from hiddenfield.inference.messages.propagation import propagate
 from hiddenfield.inference.posterior import METHODS, Posterior
 from hiddenfield.iteration import Outcome, iterate
 from hiddenfield.registry import choose
-from hiddenfield.shapes import Bool, Float, Int, Tensor
+from hiddenfield.shapes import Float, Tensor
 
 __all__ = ["mean_field"]
 
@@ -28,24 +29,7 @@ CONTRADICTION = "converged: no assignment has positive probability, so log Z is 
 NOT_FOUND = "converged to a bound of -inf: no assignment of positive probability was found; try starts=10"
 
 
-@dataclass(frozen=True, eq=False)
-class _Best:
-    """The best start so far, graph by graph."""
-
-    log_marginals: Float[Tensor, " states"]
-    elbo: Float[Tensor, " graphs"]
-    converged: Bool[Tensor, " graphs"]
-    iterations: Int[Tensor, " graphs"]
-    residual: Float[Tensor, " graphs"]
-    trace: dict[str, list[float]]
-
-
-@METHODS.register(
-    guarantee="lower bound",
-    reference="Wainwright & Jordan 2008",
-    unrolls=True,
-    use="a bound from below, at every iteration",
-)
+@METHODS.register(guarantee="lower bound", reference="Wainwright & Jordan 2008", unrolls=True)
 def mean_field(
     field: FactorGraph,
     *,
@@ -135,24 +119,13 @@ def mean_field(
     best, impossible = _feasible(field, update, best, seed, limits)
     generator = torch.Generator().manual_seed(seed)
     for _ in range(starts - 1):
-        best = _better(field, best, _ascend(update, _random(field, generator), *limits))
+        best = _better(best, _ascend(update, _random(field, generator), *limits))
     outcome = Outcome(best.log_marginals, best.converged, best.iterations, best.residual)
     status = outcome.describe(tolerance, REMEDY)
-    if status == "converged" and bool((best.elbo == -math.inf).any()):
+    if status == "converged" and bool((best.log_partition == -math.inf).any()):
         status = CONTRADICTION if impossible else NOT_FOUND
-    return Posterior(
-        field=field,
-        method="mean_field",
-        log_marginals=best.log_marginals,
-        factor_log_marginals=products(field, best.log_marginals),
-        log_partition=best.elbo,
-        guarantee="lower bound",
-        converged=best.converged,
-        iterations=best.iterations,
-        residual=best.residual,
-        status=status,
-        trace=best.trace,
-    )
+    factors = products(field, best.log_marginals)
+    return dataclasses.replace(best, factor_log_marginals=factors, status=status)
 
 
 def products(field: FactorGraph, log_marginals: Float[Tensor, " states"]) -> tuple[Tensor, ...]:
@@ -175,8 +148,8 @@ def _lower_bound(field: FactorGraph, log_marginals: Tensor) -> Tensor:
     return negative_free_energy(field, log_marginals, products(field, log_marginals), none)
 
 
-def _ascend(update: ProductUpdate, start: Tensor, tolerance: float, max_iterations: int) -> _Best:
-    """Iterate from one start."""
+def _ascend(update: ProductUpdate, start: Tensor, tolerance: float, max_iterations: int) -> Posterior:
+    """Iterate from one start; factor marginals are left to the caller."""
     field = update.field
     gains: list[float] = []
     coupled = self_coupled(field)
@@ -207,36 +180,46 @@ def _ascend(update: ProductUpdate, start: Tensor, tolerance: float, max_iteratio
     with np.errstate(invalid="ignore"):
         trace = np.nan_to_num(float(elbo.detach().sum()) - later, nan=-math.inf, neginf=-math.inf)
     traces = {"residual": outcome.trace, "elbo": trace.tolist() if update.monotone else []}
-    return _Best(outcome.state, elbo, outcome.converged, outcome.iterations, outcome.residual, traces)
-
-
-def _better(field: FactorGraph, old: _Best, new: _Best) -> _Best:
-    """Keep the better of two results, graph by graph."""
-    wins = new.elbo > old.elbo
-    states = wins[field.variable_graph[field.state_variable]]
-    return _Best(
-        torch.where(states, new.log_marginals, old.log_marginals),
-        torch.where(wins, new.elbo, old.elbo),
-        torch.where(wins, new.converged, old.converged),
-        torch.where(wins, new.iterations, old.iterations),
-        torch.where(wins, new.residual, old.residual),
-        new.trace if bool(new.elbo.sum() > old.elbo.sum()) else old.trace,
+    return Posterior(
+        field=field,
+        method="mean_field",
+        log_marginals=outcome.state,
+        factor_log_marginals=(),
+        log_partition=elbo,
+        guarantee="lower bound",
+        converged=outcome.converged,
+        iterations=outcome.iterations,
+        residual=outcome.residual,
+        trace=traces,
     )
 
 
+def _better(old: Posterior, new: Posterior) -> Posterior:
+    """Keep the better of two results, graph by graph."""
+    wins = new.log_partition > old.log_partition
+    states = wins[old.field.variable_graph[old.field.state_variable]]
+    names = ("log_partition", "converged", "iterations", "residual")
+    kept: dict[str, Any] = {name: torch.where(wins, getattr(new, name), getattr(old, name)) for name in names}
+    kept["log_marginals"] = torch.where(states, new.log_marginals, old.log_marginals)
+    kept["trace"] = new.trace if bool(new.log_partition.sum() > old.log_partition.sum()) else old.trace
+    return dataclasses.replace(old, **kept)
+
+
 def _feasible(
-    field: FactorGraph, update: ProductUpdate, best: _Best, seed: int, limits: tuple[float, int]
-) -> tuple[_Best, bool]:
+    field: FactorGraph, update: ProductUpdate, best: Posterior, seed: int, limits: tuple[float, int]
+) -> tuple[Posterior, bool]:
     """With hard zeros, begin at a feasible and likely assignment too; say whether there is none."""
     if not has_hard_zeros(field):
-        return best, bool((best.elbo == -math.inf).any())  # then a variable by itself has no possible state
+        return best, bool(
+            (best.log_partition == -math.inf).any()
+        )  # then a variable by itself has no possible state
     with torch.no_grad():
         passing, outcome = propagate(field.detach(), damping=0.2, tolerance=1e-3, max_iterations=50)
         likely = passing.beliefs(outcome.state)[0].nan_to_num(nan=0.0)
     assignment, found = feasible_assignments(field, preference=likely, seed=seed)
     state = field.state_ptr[:-1] + assignment[0].to(field.device)
     start = torch.full_like(field.log_unary, -math.inf).scatter(0, state, 0.0)
-    best = _better(field, best, _ascend(update, start, *limits))
+    best = _better(best, _ascend(update, start, *limits))
     return best, bool((found == IMPOSSIBLE).any())
 
 

@@ -165,19 +165,27 @@ def reject(message: str) -> NoReturn:
     raise InputError(message)
 
 
-def check_rows(values: Tensor, name: str, rows: int, per: str, index: Tensor) -> None:
-    """Check in O(1) that `values` is a float matrix of `rows` rows on the device of `index`."""
+def _check_tensor(values: Any, name: str) -> None:
     if not isinstance(values, Tensor):
         reject(f"{name} must be a tensor, got {type(values).__name__}; convert it with torch.as_tensor")
+
+
+def _check_floats(values: Tensor, name: str) -> None:
+    if not values.is_floating_point():
+        reject(
+            f"{name} must hold floating-point numbers, got {values.dtype}; convert with .to(torch.float32)"
+        )
+
+
+def check_rows(values: Tensor, name: str, rows: int, per: str, index: Tensor) -> None:
+    """Check in O(1) that `values` is a float matrix of `rows` rows on the device of `index`."""
+    _check_tensor(values, name)
     if values.ndim != 2 or values.shape[0] != rows:
         reject(
             f"{name} must have shape ({rows}, dim), one row for each of the {rows} {per}, "
             f"got {tuple(values.shape)}"
         )
-    if not values.is_floating_point():
-        reject(
-            f"{name} must hold floating-point numbers, got {values.dtype}; convert with .to(torch.float32)"
-        )
+    _check_floats(values, name)
     if values.device != index.device:
         reject(
             f"{name} is on {values.device} and the indices are on {index.device}; move one with .to(device)"
@@ -200,12 +208,10 @@ def through_rectifier(gradient: Tensor, out: Tensor) -> Tensor:
 
 def check_pointers(rows: Tensor, ptr: Int[Tensor, " segment_bounds"], segments: int | None = None) -> None:
     """Check in O(1) that `rows` is (rows,) or (rows, dim) and that `ptr` can point into it."""
-    if not isinstance(rows, Tensor):
-        reject(f"rows must be a tensor, got {type(rows).__name__}; convert it with torch.as_tensor")
+    _check_tensor(rows, "rows")
     if rows.ndim not in (1, 2):
         reject(f"rows must have shape (rows,) or (rows, dim), got {tuple(rows.shape)}")
-    if not rows.is_floating_point():
-        reject(f"rows must hold floating-point numbers, got {rows.dtype}; convert with .to(torch.float32)")
+    _check_floats(rows, "rows")
     check_index(ptr, "ptr", rows.device)
     if ptr.shape[0] == 0 or (segments is not None and ptr.shape[0] != segments + 1):
         wanted = "segments + 1" if segments is None else f"{segments} + 1"
@@ -220,8 +226,7 @@ def check_total(ptr: Array, num_rows: int) -> None:
 
 def check_index(index: Tensor, name: str, device: torch.device | None = None) -> None:
     """Check in O(1) that `index` is a vector of int32 or int64, and on `device` if one is given."""
-    if not isinstance(index, Tensor):
-        reject(f"{name} must be a tensor, got {type(index).__name__}; convert it with torch.as_tensor")
+    _check_tensor(index, name)
     if index.ndim != 1 or index.dtype not in INDEX_DTYPES:
         reject(
             f"{name} must be a vector of int32 or int64, got shape {tuple(index.shape)} and {index.dtype}; "

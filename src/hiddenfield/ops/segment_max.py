@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 
 from hiddenfield.ops.compile import compiled, prange
@@ -90,10 +92,6 @@ def _take_winners(rows: Tensor, winner: Tensor) -> Tensor:
     return rows.gather(0, winner.clamp(min=0)).masked_fill(winner < 0, -torch.inf)
 
 
-def _argmax_cpu(rows: Tensor, ptr: Tensor) -> Tensor:
-    return over_segments(_argmax_loop, rows, ptr, dtype=torch.int64)
-
-
 @compiled
 def _argmax_loop(rows: Array, ptr: Array, out: Array) -> None:
     dim = rows.shape[1]
@@ -113,4 +111,4 @@ def _argmax_loop(rows: Array, ptr: Array, out: Array) -> None:
             out[segment, column] = winner
 
 
-_argmax = Implementations(reference=segment_argmax_reference, cpu=_argmax_cpu)
+_argmax = Implementations(segment_argmax_reference, partial(over_segments, _argmax_loop, dtype=torch.int64))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -140,14 +141,6 @@ def segment_logsumexp_reference(rows: Tensor, ptr: Tensor) -> Tensor:
     return torch.log(total) + finite
 
 
-def _logsumexp_cpu(rows: Tensor, ptr: Tensor) -> Tensor:
-    return over_segments(_logsumexp_loop, rows, ptr, effort=4)
-
-
-def _softmax_cpu(rows: Tensor, ptr: Tensor) -> Tensor:
-    return over_segments(_softmax_loop, rows, ptr, each_row=True, effort=4)
-
-
 @subroutine
 def top_of(rows: Array, begin: int, end: int, column: int) -> float:
     """Return the largest entry of a column of a segment, or 0 where it is -inf."""
@@ -195,5 +188,7 @@ def _logsumexp_loop(rows: Array, ptr: Array, out: Array) -> None:
                 out[segment, column] = math.log(total) + top
 
 
-_softmax = Implementations(reference=segment_softmax_reference, cpu=_softmax_cpu)
-_logsumexp = Implementations(reference=segment_logsumexp_reference, cpu=_logsumexp_cpu)
+_softmax = Implementations(
+    segment_softmax_reference, partial(over_segments, _softmax_loop, each_row=True, effort=4)
+)
+_logsumexp = Implementations(segment_logsumexp_reference, partial(over_segments, _logsumexp_loop, effort=4))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -123,10 +124,6 @@ def segment_of_row(ptr: Int[Tensor, " segment_bounds"], num_rows: int) -> Int[Te
     return segment_repeat_reference(torch.arange(ptr.shape[0] - 1, device=ptr.device), ptr, num_rows)
 
 
-def _sum_cpu(rows: Tensor, ptr: Tensor) -> Tensor:
-    return over_segments(_sum_loop, rows, ptr)
-
-
 def _sum_cuda(rows: Tensor, ptr: Tensor) -> Tensor:
     segments = ptr.shape[0] - 1
     if rows.shape[0] > LONG_SEGMENT * segments:
@@ -186,5 +183,5 @@ def _repeat_loop(values: Array, ptr: Array, out: Array) -> None:
                 out[row, column] = values[segment, column]
 
 
-_sum = Implementations(reference=segment_sum_reference, cpu=_sum_cpu, cuda=_sum_cuda)
+_sum = Implementations(reference=segment_sum_reference, cpu=partial(over_segments, _sum_loop), cuda=_sum_cuda)
 _repeat = Implementations(reference=segment_repeat_reference, cpu=_repeat_cpu, cuda=_repeat_cuda)

@@ -58,17 +58,7 @@ def outer(left: Tensor, right: Tensor, blocks: RowBlocks) -> Tensor:
         return partial.sum(1)
     grid = (len(blocks) * parts, triton.cdiv(outputs, COLUMNS), triton.cdiv(inputs, COLUMNS))
     with torch.cuda.device(left.device):
-        _outer[grid](
-            left,
-            right,
-            partial,
-            blocks.ptr,
-            parts,
-            outputs,
-            inputs,
-            COLUMNS=COLUMNS,
-            DEPTH=DEPTH,
-        )
+        _outer[grid](left, right, partial, blocks.ptr, parts, outputs, inputs, COLUMNS=COLUMNS, DEPTH=DEPTH)
     return partial[:, 0] if parts == 1 else partial.sum(1)
 
 
@@ -120,15 +110,7 @@ def _product(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _outer(  # type: ignore[no-untyped-def]
-    left,
-    right,
-    partial,
-    ptr,
-    parts,
-    outputs,
-    inputs,
-    COLUMNS: tl.constexpr,
-    DEPTH: tl.constexpr,
+    left, right, partial, ptr, parts, outputs, inputs, COLUMNS: tl.constexpr, DEPTH: tl.constexpr
 ) -> Any:
     place = tl.program_id(0)
     block, part = place // parts, place % parts

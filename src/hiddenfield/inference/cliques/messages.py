@@ -12,7 +12,7 @@ from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.layout import FlatTables
 from hiddenfield.inference.cliques.loops import MESSAGE, SEPARATOR, TABLE, collect, distribute, log_value
 from hiddenfield.inference.cliques.plan import CliquePlan
-from hiddenfield.ops.compile import compiled
+from hiddenfield.ops.compile import compiled, subroutine
 from hiddenfield.shapes import Array
 
 __all__ = ["Collected", "collect_messages", "distribute_messages", "draw", "trace_back"]
@@ -71,11 +71,22 @@ def distribute_messages(plan: CliquePlan, collected: Collected) -> Array:
     return out[: plan.num_outputs]
 
 
+@subroutine
+def place_of(plan, term, begin, end, state, sample):  # type: ignore[no-untyped-def]
+    """Return where a number of a term lies, given the states of its clique's axes before `end`."""
+    at = plan.term_in[term]
+    for axis in range(begin, end):
+        here = state[plan.axis_variable[axis], sample]
+        along = plan.alive[plan.axis_alive[axis] + here] if plan.term_kind[term] == TABLE else here
+        at += along * plan.stride[plan.stride_ptr[term] + axis - begin]
+    return at
+
+
 @compiled
 def trace_back(plan, values, logs, in_logs, maximise, state):  # type: ignore[no-untyped-def]
     """Choose the best state of each variable given those chosen before, from the roots down; the first of equals.
 
-    Every clique eliminates one variable, its last. Cliques that sum are left out.
+    Every clique eliminates one variable, its last. Cliques that sum are left out. ``state`` is (variables, 1).
     """
     for clique in range(plan.clique_ptr.size - 2, -1, -1):
         if not maximise[clique]:
@@ -84,21 +95,16 @@ def trace_back(plan, values, logs, in_logs, maximise, state):  # type: ignore[no
         best, chosen = -np.inf, 0
         for k in range(plan.axis_states[last]):
             value = 0.0
+            state[plan.axis_variable[last], 0] = k
             for term in range(plan.term_ptr[clique], plan.term_ptr[clique + 1]):
                 if plan.term_kind[term] == SEPARATOR or plan.term_in[term] < 0:
                     continue
-                at = plan.term_in[term]
-                for axis in range(begin, last + 1):
-                    here = k if axis == last else state[plan.axis_variable[axis]]
-                    along = (
-                        plan.alive[plan.axis_alive[axis] + here] if plan.term_kind[term] == TABLE else here
-                    )
-                    at += along * plan.stride[plan.stride_ptr[term] + axis - begin]
+                at = place_of(plan, term, begin, last + 1, state, 0)
                 is_log = plan.term_kind[term] == MESSAGE and in_logs[plan.term_child[term], 1]
                 value += log_value(values, logs, is_log, plan.term_kind[term], at)
             if value > best:
                 best, chosen = value, k
-        state[plan.axis_variable[last]] = chosen
+        state[plan.axis_variable[last], 0] = chosen
 
 
 @compiled
@@ -119,13 +125,7 @@ def draw(plan, values, logs, in_logs, seed, state):  # type: ignore[no-untyped-d
             for term in range(plan.term_ptr[clique], plan.term_ptr[clique + 1]):
                 if plan.term_kind[term] == SEPARATOR or plan.term_in[term] < 0:
                     continue
-                at = plan.term_in[term]
-                for axis in range(begin, last):
-                    here = state[plan.axis_variable[axis], sample]
-                    along = (
-                        plan.alive[plan.axis_alive[axis] + here] if plan.term_kind[term] == TABLE else here
-                    )
-                    at += along * plan.stride[plan.stride_ptr[term] + axis - begin]
+                at = place_of(plan, term, begin, last, state, sample)
                 step = plan.stride[plan.stride_ptr[term] + last - begin]
                 for k in range(states):
                     along = plan.alive[plan.axis_alive[last] + k] if plan.term_kind[term] == TABLE else k

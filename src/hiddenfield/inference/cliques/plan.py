@@ -148,7 +148,8 @@ def clique_plan(
     need = 8 * (2 * np.exp(tree.log_separator_states).sum() + 2 * len(tables.logs) + 2 * tables.num_marginals)
     if need > limit or tree.log_separator_states.max(initial=0.0) >= math.log(2**31):
         raise InputError(_refusal(found, need, limit, ""))
-    home, shift = _homes(tree, tables, alive, alive_ptr)
+    home, shift = np.empty_like(tables.begin), np.empty_like(tables.begin)
+    find_homes(tables, tree.states, tree.position, tree.home, alive[alive_ptr[:-1]], home, shift)
     if merge:
         tree, home = relieve(tree, home, tables.port_ptr, tables.port_variable)
     return _lay_out(tree, found, tables, alive, alive_ptr, home, shift)
@@ -191,17 +192,6 @@ def available_memory() -> float:
         return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")) / 2
 
 
-def _homes(tree: JunctionTree, tables: FlatTables, alive: Array, alive_ptr: Array) -> tuple[Array, Array]:
-    """Return the clique of every table, and by how much observed variables shift where the table begins."""
-    terms = len(tables.begin)
-    home, shift = np.empty(terms, np.int64), np.empty(terms, np.int64)
-    find_homes(
-        tables.port_ptr, tables.port_variable, tables.port_stride, tree.states, tree.position, tree.home,
-        alive[alive_ptr[:-1]], home, shift,
-    )  # fmt: skip
-    return home, shift
-
-
 def _lay_out(
     tree: JunctionTree,
     found: EliminationOrder,
@@ -232,16 +222,11 @@ def _lay_out(
     table = joined(-1 + 0 * own, np.arange(terms), -1 + 0 * children)
     stride_ptr = np.concatenate([[0], np.cumsum(np.diff(tree.clique_ptr)[clique])]).astype(np.int64)
     stride = np.zeros(stride_ptr[-1], np.int64)
-    find_strides(
-        clique, child, table, tables.port_ptr, tables.port_variable, tables.port_stride, tree.clique_ptr,
-        tree.clique_variables, tree.separator_size, axis_states, stride_ptr, stride,
-    )  # fmt: skip
+    axes = (tree.clique_ptr, tree.clique_variables, tree.separator_size, axis_states)
+    find_strides(clique, child, table, tables, *axes, stride_ptr, stride)
     # A table that is 1 on all live states can be left out of products.
-    unary = (
-        np.minimum.reduceat(tables.logs[_places(tables, alive, alive_ptr)], alive_ptr[:-1])
-        if len(alive)
-        else alive
-    )
+    places = np.repeat(tables.begin[: len(alive_ptr) - 1], np.diff(alive_ptr)) + alive
+    unary = np.minimum.reduceat(tables.logs[places], alive_ptr[:-1])
     trivial = np.concatenate([unary == 0.0, np.zeros(terms - len(unary), np.bool_)])
     layout = Layout(
         clique_ptr=tree.clique_ptr,
@@ -266,25 +251,22 @@ def _lay_out(
     return CliquePlan(tree, found, alive_ptr, layout, len(tables.logs), tables.num_marginals)
 
 
-def _places(tables: FlatTables, alive: Array, alive_ptr: Array) -> Array:
-    return np.repeat(tables.begin[: len(alive_ptr) - 1], np.diff(alive_ptr)) + alive
-
-
 @compiled
-def find_homes(port_ptr, port_variable, port_stride, states, position, home_of, seen, home, shift):  # type: ignore[no-untyped-def]
+def find_homes(tables, states, position, home_of, seen, home, shift):  # type: ignore[no-untyped-def]
     """Find the clique of every table: that of its first variable to be eliminated.
 
     A variable of one state is no axis of any clique but its own: its state shifts the place where the table begins.
     """
     for term in range(home.size):
         first, shifted = -1, 0
-        for port in range(port_ptr[term], port_ptr[term + 1]):
-            variable = port_variable[port]
-            if states[variable] == 1 and port_ptr[term + 1] - port_ptr[term] > 1:
-                shifted += seen[variable] * port_stride[port]
+        begin, end = tables.port_ptr[term], tables.port_ptr[term + 1]
+        for port in range(begin, end):
+            variable = tables.port_variable[port]
+            if states[variable] == 1 and end - begin > 1:
+                shifted += seen[variable] * tables.port_stride[port]
             elif first < 0 or position[variable] < position[first]:
                 first = variable
-        home[term] = home_of[first if first >= 0 else port_variable[port_ptr[term]]]
+        home[term] = home_of[first if first >= 0 else tables.port_variable[begin]]
         shift[term] = shifted
 
 
@@ -308,30 +290,21 @@ def split_axes(clique_ptr, separator_size, states, most, message_size, split, in
 
 @compiled
 def find_strides(  # type: ignore[no-untyped-def]
-    clique,
-    child,
-    table,
-    port_ptr,
-    variable,
-    port_stride,
-    clique_ptr,
-    axis_variable,
-    separator_size,
-    states,
-    stride_ptr,
-    stride,
+    clique, child, table, tables, clique_ptr, axis_variable, separator_size, states, stride_ptr, stride
 ):
     """Find each port of a term among the axes of its clique; a separator's axes lie as in the message."""
     for term in range(clique.size):
         begin, end = clique_ptr[clique[term]], clique_ptr[clique[term] + 1]
         at = stride_ptr[term] - begin
         if table[term] >= 0:
-            first, last = port_ptr[table[term]], port_ptr[table[term] + 1]
+            first, last = tables.port_ptr[table[term]], tables.port_ptr[table[term] + 1]
             for port in range(first, last):
                 for axis in range(begin, end):
                     # The state of an observed variable is part of where the table begins.
-                    if axis_variable[axis] == variable[port] and (states[axis] > 1 or last - first == 1):
-                        stride[at + axis] = port_stride[port]
+                    if axis_variable[axis] == tables.port_variable[port] and (
+                        states[axis] > 1 or last - first == 1
+                    ):
+                        stride[at + axis] = tables.port_stride[port]
             continue
         source = clique_ptr[child[term]]
         step = 1

@@ -11,7 +11,7 @@ import torch
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.layout import FlatField, flatten
 from hiddenfield.inference.messages.passing import normalise_segments
-from hiddenfield.inference.sampling.blocks import colour_variables
+from hiddenfield.inference.sampling.chains import colour_variables
 from hiddenfield.ops import gather_sum, segment_max, segment_sum
 from hiddenfield.ops.compile import as_array, compiled, prange
 from hiddenfield.ops.dispatch import use_compiled
@@ -148,31 +148,8 @@ class ProductUpdate:
         keep_of = as_array(keep[field.variable_graph].to(torch.float64))
         gain, change = np.zeros(field.num_variables), np.zeros(field.num_variables)
         scratch = np.zeros((2, len(read)))
-        _sweep(
-            blocks,
-            *(flat.state_ptr, flat.log_unary, flat.counts, flat.scope_ptr, flat.scope, flat.stride),
-            *(
-                flat.table_start,
-                flat.table_size,
-                flat.tables,
-                flat.port_ptr,
-                flat.port_place,
-                flat.port_weight,
-            ),
-            *(
-                flat.place_factor,
-                keep_of,
-                scratch[0],
-                scratch[1],
-                read,
-                read_log,
-                write,
-                write_log,
-                gain,
-                change,
-            ),
-            work=len(flat.tables) if len(blocks) > 2 else 0,
-        )
+        work = len(flat.tables) if len(blocks) > 2 else 0
+        _sweep(blocks, flat, keep_of, *scratch, read, read_log, write, write_log, gain, change, work=work)
         new = torch.from_numpy(write_log).to(log_q)
         if field.num_graphs == 1:
             totals = np.array([[change.max(initial=0.0)], [gain.sum()]])
@@ -215,69 +192,47 @@ def _softmax_of_least_broken(field: FactorGraph, score: Tensor, violation: Tenso
 
 @compiled
 def _sweep(  # type: ignore[no-untyped-def]
-    blocks,
-    state_ptr,
-    log_unary,
-    counts,
-    scope_ptr,
-    scope,
-    stride,
-    table_start,
-    table_size,
-    tables,
-    port_ptr,
-    port_place,
-    port_weight,
-    place_factor,
-    keep,
-    score,
-    broken,
-    read,
-    read_log,
-    write,
-    write_log,
-    gain,
-    change,
+    blocks, flat, keep, score, broken, read, read_log, write, write_log, gain, change
 ):
     for block in prange(blocks.size - 1):
         for v in range(blocks[block], blocks[block + 1]):
-            first, last = state_ptr[v], state_ptr[v + 1]
+            first, last = flat.state_ptr[v], flat.state_ptr[v + 1]
             card = last - first
             for s in range(first, last):
-                hard = log_unary[s] == -np.inf
-                score[s] = 0.0 if hard else log_unary[s]
-                broken[s] = 1e9 if hard else 0.0
-            for p in range(port_ptr[v], port_ptr[v + 1]):
-                own = port_place[p]
-                weight = port_weight[p]
-                f = place_factor[own]
-                begin, end = scope_ptr[f], scope_ptr[f + 1]
-                base = table_start[f]
+                hard = flat.log_unary[s] == -np.inf
+                score[s] = 0.0 if hard else flat.log_unary[s]
+                broken[s] = EVIDENCE if hard else 0.0
+            for p in range(flat.port_ptr[v], flat.port_ptr[v + 1]):
+                own = flat.port_place[p]
+                weight = flat.port_weight[p]
+                f = flat.place_factor[own]
+                begin, end = flat.scope_ptr[f], flat.scope_ptr[f + 1]
+                base = flat.table_start[f]
                 if end - begin == 2:
                     other = begin + end - 1 - own
-                    u = scope[other]
-                    step, across = stride[own], stride[other]
-                    for y in range(state_ptr[u + 1] - state_ptr[u]):
-                        w = weight * read[state_ptr[u] + y]
+                    u = flat.scope[other]
+                    step, across = flat.stride[own], flat.stride[other]
+                    for y in range(flat.state_ptr[u + 1] - flat.state_ptr[u]):
+                        w = weight * read[flat.state_ptr[u] + y]
                         if w > 0.0:
                             entry = base + y * across
                             for x in range(card):
-                                value = tables[entry + x * step]
+                                value = flat.tables[entry + x * step]
                                 if value == -np.inf:
                                     broken[first + x] += w
                                 else:
                                     score[first + x] += w * value
                 else:
-                    for e in range(table_size[f]):
+                    for e in range(flat.table_size[f]):
                         w = weight
                         for other in range(begin, end):
                             if other != own:
-                                u = scope[other]
-                                states = state_ptr[u + 1] - state_ptr[u]
-                                w *= read[state_ptr[u] + (e // stride[other]) % states]
+                                u = flat.scope[other]
+                                states = flat.state_ptr[u + 1] - flat.state_ptr[u]
+                                w *= read[flat.state_ptr[u] + (e // flat.stride[other]) % states]
                         if w > 0.0:
-                            x = (e // stride[own]) % card
-                            value = tables[base + e]
+                            x = (e // flat.stride[own]) % card
+                            value = flat.tables[base + e]
                             if value == -np.inf:
                                 broken[first + x] += w
                             else:
@@ -303,7 +258,7 @@ def _sweep(  # type: ignore[no-untyped-def]
             if keep[v] > 0.0:
                 top = -np.inf
                 for s in range(first, last):
-                    score[s] = keep[v] * max(read_log[s], -50.0) + (1 - keep[v]) * score[s]
+                    score[s] = keep[v] * max(read_log[s], FLOOR) + (1 - keep[v]) * score[s]
                     top = max(top, score[s])
                 total = 0.0
                 for s in range(first, last):
@@ -315,7 +270,7 @@ def _sweep(  # type: ignore[no-untyped-def]
             for s in range(first, last):
                 if read[s] > 0.0:
                     gained += read[s] * (read_log[s] - score[s])
-            gain[v] = counts[v] * max(gained, 0.0)  # rounding aside it is a divergence
+            gain[v] = flat.counts[v] * max(gained, 0.0)  # rounding aside it is a divergence
             for s in range(first, last):
                 write_log[s] = score[s]
                 write[s] = np.exp(score[s])

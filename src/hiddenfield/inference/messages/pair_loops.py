@@ -382,16 +382,7 @@ def pair_sweep(
             )
             store(to_row, shares, powers, first, rows, damping, maximise, weighted, row_weight, worst)
             store(
-                to_column,
-                shares,
-                powers,
-                second,
-                columns,
-                damping,
-                maximise,
-                weighted,
-                column_weight,
-                worst,
+                to_column, shares, powers, second, columns, damping, maximise, weighted, column_weight, worst
             )
             for lane in range(LANES):
                 found[slot + lane] = there[slot + lane] * worst[lane]

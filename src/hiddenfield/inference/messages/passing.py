@@ -25,7 +25,7 @@ import numpy as np
 import torch
 
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.inference.messages.belief_loops import pair_beliefs
+from hiddenfield.inference.messages.free_energy import pair_beliefs
 from hiddenfield.ops import gather_sum, segment_logsumexp, segment_max, segment_repeat
 from hiddenfield.ops.compile import as_array
 from hiddenfield.ops.dispatch import use_compiled
@@ -99,19 +99,16 @@ class MessagePassing:
         A message that counts a million times is taken relative to its largest entry: what its states have in common
         would otherwise be summed up to numbers that leave no digits for where they differ. So is each total.
         """
-        totals = self._totals_of_relative(messages)
-        ptr = self.field.state_ptr
+        if not self.unweighted:
+            wiring = self.field.wiring
+            top = segment_max(messages.detach(), wiring.port_ptr)
+            messages = (
+                messages - torch.where(top == -math.inf, torch.zeros_like(top), top)[wiring.message_port]
+            )
+        totals, ptr = self.totals(messages), self.field.state_ptr
         top = segment_max(totals.detach(), ptr)
         top = torch.where(top == -math.inf, torch.zeros_like(top), top)
         return totals - segment_repeat(top, ptr, totals.shape[0])
-
-    def _totals_of_relative(self, messages: Float[Tensor, " messages"]) -> Float[Tensor, " states"]:
-        if self.unweighted:
-            return self.totals(messages)
-        wiring = self.field.wiring
-        top = segment_max(messages.detach(), wiring.port_ptr)
-        top = torch.where(top == -math.inf, torch.zeros_like(top), top)
-        return self.totals(messages - top[wiring.message_port])
 
     def cavities(
         self, messages: Float[Tensor, " messages"], totals: Float[Tensor, " states"]

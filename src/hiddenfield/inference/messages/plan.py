@@ -63,12 +63,6 @@ class MessagePlan:
         return torch.from_numpy(worst)
 
     @cached_property
-    def by_factor(self) -> tuple[Array, Array]:
-        """The ports of each factor in the order of its scope, and their bounds."""
-        order, ptr = self.passing.field.wiring.by_factor
-        return as_array(order), as_array(ptr)
-
-    @cached_property
     def by_variable(self) -> tuple[Array, Array]:
         """The ports of each variable, and their bounds."""
         order, ptr = self.passing.field.wiring.by_variable
@@ -114,7 +108,8 @@ class MessagePlan:
     @cached_property
     def ports(self) -> Ports:
         """All of it, with room for messages and totals."""
-        (factor_port, factor_ptr), (variable_port, variable_ptr) = self.by_factor, self.by_variable
+        factor_port, factor_ptr = map(as_array, self.passing.field.wiring.by_factor)
+        variable_port, variable_ptr = self.by_variable
         (log_tables, table_begin), (exp_tables, table_top) = self.tables, self.exp_tables
         position = np.empty(factor_port.size, np.int64)
         position[factor_port] = np.arange(factor_port.size) - np.repeat(factor_ptr[:-1], np.diff(factor_ptr))
@@ -149,10 +144,7 @@ class MessagePlan:
         """How far each variable, and each factor, is from the first variable of its part."""
         depth = np.full(self.state_ptr.size - 1, -1, np.int64)
         factor_depth = np.full(self.passing.field.num_factors, -1, np.int64)
-        (ports, factor_ptr), (at, variable_ptr) = self.by_factor, self.by_variable
-        breadth_first(
-            ports, factor_ptr, at, variable_ptr, self.port_variable, self.port_factor, depth, factor_depth
-        )
+        breadth_first(self.ports, depth, factor_depth)
         return depth, factor_depth
 
     @cached_property
@@ -169,16 +161,7 @@ class MessagePlan:
 
 
 @compiled
-def breadth_first(
-    factor_port: Array,
-    factor_ptr: Array,
-    variable_port: Array,
-    variable_ptr: Array,
-    port_variable: Array,
-    port_factor: Array,
-    depth: Array,
-    factor_depth: Array,
-) -> None:
+def breadth_first(ports: Ports, depth: Array, factor_depth: Array) -> None:
     """Write the distance of each variable and factor from the first variable of its part; both come in as -1."""
     queue = np.empty(depth.size, np.int64)
     for root in range(depth.size):
@@ -190,13 +173,13 @@ def breadth_first(
         while head < tail:
             variable = queue[head]
             head += 1
-            for place in range(variable_ptr[variable], variable_ptr[variable + 1]):
-                factor = port_factor[variable_port[place]]
+            for place in range(ports.variable_ptr[variable], ports.variable_ptr[variable + 1]):
+                factor = ports.port_factor[ports.variable_port[place]]
                 if factor_depth[factor] >= 0:
                     continue
                 factor_depth[factor] = depth[variable] + 1
-                for other in range(factor_ptr[factor], factor_ptr[factor + 1]):
-                    neighbour = port_variable[factor_port[other]]
+                for other in range(ports.factor_ptr[factor], ports.factor_ptr[factor + 1]):
+                    neighbour = ports.port_variable[ports.factor_port[other]]
                     if depth[neighbour] < 0:
                         depth[neighbour] = depth[variable] + 2
                         queue[tail] = neighbour

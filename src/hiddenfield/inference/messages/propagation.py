@@ -95,11 +95,7 @@ def propagate(
             return found
 
     outcome = iterate(
-        iteration.step,
-        start,
-        tolerance=tolerance,
-        max_iterations=max_iterations,
-        verify=verify,
+        iteration.step, start, tolerance=tolerance, max_iterations=max_iterations, verify=verify
     )
     # However an iteration ends, it has been verified last.
     return passing, dataclasses.replace(outcome, state=final)

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from hiddenfield.inference.messages.belief_loops import variable_beliefs
+from hiddenfield.inference.messages.free_energy import variable_beliefs
+from hiddenfield.inference.messages.loops import largest_by_graph
 from hiddenfield.inference.messages.passing import MessagePassing, change, normalise_segments
 from hiddenfield.ops import segment_max
 from hiddenfield.ops.compile import as_array, compiled, prange, subroutine
@@ -43,32 +44,31 @@ def recheck(passing: MessagePassing, messages: Float[Tensor, " messages"]) -> Fl
         return torch.maximum(passing.residual(messages, updated), disagreement(passing, messages, updated))
     given = as_array(messages)
     totals, beliefs, _, _ = variable_beliefs(passing, messages, terms=False)
-    worst, port, weight = np.zeros(field.num_graphs, given.dtype), 0, as_array(passing.port_weight)
+    worst, found = (np.zeros(count, given.dtype) for count in (field.num_graphs, field.num_factors))
+    first, weight = 0, as_array(passing.port_weight)
     for number, group in enumerate(field.groups):
-        scopes, found = as_array(group.scopes), np.zeros(group.num_factors, given.dtype)
+        last = first + group.num_factors
         recheck_pairs(
             given,
             totals,
             beliefs,
             as_array(field.state_ptr),
-            scopes,
+            as_array(group.scopes),
             *(begin for begin, _ in field.wiring.blocks[number]),
             *passing.pair_tables(number),
             *group.states,
-            weight[port : port + 2 * group.num_factors],
+            weight[2 * first : 2 * last],
             passing.maximise,
-            found,
+            found[first:last],
             work=given.size,
         )
-        largest_by_graph(found, scopes, as_array(field.variable_graph), worst)
-        port += 2 * group.num_factors
+        first = last
+    largest_by_graph(found, as_array(field.wiring.factor_graph), worst)
     return torch.from_numpy(worst)
 
 
 def disagreement(
-    passing: MessagePassing,
-    messages: Float[Tensor, " messages"],
-    updated: Float[Tensor, " messages"],
+    passing: MessagePassing, messages: Float[Tensor, " messages"], updated: Float[Tensor, " messages"]
 ) -> Float[Tensor, " graphs"]:
     r"""Return for each graph the largest difference between a variable's belief and that of a factor about it.
 
@@ -102,15 +102,6 @@ def disagreement(
     apart = torch.where(apart > rounding[field.wiring.message_port], apart, torch.zeros_like(apart))
     owner = field.wiring.port_graph[field.wiring.message_port]
     return messages.new_zeros(field.num_graphs).scatter_reduce(0, owner, apart, "amax")
-
-
-@compiled
-def largest_by_graph(values: Array, scopes: Array, graph: Array, out: Array) -> None:
-    """Write the largest of the values of each graph's factors; NaN counts as largest."""
-    for factor in range(values.size):
-        owner = graph[scopes[factor, 0]]
-        if values[factor] > out[owner] or values[factor] != values[factor]:
-            out[owner] = values[factor]
 
 
 @subroutine(allocates=False, fast=True)

@@ -88,20 +88,10 @@ class RegionPassing:
         out = torch.from_numpy(np.ascontiguousarray(values)).to(self.field.device)
         return out.to(self.field.dtype) if out.is_floating_point() else out
 
-    @cached_property
-    def table_ptr(self) -> Tensor:
-        """Bounds of the outer tables."""
-        return self._tensor(self.wiring.table_ptr)
-
-    @cached_property
-    def inner_ptr(self) -> Tensor:
-        """Bounds of the inner beliefs."""
-        return self._tensor(self.wiring.inner_ptr)
-
-    @cached_property
-    def message_ptr(self) -> Tensor:
-        """Bounds of the messages."""
-        return self._tensor(self.wiring.message_ptr)
+    # Bounds of the outer tables, of the inner beliefs and of the messages.
+    table_ptr = cached_property(lambda self: self._tensor(self.wiring.table_ptr))
+    inner_ptr = cached_property(lambda self: self._tensor(self.wiring.inner_ptr))
+    message_ptr = cached_property(lambda self: self._tensor(self.wiring.message_ptr))
 
     @cached_property
     def message_state(self) -> Tensor:
@@ -163,13 +153,19 @@ class RegionPassing:
     @cached_property
     def log_inner(self) -> Float[Tensor, " inner_states"]:
         """The potentials of inner regions: single variables that have one."""
-        field, regions = self.field, self.regions
+        field = self.field
         out = field.log_unary.new_zeros(int(self.wiring.inner_ptr[-1]))
-        number = self._tensor(regions.variable_inner)[field.state_variable]
+        held, place = self._single
+        return out.index_put((place,), field.log_unary[held])
+
+    @cached_property
+    def _single(self) -> tuple[Tensor, Tensor]:
+        """Which packed states are of variables that have an inner region, and where these lie in the inner beliefs."""
+        field = self.field
+        number = self._tensor(self.regions.variable_inner)[field.state_variable]
         held = number >= 0
         state = torch.arange(len(number), device=field.device) - field.state_ptr[field.state_variable]
-        place = self.inner_ptr[number[held]] + state[held]
-        return out.index_put((place,), field.log_unary[held])
+        return held, self.inner_ptr[number[held]] + state[held]
 
     # -- the update ----------------------------------------------------------------------------------------
 
@@ -192,30 +188,27 @@ class RegionPassing:
         """Return the beliefs that inner regions would have next; `counting` is the denominator and r of each."""
         denominator, remainder = (self.spread(part) for part in counting)
         mean = self.mean(pair) if anchor is None else anchor
-        dead = torch.zeros_like(self.log_inner).index_add(
-            0, self.message_state, (pair == -math.inf).to(pair.dtype)
-        )
-        dead = (dead > 0) | (self.log_inner == -math.inf)
-        gone = pair == -math.inf
+        gone, dead = self._excluded(pair)
         heard = torch.where(gone, torch.zeros_like(pair), pair - torch.where(gone, pair * 0, messages))
         total = self.log_inner.index_add(0, self.message_state, self.message_weight * heard)
         total = (
             total - torch.where(dead | (remainder == 0), torch.zeros_like(mean), remainder * mean)
         ) / denominator
-        total = torch.where(dead, torch.full_like(total, -math.inf), total)
-        return normalise_segments(total, self.inner_ptr)[0]
+        return normalise_segments(total.masked_fill(dead, -math.inf), self.inner_ptr)[0]
 
     def mean(self, pair: Float[Tensor, " messages"]) -> Float[Tensor, " inner_states"]:
         """Return the geometric mean of what the outer regions believe about each inner one."""
-        gone = pair == -math.inf
+        gone, dead = self._excluded(pair)
         kept = torch.where(gone, torch.zeros_like(pair), pair)
         share = self.message_weight / self.spread(self.regions.degree)[self.message_state]
         total = torch.zeros_like(self.log_inner).index_add(0, self.message_state, share * kept)
-        dead = torch.zeros_like(total).index_add(0, self.message_state, gone.to(pair.dtype)) > 0
-        dead = dead | (self.log_inner == -math.inf)
-        return normalise_segments(
-            torch.where(dead, torch.full_like(total, -math.inf), total), self.inner_ptr
-        )[0]
+        return normalise_segments(total.masked_fill(dead, -math.inf), self.inner_ptr)[0]
+
+    def _excluded(self, pair: Float[Tensor, " messages"]) -> tuple[Tensor, Tensor]:
+        """Return which numbers of messages are -inf, and which inner states have such a message or potential."""
+        gone = pair == -math.inf
+        count = torch.zeros_like(self.log_inner).index_add(0, self.message_state, gone.to(pair.dtype))
+        return gone, (count > 0) | (self.log_inner == -math.inf)
 
     def residual(
         self,
@@ -258,12 +251,8 @@ class RegionPassing:
         """Return log marginals of variables and of factors."""
         field = self.field
         own = normalise_segments(self.wiring.variables.log_sum(beliefs.outer), field.state_ptr)[0]
-        number = self._tensor(self.regions.variable_inner)[field.state_variable]
-        held = number >= 0
-        state = torch.arange(len(number), device=field.device) - field.state_ptr[field.state_variable]
-        own = own.index_put(
-            (held.nonzero()[:, 0],), beliefs.inner[self.inner_ptr[number[held]] + state[held]]
-        )
+        held, place = self._single
+        own = own.index_put((held.nonzero()[:, 0],), beliefs.inner[place])
         return own, field.split_tables(self.wiring.factors.log_sum(beliefs.outer))
 
     def negative_free_energy(self, beliefs: RegionBeliefs) -> Float[Tensor, " graphs"]:

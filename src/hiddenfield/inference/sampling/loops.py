@@ -244,9 +244,7 @@ def site_sweeps(
                     for j in range(width):
                         total = exponentials(logits, j, width, card)
                         draw_state(
-                            *(v, first_chain + j, logits, j, width, total, flat, walk),
-                            collect,
-                            mean[block],
+                            *(v, first_chain + j, logits, j, width, total, flat, walk), collect, mean[block]
                         )
             if collect:
                 collect_states(sweep, block, order, flat, walk, record)
@@ -324,13 +322,7 @@ def pass_products(entry: int, own: int, other: int, flat: FlatField, belief: Arr
 
 @compiled
 def tree_sweeps(
-    sweeps: int,
-    logs: bool,
-    trees: TreeBlocks,
-    flat: FlatField,
-    walk: Walk,
-    collect: bool,
-    record: Record,
+    sweeps: int, logs: bool, trees: TreeBlocks, flat: FlatField, walk: Walk, collect: bool, record: Record
 ) -> None:
     """Draw the variables of each forest together: filter from the leaves to the roots, then sample back.
 
