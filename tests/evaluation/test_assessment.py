@@ -472,7 +472,7 @@ def test_the_number_of_workers_does_not_matter():
 
 def test_networks_side_by_side_are_assessed_as_one_by_one(tmp_path, monkeypatch):
     settings = AssessmentSettings(
-        folds=3,
+        folds=2,
         nested=True,
         as_published=True,
         space={"dim": [4, 6], "rounds": [1, 2]},
@@ -490,9 +490,9 @@ def test_networks_side_by_side_are_assessed_as_one_by_one(tmp_path, monkeypatch)
     monkeypatch.setattr(running, "_side_by_side", lambda context: True)
     monkeypatch.setattr(running, "work_together", together)
     found = assess("loopy_bp", words(), settings=settings, parameters=options, folder=tmp_path / "together")
-    # The selection (3 folds, 2 widths, 2 numbers of rounds), the reported folds (the same), the final fits, the same
+    # The selection (2 folds, 2 widths, 2 numbers of rounds), the reported folds (the same), the final fits, the same
     # without arcs, and half the structures.
-    assert groups == [12, 12, 6, 6, 3]
+    assert groups == [8, 8, 4, 4, 2]
     assert [fold["selected"] for fold in found.content["folds"]] == [
         fold["selected"] for fold in alone.content["folds"]
     ]

@@ -221,6 +221,4 @@ def _compared(
 
 def class_array(symbols: tuple[Any, ...], kind: str) -> Shaped[Array, " classes"]:
     """Return the classes as an array of the type in which they were given."""
-    result = np.empty(len(symbols), dtype=object)
-    result[:] = symbols
-    return result.astype(TYPES[kind])
+    return np.array(symbols, dtype=object).astype(TYPES[kind])

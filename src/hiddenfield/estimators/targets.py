@@ -146,16 +146,9 @@ def _array(values: Any) -> Array:
         return np.asarray(values.to_numpy())
     entries = list(values)
     rows = [isinstance(entry, (list, tuple, np.ndarray)) for entry in entries]
-    if any(rows):
-        if not all(rows) or len({len(entry) for entry in entries}) != 1:
-            raise InputError("the rows of y must be equally long")
-        table = np.empty((len(entries), len(entries[0])), dtype=object)
-        for k, entry in enumerate(entries):
-            table[k] = list(entry)
-        return table
-    column = np.empty(len(entries), dtype=object)
-    column[:] = entries
-    return column
+    if any(rows) and (not all(rows) or len(set(map(len, entries))) != 1):
+        raise InputError("the rows of y must be equally long")
+    return np.array(entries, dtype=object)
 
 
 def _column(name: str, values: Array) -> Answers:

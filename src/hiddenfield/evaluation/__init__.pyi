@@ -1,7 +1,7 @@
 from .assessment.assessing import assess as assess
+from .assessment.details import Leakage as Leakage, find_leakage as find_leakage
 from .assessment.settings import AssessmentSettings as AssessmentSettings, Between as Between
 from .baselines import BASELINES as BASELINES, fit_baselines as fit_baselines
-from .leakage import Leakage as Leakage, find_leakage as find_leakage
 from .measuring import (
     Score as Score,
     accuracy as accuracy,

@@ -1,4 +1,4 @@
-"""Details of an assessment: size, training curve, ROC curve, errors by range, bootstrap draws."""
+"""Details of an assessment: size, training curve, ROC curve, errors by range, bootstrap draws, leakage."""
 
 from __future__ import annotations
 
@@ -11,13 +11,25 @@ from typing import Any
 
 import numpy as np
 
+from hiddenfield.data.structures import Structures
 from hiddenfield.evaluation.assessment.cells import BLIND_NAME, BaselineResult, Cell, Context, FinalResult
 from hiddenfield.evaluation.measuring import Predictions, rounded
 from hiddenfield.evaluation.records import ErrorRange, Roc, RocCurve, TrainingCurve
+from hiddenfield.evaluation.splits.base import Split
+from hiddenfield.kernels.copies import copy_classes
 from hiddenfield.learning.metrics import roc_auc, roc_curve
-from hiddenfield.shapes import Array, Float
+from hiddenfield.shapes import Array, Bool, Float
 
-__all__ = ["Finished", "bootstrap_draws", "error_ranges", "find_roc", "mean_size", "training_curve"]
+__all__ = [
+    "Finished",
+    "Leakage",
+    "bootstrap_draws",
+    "error_ranges",
+    "find_leakage",
+    "find_roc",
+    "mean_size",
+    "training_curve",
+]
 
 # The false positive rates at which ROC curves are averaged.
 GRID = np.linspace(0.0, 1.0, 101)
@@ -25,6 +37,8 @@ GRID = np.linspace(0.0, 1.0, 101)
 POINTS = 200
 # Equally wide ranges of the target.
 RANGES = 10
+# More pairs of ids of copies than this are counted, not listed.
+MOST_LISTED = 100
 # Bootstrap draws of the test structures of a single split.
 RESAMPLES = 1000
 
@@ -256,3 +270,85 @@ def error_ranges(
         bias = float(errors.mean()) if len(errors) else None
         rows.append(ErrorRange(bounds[part], bounds[part + 1], len(errors), mae, bias))
     return rows
+
+
+# -- leakage -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Leakage:
+    """Test structures with copies in the training parts.
+
+    Parameters
+    ----------
+    leaked
+        For every split, which of its test structures have a copy in its training part.
+    contradicting
+        How many of these have copies, but none with the same target.
+    pairs
+        (test id, training id) of the first of them.
+    """
+
+    leaked: tuple[Bool[Array, " _"], ...]
+    contradicting: int
+    pairs: tuple[tuple[str, str], ...]
+
+    @property
+    def count(self) -> int:
+        """Test structures with a copy in training, over all splits."""
+        return int(sum(part.sum() for part in self.leaked))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        tested = sum(len(part) for part in self.leaked)
+        return {
+            "count": self.count,
+            "share": self.count / tested if tested else 0.0,
+            "contradicting": self.contradicting,
+            "folds": [int(part.sum()) for part in self.leaked],
+            "ids": [list(pair) for pair in self.pairs],
+        }
+
+
+def find_leakage(
+    structures: Structures, splits: Sequence[Split], y: Any = None, *, most_listed: int = MOST_LISTED
+) -> Leakage:
+    """Find the test structures of which an isomorphic copy, with the same labels and attributes, is trained on.
+
+    Copies are found by `hiddenfield.kernels.copy_classes`. They are reported and left where they are: whether a copy is
+    a mistake or a fact of the world (two stereoisomers, written without their centres) is for the user to say.
+
+    Parameters
+    ----------
+    structures
+        All of them.
+    splits
+        Their splits.
+    y
+        (structures,) targets, to count the copies that contradict each other.
+    most_listed
+        Pairs of ids that are kept.
+
+    Examples
+    --------
+    >>> import hiddenfield as hf
+    >>> words = hf.data.from_sequences(["GAT", "TAG", "CAT", "CC"])
+    >>> found = find_leakage(words, [Split("fold 1", np.array([0, 2]), np.array([1, 3]))])
+    >>> found.count, found.pairs
+    (1, (('1', '0'),))
+    """
+    numbers, names = copy_classes(structures), structures.ids
+    names = np.arange(len(structures)) if names is None else names
+    answers = None if y is None else np.asarray(y)
+    leaked, pairs, contradicting = [], [], 0
+    for split in splits:
+        # Sorted by class, and as they were within one, so that copies stand together and are not looked for each time.
+        train = split.train[np.argsort(numbers[split.train], kind="stable")]
+        low, high = (np.searchsorted(numbers[train], numbers[split.test], side) for side in ("left", "right"))
+        copied = low < high
+        leaked.append(copied)
+        for place in np.flatnonzero(copied).tolist():
+            position, copies = int(split.test[place]), train[low[place] : high[place]]
+            pairs.append((str(names[position]), str(names[copies[0]])))
+            contradicting += answers is not None and not bool((answers[copies] == answers[position]).any())
+    return Leakage(tuple(leaked), contradicting, tuple(pairs[:most_listed]))

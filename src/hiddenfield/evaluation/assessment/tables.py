@@ -14,13 +14,13 @@ from hiddenfield.evaluation.assessment.details import (
     Finished,
     bootstrap_draws,
     error_ranges,
+    find_leakage,
     find_roc,
     mean_size,
     training_curve,
 )
 from hiddenfield.evaluation.assessment.settings import DEFAULT_SPACE, AssessmentSettings, Between, grid
 from hiddenfield.evaluation.baselines import finite_table
-from hiddenfield.evaluation.leakage import find_leakage
 from hiddenfield.evaluation.measuring import better
 from hiddenfield.evaluation.records import (
     AsPublished,
