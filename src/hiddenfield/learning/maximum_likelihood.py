@@ -126,14 +126,12 @@ def maximise(
     value, gradient = _at(objective, end)
     steepest = float(np.abs(gradient * unit).max(initial=0.0))
     converged = not ran_away and steepest <= 10 * tolerance * max(1.0, abs(value))
+    status, slope = "converged", float(np.abs(gradient).max(initial=0.0))
     if ran_away:
         status = (
             f"no stationary point: the parameters run away (beyond {BOUND:g}) and the likelihood still rises"
         )
-    elif converged:
-        status = "converged"
-    else:
-        slope = float(np.abs(gradient).max())
+    elif not converged:
         status = (
             f"no stationary point was reached from this start: it stopped where the gradient is {slope:.3g}"
         )
@@ -162,14 +160,12 @@ def climb_ridge(objective: Objective, ascent: Ascent) -> Ascent:
     if value <= ascent.value:
         return ascent
     steepest = float(np.abs(gradient).max(initial=0.0))
-    if steepest <= 1e-4 * max(1.0, abs(value)):
-        status, good = "converged", True
-    else:
+    good, status = steepest <= 1e-4 * max(1.0, abs(value)), "converged"
+    if not good:
         status = (
             f"no stationary point: the best lies on a ridge, where one phase takes over from another and the gradient "
             f"({steepest:.3g}) does not vanish"
         )
-        good = False
     trace = np.concatenate([ascent.trace, found.x[None]])
     return Ascent(np.asarray(found.x), value, gradient, good, status, trace)
 

@@ -89,7 +89,9 @@ def team_of(size: int, work: Callable[..., Any], *arguments: Any) -> Iterator[Te
                 helpers.append(process)
             for process, event in zip(helpers, ready, strict=True):
                 while not event.wait(0.1):
-                    _check_alive(process)
+                    if not process.is_alive():
+                        code = process.exitcode
+                        raise TrainingError(f"a process could not be started (exit code {code}); {GUARD}")
             _meet(meeting, 0, size)
             yield Team(0, size)
         except RuntimeError as error:
@@ -103,11 +105,6 @@ def team_of(size: int, work: Callable[..., Any], *arguments: Any) -> Iterator[Te
                 process.join(timeout=10)
                 if process.is_alive():
                     process.terminate()
-
-
-def _check_alive(process: multiprocessing.context.SpawnProcess) -> None:
-    if not process.is_alive():
-        raise TrainingError(f"a process could not be started (exit code {process.exitcode}); {GUARD}")
 
 
 def _meet(meeting: str, rank: int, size: int) -> None:

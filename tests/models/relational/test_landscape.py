@@ -79,10 +79,10 @@ def test_the_phase_nearest_to_the_data() -> None:
 def test_exact_and_bethe_agree_where_it_is_easy() -> None:
     network = network_from_edges(SCHEME, [(0, 1), (1, 2), (3, 4)], vertices=range(7))
     theta = np.array([[-1.0, 0.1], [-2.0, -0.5]])
-    exact, gradient = ExactLikelihood(SCHEME, [network]).batch(theta)
-    bethe, slope = BetheLikelihood(SCHEME, [network]).batch(theta)
+    exact, gradient, _ = ExactLikelihood(SCHEME, [network]).examine(theta)
+    bethe, slope, _ = BetheLikelihood(SCHEME, [network]).examine(theta)
     np.testing.assert_allclose(exact, bethe, atol=0.02)
     np.testing.assert_allclose(gradient, slope, atol=0.1)
-    per_binding = ExactLikelihood(SCHEME, [network], weights="binding").batch(theta / [2, 6])
+    per_binding = ExactLikelihood(SCHEME, [network], weights="binding").examine(theta / [2, 6])
     np.testing.assert_allclose(per_binding[0], exact)
     np.testing.assert_allclose(per_binding[1], gradient * [2, 6])

@@ -67,7 +67,7 @@ def test_gradients_are_those_of_the_values(scheme: Any, seed: int, weights: str)
         PseudoLikelihood(scheme, given_networks, weights=weights),
     ):
         value, gradient = likelihood(theta)
-        values, _ = likelihood.batch(theta + moves)
+        values = likelihood.examine(theta + moves).log_likelihood
         slope = (values[: len(theta)] - values[len(theta) :]) / (2 * step)
         np.testing.assert_allclose(gradient, slope, atol=2e-3, rtol=1e-3)
         assert np.isfinite(value)
@@ -108,7 +108,7 @@ def test_gradient_with_unknown_pairs() -> None:
     theta = np.array([-1.0, 0.3])
     _, gradient = likelihood(theta)
     moves = 1e-5 * np.concatenate([np.eye(2), -np.eye(2)])
-    values, _ = likelihood.batch(theta + moves)
+    values = likelihood.examine(theta + moves).log_likelihood
     np.testing.assert_allclose(gradient, (values[:2] - values[2:]) / 2e-5, atol=1e-4)
     with pytest.raises(InputError, match="complete networks"):
         PseudoLikelihood(scheme, [network])

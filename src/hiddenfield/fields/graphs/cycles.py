@@ -12,7 +12,7 @@ from hiddenfield.data.relation import Relation
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError
 from hiddenfield.fields.graphs.region_sets import ranges
-from hiddenfield.ops.compile import compiled, subroutine
+from hiddenfield.ops.compile import compiled
 from hiddenfield.shapes import Array, Int
 
 __all__ = ["CycleRegions", "Cycles", "cycle_regions", "short_cycles"]
@@ -233,14 +233,6 @@ def _relation(row_ptr: Array, source_ptr: Array, row: Array, source: Array) -> R
     return Relation(*(torch.from_numpy(np.ascontiguousarray(part, dtype=np.int64)) for part in parts))
 
 
-@subroutine(allocates=False)
-def _add(in_ptr: Array, source: Array, reverse: Array, node: int, used: Array, step: int) -> None:
-    """Add a number to all that a node is joined to, each once."""
-    for arc in range(in_ptr[node], in_ptr[node + 1]):
-        if reverse[arc] >= 0 and (arc == in_ptr[node] or source[arc] != source[arc - 1]):
-            used[source[arc]] += step
-
-
 @compiled
 def _search(
     in_ptr: Array,
@@ -271,12 +263,16 @@ def _search(
             path[0] = start
             place[0] = in_ptr[start]
             depth = 0
-            _add(in_ptr, source, reverse, start, used, 1)
+            for arc in range(in_ptr[start], in_ptr[start + 1]):
+                if reverse[arc] >= 0 and (arc == in_ptr[start] or source[arc] != source[arc - 1]):
+                    used[source[arc]] += 1
             while depth >= 0:
                 here = path[depth]
                 if place[depth] == in_ptr[here + 1]:
                     # Everything from here was tried: step back.
-                    _add(in_ptr, source, reverse, here, used, -1)
+                    for arc in range(in_ptr[here], in_ptr[here + 1]):
+                        if reverse[arc] >= 0 and (arc == in_ptr[here] or source[arc] != source[arc - 1]):
+                            used[source[arc]] -= 1
                     depth -= 1
                     continue
                 arc = place[depth]
@@ -315,6 +311,8 @@ def _search(
                     depth += 1
                     path[depth] = step
                     place[depth] = in_ptr[step]
-                    _add(in_ptr, source, reverse, step, used, 1)
+                    for back in range(in_ptr[step], in_ptr[step + 1]):
+                        if reverse[back] >= 0 and (back == in_ptr[step] or source[back] != source[back - 1]):
+                            used[source[back]] += 1
         counts[structure, 0] = cycles
         counts[structure, 1] = visits

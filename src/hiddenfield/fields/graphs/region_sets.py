@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -105,18 +105,12 @@ class Sets:
         return found
 
 
-@dataclass(frozen=True, eq=False)
-class Overlaps:
+class Overlaps(NamedTuple):
     """The pairs of sets, one of each of two families, that share members: sorted, with what they share."""
 
     first: Int[Array, " pairs"]
     second: Int[Array, " pairs"]
     shared: Sets
-
-    def contained(self, sizes: Array) -> tuple[Array, Array]:
-        """Return the pairs whose first set, of these sizes, lies in the second."""
-        held = self.shared.sizes == sizes[self.first]
-        return self.first[held], self.second[held]
 
 
 def overlaps(first: Sets, second: Sets, width: int) -> Overlaps:
@@ -157,7 +151,9 @@ def unique(sets: Sets) -> Sets:
 
 def containments(inside: Sets, container: Sets, width: int) -> tuple[Array, Array]:
     """Return all pairs (inside, container) where the one lies in, or equals, the other; sorted."""
-    return overlaps(inside, container, width).contained(inside.sizes)
+    first, second, shared = overlaps(inside, container, width)
+    held = shared.sizes == inside.sizes[first]
+    return first[held], second[held]
 
 
 def maximal(sets: Sets, width: int) -> Sets:

@@ -101,13 +101,9 @@ class SmoothLikelihood(Likelihood):
 
     sampled = False
 
-    def batch(self, theta: Float[Array, "settings features"]) -> tuple[Array, Array]:
-        """Return log-likelihoods and gradients at several settings at once."""
-        return self.examine(theta)[:2]
-
     def __call__(self, theta: Float[Array, " features"]) -> tuple[float, Float[Array, " features"]]:
         """Return the log-likelihood and its gradient."""
-        value, gradient = self.batch(theta[None])
+        value, gradient, _ = self.examine(theta[None])
         return float(value[0]), gradient[0]
 
     def ascend(self, objective: Penalised, start: Float[Array, " free"], search: Search) -> Ascent:
