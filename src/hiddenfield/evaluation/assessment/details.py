@@ -16,7 +16,7 @@ from hiddenfield.evaluation.assessment.cells import BLIND_NAME, BaselineResult, 
 from hiddenfield.evaluation.measuring import Predictions, rounded
 from hiddenfield.evaluation.records import ErrorRange, Roc, RocCurve, TrainingCurve
 from hiddenfield.evaluation.splits.base import Split
-from hiddenfield.kernels.copies import copy_classes
+from hiddenfield.kernels.refinement import copy_classes
 from hiddenfield.learning.metrics import roc_auc, roc_curve
 from hiddenfield.shapes import Array, Bool, Float
 
