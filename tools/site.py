@@ -69,8 +69,8 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
     Examples
     --------
-    >>> print(on_page_markdown("::: hiddenfield.progress").splitlines()[0])
-    ::: hiddenfield.progress...
+    >>> print(on_page_markdown("::: hiddenfield.errors").splitlines()[0])
+    ::: hiddenfield.errors...
     """
     listed = "\n".join(
         f"- [`hiddenfield.{name}`]({name}.md): {text}" for name, text in public_modules().items()

@@ -12,8 +12,6 @@ import torch
 from hiddenfield.errors import InputError
 from hiddenfield.shapes import Bool, Float, Int, Tensor
 
-__all__ = ["Outcome", "iterate", "lag"]
-
 State = TypeVar("State")
 
 AHEAD = 8

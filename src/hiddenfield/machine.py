@@ -11,8 +11,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-__all__ = ["describe_machine", "version"]
-
 
 def describe_machine(packages: Sequence[str]) -> dict[str, Any]:
     """Return where and when something was measured, in plain values.

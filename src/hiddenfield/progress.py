@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-__all__ = ["counted", "progress"]
-
 Part = TypeVar("Part", bound=Sized)
 
 # A bar that flashes up for an instant disturbs more than it tells.

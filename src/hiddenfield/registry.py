@@ -10,8 +10,6 @@ from typing import Any, Generic, TypeVar
 
 from hiddenfield.errors import InputError
 
-__all__ = ["Registry", "choose"]
-
 T = TypeVar("T")
 
 

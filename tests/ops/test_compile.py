@@ -172,3 +172,28 @@ def test_large_results_are_allocated_like_small_ones():
         assert out.dtype == torch.float64
         out.fill_(1)
         assert out.sum() == 4 * rows
+
+
+def test_a_cache_of_a_version_with_other_modules_is_not_read(tmp_path):
+    loop = """
+        from hiddenfield.ops.compile import compiled
+
+        @compiled
+        def total(pair, out):
+            out[0] = pair.first + pair.second
+    """
+    pair = "from typing import NamedTuple\nclass Pair(NamedTuple):\n    first: float\n    second: float\n"
+    code = """
+        import numpy as np
+        import loop
+        from {module} import Pair
+        out = np.zeros(1)
+        loop.total(Pair(1.0, 2.0), out, work=1)
+        print(out[0])
+    """
+    (tmp_path / "loop.py").write_text(textwrap.dedent(loop))
+    variables = {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": f"{SOURCE}:{tmp_path}"}
+    for module in ("old_home", "new_home"):
+        (tmp_path / f"{module}.py").write_text(pair)
+        assert python(code.format(module=module), **variables) == "3.0"
+        (tmp_path / f"{module}.py").unlink()

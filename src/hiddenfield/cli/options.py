@@ -11,26 +11,6 @@ import typer
 
 from hiddenfield.errors import InputError
 
-__all__ = [
-    "Device",
-    "Format",
-    "Jobs",
-    "Json",
-    "OnError",
-    "Parameter",
-    "Setting",
-    "Source",
-    "Structure",
-    "Target",
-    "Task",
-    "check_writable",
-    "emit",
-    "given_options",
-    "named_values",
-    "parse",
-    "reader_options",
-]
-
 Source = Annotated[Path, typer.Argument(metavar="PATH", help="File or folder to read.", show_default=False)]
 Format = Annotated[
     str | None, typer.Option("--format", help="Format of PATH; recognised from the file by default.")

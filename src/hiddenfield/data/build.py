@@ -24,8 +24,6 @@ from hiddenfield.errors import InputError
 from hiddenfield.ops import counting_sort, match_reverse
 from hiddenfield.shapes import Array, Int
 
-__all__ = ["from_arcs", "from_edges"]
-
 Vocabularies = Sequence[Vocabulary | None] | None
 
 

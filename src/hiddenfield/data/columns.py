@@ -14,21 +14,6 @@ from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.errors import InputError
 from hiddenfield.shapes import Array, Int, Shaped, Tensor
 
-__all__ = [
-    "ROWS",
-    "Columns",
-    "as_array",
-    "as_attributes",
-    "as_extra",
-    "as_ids",
-    "as_labels",
-    "as_targets",
-    "numbered",
-    "same_values",
-    "structure_name",
-    "union",
-]
-
 # Where a structure stood among all that were to be read, if not all could be: a column that a reader adds.
 ROWS = "row in file"
 

@@ -13,8 +13,6 @@ from hiddenfield.data.structures import FEATURES, Structures
 from hiddenfield.errors import InputError
 from hiddenfield.shapes import Tensor
 
-__all__ = ["concatenate"]
-
 
 def concatenate(packs: Sequence[Structures]) -> Structures:
     """Put packs end to end.

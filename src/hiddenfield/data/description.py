@@ -13,8 +13,6 @@ import numpy as np
 from hiddenfield.data.structures import Structures, segment_count
 from hiddenfield.errors import InputError
 
-__all__ = ["Description", "describe"]
-
 STATISTICS = ("mean", "sd", "min", "max")
 
 

@@ -13,8 +13,6 @@ from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError, ReadError
 from hiddenfield.registry import Registry
 
-__all__ = ["FORMATS", "Format", "Formats", "read", "scan", "write"]
-
 T = TypeVar("T")
 
 

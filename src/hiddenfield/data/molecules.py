@@ -26,8 +26,6 @@ from hiddenfield.errors import InputError, MissingDependencyError, SkippedInputW
 from hiddenfield.progress import progress as progress_bar
 from hiddenfield.shapes import Array, Int
 
-__all__ = ["from_smiles"]
-
 CHUNK = 500
 # Starting worker processes takes as long as reading about this many molecules.
 FEW = 2000

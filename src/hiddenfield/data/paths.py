@@ -19,24 +19,6 @@ from pathlib import Path
 
 from hiddenfield.errors import InputError, ReadError
 
-__all__ = [
-    "UNREADABLE",
-    "Member",
-    "atomic",
-    "decode",
-    "existing",
-    "first_bytes",
-    "folder_members",
-    "holds",
-    "inner_suffix",
-    "members",
-    "names_within",
-    "read_bytes",
-    "read_text",
-    "write_text",
-    "zip_members",
-]
-
 COMPRESSIONS = {".gz": gzip.decompress, ".xz": lzma.decompress}
 
 # Everything that the standard library raises on damaged, encrypted or unknown files and archives.

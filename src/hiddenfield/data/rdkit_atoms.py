@@ -12,16 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = [
-    "BOND_COLUMNS",
-    "CHIRALITIES",
-    "DEFAULT_COLUMNS",
-    "EXTRA_COLUMNS",
-    "Chunk",
-    "element_names",
-    "read_chunk",
-]
-
 DEFAULT_COLUMNS = ("element", "degree", "hydrogens", "valence", "aromatic")
 EXTRA_COLUMNS = ("charge", "chirality", "hybridization", "isotope", "radicals")
 BOND_COLUMNS = ("bond", "conjugated", "ring")

@@ -12,8 +12,6 @@ from hiddenfield.data.structures import resolve_index
 from hiddenfield.ops import SegmentCut, Topology
 from hiddenfield.shapes import Int, Tensor
 
-__all__ = ["Relation"]
-
 
 @dataclass(frozen=True, eq=False)
 class Relation:

@@ -20,8 +20,6 @@ from hiddenfield.shapes import Array, Bool, Float, Int, Shaped, Tensor
 if TYPE_CHECKING:
     from hiddenfield.data.description import Description
 
-__all__ = ["FEATURES", "Structures", "resolve_index", "segment_count"]
-
 # What a pack may carry besides its topology, and what each has one row for.
 FEATURES = {
     "node_labels": "node",

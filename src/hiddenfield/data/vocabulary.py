@@ -14,8 +14,6 @@ import numpy as np
 from hiddenfield.errors import InputError, UnknownSymbolError
 from hiddenfield.shapes import Array, Int, Shaped
 
-__all__ = ["Symbol", "Vocabulary", "symbols_of"]
-
 Symbol = str | int
 
 INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")

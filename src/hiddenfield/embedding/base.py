@@ -17,8 +17,6 @@ from hiddenfield.ops import Topology, cavity_sum, gather_sum
 from hiddenfield.registry import Registry, choose
 from hiddenfield.shapes import Float, Tensor
 
-__all__ = ["ACTIVATIONS", "EMBEDDINGS", "Embedding", "Prepared"]
-
 Self = TypeVar("Self")
 
 

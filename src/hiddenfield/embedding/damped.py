@@ -8,8 +8,6 @@ from hiddenfield.embedding.members import members_of, product
 from hiddenfield.ops import arc_sum, send
 from hiddenfield.shapes import Float, Tensor
 
-__all__ = ["Damped"]
-
 
 @EMBEDDINGS.register(
     "damped",

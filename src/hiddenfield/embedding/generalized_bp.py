@@ -12,8 +12,6 @@ from hiddenfield.fields.graphs.cycles import CycleRegions, cycle_regions
 from hiddenfield.ops import RowBlocks, arc_sum, gather_sum, send
 from hiddenfield.shapes import Float, Tensor
 
-__all__ = ["GeneralizedBP"]
-
 
 @EMBEDDINGS.register(
     "generalized_bp",

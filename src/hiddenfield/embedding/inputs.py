@@ -14,8 +14,6 @@ from hiddenfield.errors import InputError
 from hiddenfield.ops import RowBlocks, Topology, gather_sum, segment_sum
 from hiddenfield.shapes import Float, Int, Tensor
 
-__all__ = ["ArcKinds", "FeatureSizes", "Inputs", "Projection"]
-
 # Beyond this many symbols a dense one-hot matrix costs more than picking rows.
 DENSE_SYMBOLS = 1024
 

@@ -9,8 +9,6 @@ from hiddenfield.embedding.members import members_of, product
 from hiddenfield.ops import Topology, arc_sum, gather_sum, send
 from hiddenfield.shapes import Float, Tensor
 
-__all__ = ["LoopyBP"]
-
 
 @EMBEDDINGS.register(
     "loopy_bp",

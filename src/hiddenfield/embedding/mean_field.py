@@ -8,8 +8,6 @@ from hiddenfield.embedding.members import members_of, product
 from hiddenfield.ops import gather_sum
 from hiddenfield.shapes import Float, Tensor
 
-__all__ = ["MeanField"]
-
 
 @EMBEDDINGS.register(
     "mean_field",

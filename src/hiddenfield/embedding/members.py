@@ -11,8 +11,6 @@ from hiddenfield.data.structures import Structures
 from hiddenfield.ops import RowBlocks, block_product
 from hiddenfield.shapes import Float, Int, Tensor
 
-__all__ = ["Members", "SharedBatch", "members_of", "product"]
-
 
 @dataclass(frozen=True, eq=False)
 class Members:

@@ -20,8 +20,6 @@ from hiddenfield.ops import RowBlocks, segment_max, segment_sum
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Float, Int, Tensor
 
-__all__ = ["POOLINGS", "Predictor", "Standardise"]
-
 # Of batch normalisation: added to a variance, and the share of the newest in an average.
 SMALL, NEWEST = 1e-5, 0.1
 

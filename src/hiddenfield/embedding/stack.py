@@ -15,8 +15,6 @@ from hiddenfield.embedding.members import members_of
 from hiddenfield.embedding.predictor import Predictor
 from hiddenfield.shapes import Float, Tensor
 
-__all__ = ["PredictorStack", "stack_kind", "write_members"]
-
 # Where the nonlinearity keeps 0, a narrow network is a wide one whose other weights are 0 and stay so: what they read
 # is 0, and so is the gradient of what they give.
 KEEP_ZERO = ("relu", "tanh", "gelu", "silu")

@@ -16,8 +16,6 @@ from hiddenfield.fields.graphs.spanning_trees import edge_appearance
 from hiddenfield.ops import arc_sum, reverse_messages, send
 from hiddenfield.shapes import Float, Tensor
 
-__all__ = ["TreeReweighted"]
-
 
 @EMBEDDINGS.register(
     "tree_reweighted",

@@ -28,8 +28,6 @@ from hiddenfield.learning.task import Task
 from hiddenfield.learning.trainer import Fit, train_fit
 from hiddenfield.shapes import Array, Float, Int
 
-__all__ = ["StructureEstimator"]
-
 
 @dataclass(frozen=True, eq=False)
 class Begun:

@@ -13,8 +13,6 @@ from hiddenfield.learning.task import Task
 from hiddenfield.ops import segment_argmax
 from hiddenfield.shapes import Float, Tensor
 
-__all__ = ["contributions"]
-
 
 def contributions(network: Predictor, task: Task, structures: Structures) -> Float[Tensor, "nodes outputs"]:
     r"""Divide each prediction among the nodes: gradient times embedding, with gradients that add up.

@@ -21,8 +21,6 @@ from hiddenfield.embedding.inputs import FeatureSizes
 from hiddenfield.errors import InputError, MissingDependencyError
 from hiddenfield.shapes import Tensor
 
-__all__ = ["REPRESENTATIONS", "Attribute", "Features", "Reading"]
-
 # Functions of `hiddenfield.data`.
 CONVERTERS = {
     "smiles": "from_smiles",

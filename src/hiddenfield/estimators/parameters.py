@@ -16,17 +16,6 @@ from hiddenfield.estimators.inputs import REPRESENTATIONS
 from hiddenfield.learning.settings import OPTIMIZERS, PRECISIONS, SCHEDULES
 from hiddenfield.learning.task import LOSSES
 
-__all__ = [
-    "COMMON",
-    "OF_CLASSES",
-    "OF_NETWORK",
-    "OF_NUMBERS",
-    "auto_batch_size",
-    "auto_epochs",
-    "check",
-    "plain",
-]
-
 # A network of this kind needs some thousand steps whatever the data, and gains little from many more passes.
 STEPS = 4000
 FEWEST_EPOCHS, MOST_EPOCHS = 20, 200

@@ -36,8 +36,6 @@ from hiddenfield.models.relational import (
 from hiddenfield.models.relational.phases import Phase, find_phases
 from hiddenfield.models.relational.sampling import sample_networks
 
-__all__ = ["RelationalModel"]
-
 
 @dataclass(eq=False, repr=False)
 class RelationalModel(BaseEstimator):  # type: ignore[misc]

@@ -28,8 +28,6 @@ from hiddenfield.learning.task import Task
 if TYPE_CHECKING:
     from hiddenfield.estimators.base import StructureEstimator
 
-__all__ = ["load", "save"]
-
 FORMAT, VERSION = "hiddenfield estimator", 1
 DESCRIPTION, WEIGHTS = "model.json", "model.safetensors"
 CLASSES = ("StructureClassifier", "StructureEncoder", "StructureRegressor")

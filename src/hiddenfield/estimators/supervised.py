@@ -17,8 +17,6 @@ from hiddenfield.estimators.parameters import COMMON, OF_CLASSES, OF_NUMBERS
 from hiddenfield.estimators.targets import Answers, as_classes, as_numbers, as_task, attach
 from hiddenfield.shapes import Array, Float, Shaped
 
-__all__ = ["StructureClassifier", "StructureEncoder", "StructureRegressor", "class_array"]
-
 TYPES: dict[str, Any] = {"bool": bool, "int": np.int64, "float": np.float64, "str": str, "mixed": object}
 
 

@@ -14,17 +14,6 @@ from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.errors import InputError
 from hiddenfield.shapes import Array, Bool, Int, Shaped
 
-__all__ = [
-    "Answers",
-    "as_classes",
-    "as_numbers",
-    "as_task",
-    "attach",
-    "chosen_aside",
-    "keep_aside",
-    "select_targets",
-]
-
 # Whole numbers with at most so many different values are taken for classes where nobody says what they are.
 FEW_CLASSES = 10
 # Of entries, the first that fits (a truth value is an int, too), and of arrays.

@@ -10,8 +10,6 @@ from hiddenfield.estimators.base import Begun, StructureEstimator
 from hiddenfield.learning.checkpoint import History
 from hiddenfield.learning.together import train_in_parts
 
-__all__ = ["fit_in_parts", "fit_together"]
-
 
 def fit_together(
     models: Sequence[StructureEstimator], data: Sequence[tuple[Any, Any, Any]]

@@ -26,15 +26,6 @@ if TYPE_CHECKING:
 
     from hiddenfield.evaluation.assessment.problem import Problem
 
-__all__ = [
-    "BASELINES",
-    "BaselineTask",
-    "constant_score",
-    "finite_table",
-    "fit_baselines",
-    "problem_baselines",
-]
-
 # Share of the training structures on which the strength of the penalty is chosen.
 HELD_OUT = 0.1
 # Structures from which on more than one thread is worth its start.

@@ -34,8 +34,6 @@ from hiddenfield.evaluation.splits.drawn import hold_out_positions
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Int
 
-__all__ = ["Plan", "check_parameters", "fit_run", "make_estimator", "read_settings"]
-
 
 @dataclass(frozen=True)
 class Plan:

@@ -21,8 +21,6 @@ from hiddenfield.shapes import Array, Bool, Float, Int
 if TYPE_CHECKING:
     from scipy.sparse import csc_matrix, csr_matrix
 
-__all__ = ["Linear", "SparseRidge", "equal_columns", "fit_linear"]
-
 STRENGTHS = (0.01, 0.1, 1.0, 10.0, 100.0, 1000.0, 10000.0)
 USUAL = 1.0
 ITERATIONS = 300

@@ -24,8 +24,6 @@ from hiddenfield.inference.posterior import METHODS, MapState, Posterior
 from hiddenfield.ops import segment_sum
 from hiddenfield.shapes import Array, Float, Tensor
 
-__all__ = ["Answer", "MethodResult", "ask", "compare_methods", "named_evidence", "total_variation"]
-
 Query = Literal["marginals", "map", "partition"]
 
 

@@ -23,8 +23,6 @@ from hiddenfield.estimators.targets import select_targets
 from hiddenfield.evaluation.fitting import read_settings
 from hiddenfield.shapes import Array, Int
 
-__all__ = ["NewData", "prediction_columns", "read_for_learning", "read_new"]
-
 # Options that concern the training file alone.
 OF_TRAINING = {"format", "target", "classes", "keep", "cache", "on_error", "labels", "label", "label_id"}
 

@@ -14,35 +14,6 @@ import msgspec
 from hiddenfield.data.paths import read_text, write_text
 from hiddenfield.errors import InputError, ReadError
 
-__all__ = [
-    "AsPublished",
-    "Assessment",
-    "BaselineRecord",
-    "ComparisonRecord",
-    "Counts",
-    "ErrorRange",
-    "FitRecord",
-    "FoldRecord",
-    "Interval",
-    "LeakageRecord",
-    "LearningPoint",
-    "Metrics",
-    "PartSizes",
-    "Protocol",
-    "Record",
-    "Roc",
-    "RocCurve",
-    "SplitRecord",
-    "Summary",
-    "TrainingCurve",
-    "claim_folder",
-    "convert",
-    "finite",
-    "finite_metrics",
-    "read_record",
-    "write_json",
-]
-
 R = TypeVar("R")
 
 FLAT_LIST = re.compile(r"\[(\n[^\[\]{}]*\n\s*)\]")

@@ -13,18 +13,6 @@ from hiddenfield.evaluation.measuring import METRICS, Metric, better
 from hiddenfield.evaluation.records import Assessment, ComparisonRecord, Summary, finite
 from hiddenfield.shapes import Array, Float
 
-__all__ = [
-    "Comparison",
-    "bootstrap_comparison",
-    "bootstrap_interval",
-    "check_same",
-    "compare",
-    "comparison_record",
-    "confidence_interval",
-    "corrected_t_test",
-    "summarise",
-]
-
 
 @dataclass(frozen=True)
 class Comparison:

@@ -13,8 +13,6 @@ from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph, FactorGroup
 from hiddenfield.shapes import Array, Float, Int, Tensor
 
-__all__ = ["MOST_PORTS", "concatenate_fields", "from_factors", "from_groups"]
-
 # NumPy and torch have at most 64 axes, and algorithms need a few for themselves.
 MOST_PORTS = 56
 

@@ -15,8 +15,6 @@ from hiddenfield.shapes import Float, Tensor
 if TYPE_CHECKING:
     from hiddenfield.fields.factor_graph import FactorGraph
 
-__all__ = ["log_evidence"]
-
 
 def log_evidence(field: FactorGraph, evidence: Mapping[Any, Any] | Tensor) -> Float[Tensor, " states"]:
     """Return packed log weights: 0 where nothing was observed, -inf for states that hard evidence excludes.

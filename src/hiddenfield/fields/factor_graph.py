@@ -18,8 +18,6 @@ from hiddenfield.fields.wiring import Wiring, owners, wire
 from hiddenfield.ops import segment_sum
 from hiddenfield.shapes import Float, Int, Tensor
 
-__all__ = ["FactorGraph", "FactorGroup"]
-
 
 @dataclass(frozen=True, eq=False)
 class FactorGroup:

@@ -13,8 +13,6 @@ from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.pairwise import assemble_pairwise
 from hiddenfield.shapes import Array, Int, Tensor
 
-__all__ = ["grid_edges", "ising_grid", "potts_grid"]
-
 
 def grid_edges(rows: int, columns: int, *, periodic: bool = False) -> Int[Array, "edges 2"]:
     """Return the pairs of neighbours of a grid: row by row to the right, then downwards; each pair once.

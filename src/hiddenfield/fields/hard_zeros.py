@@ -13,8 +13,6 @@ from hiddenfield.fields.layout import FlatField, flatten
 from hiddenfield.ops.compile import as_array, compiled, subroutine
 from hiddenfield.shapes import Array, Bool, Float, Int, Tensor
 
-__all__ = ["FOUND", "IMPOSSIBLE", "UNKNOWN", "feasible_assignments", "has_hard_zeros", "live_states"]
-
 IMPOSSIBLE, UNKNOWN, FOUND = 0, 1, 2
 """Results of a search: proved that there is none, given up, found."""
 

@@ -13,8 +13,6 @@ from hiddenfield.ops import counting_sort
 from hiddenfield.ops.compile import as_array
 from hiddenfield.shapes import Array
 
-__all__ = ["FlatField", "FlatTables", "flat_tables", "flatten"]
-
 
 class FlatField(NamedTuple):
     """The arrays of a field. Entry e of factor f's table is ``tables[table_start[f] + e]``, rows first.

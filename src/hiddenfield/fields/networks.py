@@ -14,8 +14,6 @@ from hiddenfield.fields.factor_graph import FactorGraph
 if TYPE_CHECKING:
     import networkx
 
-__all__ = ["from_networkx"]
-
 
 def from_networkx(
     graph: networkx.Graph,

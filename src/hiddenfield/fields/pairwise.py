@@ -9,8 +9,6 @@ from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph, FactorGroup
 from hiddenfield.shapes import Float, Int, Tensor
 
-__all__ = ["assemble_pairwise", "edge_arcs", "pairwise_field"]
-
 
 def edge_arcs(structures: Structures) -> Int[Tensor, " edges"]:
     """Return the arc that stands for each edge: of two that are each other's reverse the one to the higher node.

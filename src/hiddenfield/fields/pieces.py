@@ -8,8 +8,6 @@ import torch
 
 from hiddenfield.fields.factor_graph import FactorGraph, FactorGroup
 
-__all__ = ["cut_batch"]
-
 
 def cut_batch(field: FactorGraph, most_messages: int) -> list[FactorGraph]:
     """Return batches of consecutive graphs whose messages hold at most so many numbers, or one graph each.

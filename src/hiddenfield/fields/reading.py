@@ -10,8 +10,6 @@ from hiddenfield.data.paths import existing
 from hiddenfield.errors import InputError, ReadError
 from hiddenfield.fields.factor_graph import FactorGraph
 
-__all__ = ["FIELD_FORMATS", "read", "write"]
-
 FIELD_FORMATS: Formats[FactorGraph] = Formats("format", "hiddenfield.fields.readers")
 """Every known format of fields by name."""
 

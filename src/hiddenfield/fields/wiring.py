@@ -12,8 +12,6 @@ import torch
 from hiddenfield.ops import Topology, counting_sort
 from hiddenfield.shapes import Float, Int, Tensor
 
-__all__ = ["Wiring", "owners", "wire"]
-
 
 def owners(lengths: Int[Tensor, " segments"]) -> Int[Tensor, " rows"]:
     """Return the segment of every row: 0 as often as the first length says, then 1, and so on.

@@ -15,8 +15,6 @@ from hiddenfield.inference.regions.sweeps import Sweeps, lag_of_regions, split_c
 from hiddenfield.iteration import Outcome, iterate
 from hiddenfield.shapes import Tensor
 
-__all__ = ["damped"]
-
 REMEDY = "try method 'double_loop', which always converges, or raise max_iterations"
 
 RUNAWAY = 1e4

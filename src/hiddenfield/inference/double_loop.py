@@ -18,8 +18,6 @@ from hiddenfield.inference.regions.sweeps import ROUNDS, Sweeps, lag_of_regions,
 from hiddenfield.iteration import Outcome, iterate
 from hiddenfield.shapes import Bool, Float, Tensor
 
-__all__ = ["Descent", "descend", "double_loop"]
-
 REMEDY = "raise max_iterations: the free energy falls with every one"
 
 LEAST = -150.0

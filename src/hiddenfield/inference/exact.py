@@ -25,8 +25,6 @@ from hiddenfield.ops.dispatch import use_compiled
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Int, Tensor
 
-__all__ = ["ALGORITHMS", "exact", "map_state", "marginal_map", "sample"]
-
 ALGORITHMS = {name: name for name in ("auto", "junction_tree", "enumerate")}
 
 CONTRADICTION = "contradiction: hard zeros and evidence leave no assignment possible"

@@ -17,8 +17,6 @@ from hiddenfield.inference.regions.sweeps import ROUNDS, Sweeps, split_counting
 from hiddenfield.iteration import Outcome, iterate
 from hiddenfield.shapes import Array, Float, Tensor
 
-__all__ = ["generalized_bp"]
-
 REMEDY = "raise max_iterations or outer_iterations, or take smaller regions"
 
 

@@ -21,8 +21,6 @@ from hiddenfield.ops.compile import as_array
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Float, Int, Tensor
 
-__all__ = ["gibbs", "gibbs_sample"]
-
 BLOCKS = {name: name for name in ("auto", "sites", "trees")}
 LOG_PARTITIONS = {name: name for name in ("ais", "none")}
 BATCHES = 20

@@ -20,8 +20,6 @@ from hiddenfield.inference.posterior import MAP_METHODS, METHODS, MapState, Post
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Float, Int, Tensor
 
-__all__ = ["check_options", "infer", "log_likelihood", "log_partition", "map_state"]
-
 KINDS: dict[str, tuple[Any, str]] = {
     "bool": (bool, "true or false"),
     "int": (numbers.Integral, "a whole number"),

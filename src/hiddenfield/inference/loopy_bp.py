@@ -27,8 +27,6 @@ from hiddenfield.inference.posterior import MAP_METHODS, METHODS, MapState, Post
 from hiddenfield.ops.compile import as_array, compiled, subroutine
 from hiddenfield.shapes import Array, Float, Int, Tensor
 
-__all__ = ["loopy_bp", "map_state"]
-
 REMEDY = "try damping=0.5, schedule='residual', or method 'double_loop', which always converges"
 
 

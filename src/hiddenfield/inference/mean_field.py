@@ -21,8 +21,6 @@ from hiddenfield.iteration import Outcome, iterate
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Float, Tensor
 
-__all__ = ["mean_field"]
-
 SCHEDULES = {name: name for name in ("sequential", "parallel")}
 REMEDY = "raise max_iterations, or use schedule='sequential', which always converges"
 CONTRADICTION = "converged: no assignment has positive probability, so log Z is -inf"

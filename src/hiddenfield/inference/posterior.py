@@ -15,8 +15,6 @@ from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.registry import Registry
 from hiddenfield.shapes import Bool, Float, Int, Tensor
 
-__all__ = ["MAP_METHODS", "METHODS", "Guarantee", "MapState", "Posterior", "padded"]
-
 Guarantee = Literal["exact", "lower bound", "upper bound", "estimate"]
 
 METHODS: Registry[Callable[..., Posterior]] = Registry("method", "hiddenfield.inference")

@@ -24,8 +24,6 @@ from hiddenfield.inference.posterior import MAP_METHODS, METHODS, Guarantee, Map
 from hiddenfield.iteration import Outcome
 from hiddenfield.shapes import Float, Tensor
 
-__all__ = ["map_state", "tree_reweighted"]
-
 REMEDY = "the bound holds all the same; for a tighter one raise max_iterations"
 
 

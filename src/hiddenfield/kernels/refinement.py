@@ -20,8 +20,6 @@ from hiddenfield.shapes import Array, Float, Int, Tensor
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-__all__ = ["ColourDictionary", "bag_of_labels", "copy_classes", "weisfeiler_lehman"]
-
 
 @dataclass(frozen=True, eq=False)
 class ColourDictionary:

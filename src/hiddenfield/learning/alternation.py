@@ -9,8 +9,6 @@ from typing import Generic, TypeVar
 
 from hiddenfield.learning.protocol import Alternating
 
-__all__ = ["Alternation", "alternate"]
-
 Data = TypeVar("Data")
 Parameters = TypeVar("Parameters")
 Statistics = TypeVar("Statistics")

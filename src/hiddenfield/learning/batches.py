@@ -17,8 +17,6 @@ from hiddenfield.learning.device import resolve_device
 from hiddenfield.learning.protocol import Supervised
 from hiddenfield.shapes import Array, Float, Int, Tensor
 
-__all__ = ["Pack", "epoch_order", "predict", "resampling_weights"]
-
 MOST_BINS = 100_000
 
 # Nodes that are embedded at once when no gradient is needed.

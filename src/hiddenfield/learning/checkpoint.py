@@ -18,17 +18,6 @@ from hiddenfield.errors import InputError, ReadError
 from hiddenfield.learning.settings import TrainSettings
 from hiddenfield.shapes import Tensor
 
-__all__ = [
-    "Checkpoint",
-    "History",
-    "State",
-    "fingerprint",
-    "load_checkpoint",
-    "resume_run",
-    "save_checkpoint",
-    "save_run",
-]
-
 VERSION = 1
 
 

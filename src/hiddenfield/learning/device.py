@@ -13,8 +13,6 @@ from hiddenfield.errors import InputError
 from hiddenfield.learning.processes import Team
 from hiddenfield.learning.settings import TrainSettings
 
-__all__ = ["autocast", "device_of", "few_threads", "make_optimizer", "make_scaler", "resolve_device"]
-
 # Entries of a vector on every node and arc of a batch per thread. On 16 idle cores threads pay from here on: eight are
 # 2.7 times as fast as one at 3 million entries, and 5 times at 24 million.
 ENTRIES_PER_THREAD = 400_000

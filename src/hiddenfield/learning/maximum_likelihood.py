@@ -13,8 +13,6 @@ from hiddenfield.learning.protocol import Objective
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Float
 
-__all__ = ["BOUND", "OPTIMISERS", "Ascent", "climb_ridge", "confirm_maximum", "maximise"]
-
 OPTIMISERS = {"lbfgs": "L-BFGS-B", "conjugate_gradient": "CG"}
 BOUND = 50.0
 """A parameter beyond this has run away: there is no maximum in sight."""

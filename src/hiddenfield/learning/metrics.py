@@ -15,8 +15,6 @@ import numpy as np
 from hiddenfield.errors import InputError
 from hiddenfield.shapes import Array, Float, Shaped
 
-__all__ = ["accuracy", "balanced_accuracy", "mae", "r2", "rmse", "roc_auc", "roc_curve"]
-
 
 def mae(truth: Any, predicted: Any) -> float:
     r"""Return the mean absolute error, :math:`\frac1N \sum_n |y_n - \hat y_n|`; NaN without entries.

@@ -18,8 +18,6 @@ from torch import distributed
 from hiddenfield.errors import HiddenfieldError, InputError, TrainingError
 from hiddenfield.shapes import Array, Float, Shaped, Tensor
 
-__all__ = ["Team", "team_of"]
-
 GUARD = 'call it below `if __name__ == "__main__":` in a script, since every process imports the script anew'
 
 

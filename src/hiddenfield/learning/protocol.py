@@ -14,8 +14,6 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from hiddenfield.data.structures import Structures
 from hiddenfield.shapes import Array, Float, Tensor
 
-__all__ = ["Alternating", "Objective", "Supervised"]
-
 Data = TypeVar("Data", contravariant=True)
 Parameters = TypeVar("Parameters")
 Statistics = TypeVar("Statistics")

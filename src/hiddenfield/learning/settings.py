@@ -10,8 +10,6 @@ from typing import Any
 from hiddenfield.errors import InputError
 from hiddenfield.registry import choose
 
-__all__ = ["OPTIMIZERS", "SCHEDULES", "TrainSettings"]
-
 OPTIMIZERS = ("adam", "adamw", "sgd")
 PRECISIONS = ("32", "bf16", "16", "64")
 

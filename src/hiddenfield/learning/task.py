@@ -21,8 +21,6 @@ from hiddenfield.learning.metrics import accuracy, mae, rmse, roc_auc
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Float, Tensor
 
-__all__ = ["LOSSES", "Column", "Task"]
-
 LOSSES: dict[str, Callable[..., Tensor]] = {
     "square": functional.mse_loss,
     "absolute": functional.l1_loss,

@@ -13,8 +13,6 @@ from hiddenfield.errors import TrainingError
 from hiddenfield.learning.checkpoint import History
 from hiddenfield.learning.trainer import Fit, Training, train_fit
 
-__all__ = ["train_in_parts", "train_together"]
-
 # Entries of one vector on every arc and node of the batches of all networks together: enough to keep a GPU busy, and
 # not too many for its memory.
 MOST_ENTRIES = 256_000_000

@@ -30,8 +30,6 @@ from hiddenfield.ops import segment_sum
 from hiddenfield.progress import progress
 from hiddenfield.shapes import Array, Float, Tensor
 
-__all__ = ["Fit", "Training", "train", "train_fit"]
-
 HIGHER_IS_BETTER = ("accuracy", "roc_auc")
 
 # Nodes and arcs that are validated at once.

@@ -8,8 +8,6 @@ from hiddenfield.ops.segment_sum import segment_sum
 from hiddenfield.ops.topology import Topology
 from hiddenfield.shapes import Float, Tensor
 
-__all__ = ["arc_sum", "reverse_messages", "send"]
-
 
 def arc_sum(messages: Float[Tensor, "arcs dim"], topology: Topology) -> Float[Tensor, "nodes dim"]:
     r"""Sum the messages into each node: :math:`y_i = \sum_{a \to i} m_a`.

@@ -12,8 +12,6 @@ from hiddenfield.ops.dispatch import Implementations, reject
 from hiddenfield.ops.segment_sum import segment_of_row
 from hiddenfield.shapes import Float, Int, Tensor
 
-__all__ = ["RowBlocks", "block_outer", "block_product"]
-
 # Rows of a tile: what one program of the GPU multiplies; no tile holds rows of two blocks.
 TILE = 64
 

@@ -8,8 +8,6 @@ from hiddenfield.ops.compile import as_array, compiled, prange
 from hiddenfield.ops.topology import Topology
 from hiddenfield.shapes import Array
 
-__all__ = ["PARTS", "cavity_gradient_loop", "cavity_plan", "cavity_sum_loop"]
-
 # Gradients of rows that many arcs share are summed over so many parts of the nodes, then over the parts: a number that
 # has nothing to do with the threads, so that these do not change the result.
 PARTS = 16

@@ -23,8 +23,6 @@ from hiddenfield.ops.gather_sum import gather_sum
 from hiddenfield.ops.topology import Topology
 from hiddenfield.shapes import Array, Float, Int, Tensor
 
-__all__ = ["cavity_sum", "cavity_sum_reference"]
-
 # On a GPU every arc sums its node's messages anew; at a node with more arcs than this that would be too many.
 LONGEST_RANGE = 256
 

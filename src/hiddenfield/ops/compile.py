@@ -20,8 +20,6 @@ import torch
 
 from hiddenfield.shapes import Array, Tensor
 
-__all__ = ["Compiled", "Subroutine", "as_array", "compiled", "prange", "subroutine"]
-
 prange = range
 """Stands for `numba.prange` until the compiled loop is compiled; the undecorated function runs with it as it is."""
 
@@ -30,6 +28,9 @@ PARALLEL_WORK = 1 << 15
 
 FAST: dict[str, Any] = {"fastmath": {"contract", "nsz"}, "error_model": "numpy"}
 """What Numba is told about compiled loops that are to be vectorised: infinities and NaN still mean what they mean."""
+
+STALE = (ImportError, AttributeError)
+"""What Numba raises where its cache on disk, left by another version, names types that are no longer there."""
 
 # One lock for all compiled loops: Numba's fallback threading layer allows one parallel region at a time.
 _parallel_region = threading.Lock()
@@ -100,7 +101,11 @@ class Compiled:
         serial = self._serial
         if serial is None:
             serial = self._serial = self._compile(parallel=False)
-        serial(*arguments)
+        try:
+            serial(*arguments)
+        except STALE:
+            serial = self._serial = self._compile(parallel=False, suffix="_anew")
+            serial(*arguments)
 
     def _call_parallel(self, threads: int, arguments: tuple[Any, ...]) -> None:
         import numba
@@ -117,16 +122,19 @@ class Compiled:
             numba.set_num_threads(min(threads, limit))
             try:
                 self._parallel(*arguments)
+            except STALE:
+                self._parallel = self._compile(parallel=True, suffix="_anew")
+                self._parallel(*arguments)
             finally:
                 numba.set_num_threads(before)
 
-    def _compile(self, *, parallel: bool) -> Callable[..., None]:
+    def _compile(self, *, parallel: bool, suffix: str = "") -> Callable[..., None]:
         import numba
 
         plain = self.function
         copy = _with_subroutines(plain, {"prange": numba.prange})
         # The name is part of the key of Numba's cache on disk; the options and the code of subroutines are not.
-        suffix = ("_parallel" if parallel else "_serial") + (
+        suffix += ("_parallel" if parallel else "_serial") + (
             f"_{mark:x}" if (mark := _fingerprint(plain)) else ""
         )
         copy.__name__ = plain.__name__ + suffix

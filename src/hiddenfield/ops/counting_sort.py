@@ -10,8 +10,6 @@ from hiddenfield.ops.compile import as_array, compiled
 from hiddenfield.ops.dispatch import Implementations, check_index
 from hiddenfield.shapes import Array, Int, Tensor
 
-__all__ = ["counting_sort", "counting_sort_reference"]
-
 
 def counting_sort(
     keys: Int[Tensor, " rows"], num_keys: int

@@ -16,20 +16,6 @@ from hiddenfield.ops.compile import Compiled, as_array
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Int, Tensor
 
-__all__ = [
-    "Implementations",
-    "check_index",
-    "check_like",
-    "check_pointers",
-    "check_rows",
-    "check_total",
-    "empty",
-    "over_segments",
-    "reject",
-    "through_rectifier",
-    "use_compiled",
-]
-
 BACKENDS = {name: name for name in ("auto", "numba", "torch")}
 """The back ends that a user can ask for."""
 

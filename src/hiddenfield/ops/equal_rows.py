@@ -10,8 +10,6 @@ import torch
 from hiddenfield.ops.compile import PARALLEL_WORK, compiled, prange, subroutine
 from hiddenfield.shapes import Array, Int
 
-__all__ = ["Rows", "equal_rows", "find_row", "number_rows", "table_size"]
-
 
 @dataclass(frozen=True, eq=False)
 class Rows:

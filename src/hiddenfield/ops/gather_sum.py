@@ -11,8 +11,6 @@ from hiddenfield.ops.dispatch import Implementations, check_like, check_rows, em
 from hiddenfield.ops.topology import Topology
 from hiddenfield.shapes import Array, Float, Tensor
 
-__all__ = ["gather_sum", "gather_sum_reference"]
-
 
 def gather_sum(
     values: Float[Tensor, "sources dim"],

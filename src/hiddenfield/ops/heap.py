@@ -9,8 +9,6 @@ from __future__ import annotations
 from hiddenfield.ops.compile import subroutine
 from hiddenfield.shapes import Array
 
-__all__ = ["sift_down", "sift_up"]
-
 
 @subroutine(allocates=False)
 def is_above(item: int, other: int, priority: Array) -> bool:

@@ -11,8 +11,6 @@ from hiddenfield.ops.dispatch import Implementations, check_index
 from hiddenfield.ops.segment_sum import segment_of_row
 from hiddenfield.shapes import Array, Int, Tensor
 
-__all__ = ["match_reverse", "match_reverse_reference"]
-
 
 def match_reverse(source: Int[Tensor, " arcs"], in_ptr: Int[Tensor, " node_bounds"]) -> Int[Tensor, " arcs"]:
     """Pair the arcs i -> j with the arcs j -> i: the k-th of the ones with the k-th of the others.

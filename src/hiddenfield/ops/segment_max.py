@@ -11,8 +11,6 @@ from hiddenfield.ops.dispatch import Implementations, check_pointers, over_segme
 from hiddenfield.ops.segment_sum import segment_of_row
 from hiddenfield.shapes import Array, Float, Int, Tensor
 
-__all__ = ["segment_argmax", "segment_argmax_reference", "segment_max", "segment_max_reference"]
-
 
 def segment_max(
     rows: Float[Tensor, " rows *dim"], ptr: Int[Tensor, " segment_bounds"]

@@ -20,8 +20,6 @@ from hiddenfield.ops.segment_sum import (
 )
 from hiddenfield.shapes import Array, Float, Int, Tensor
 
-__all__ = ["segment_logsumexp", "segment_logsumexp_reference", "segment_softmax", "segment_softmax_reference"]
-
 
 def segment_softmax(
     rows: Float[Tensor, " rows *dim"], ptr: Int[Tensor, " segment_bounds"]

@@ -11,8 +11,6 @@ from hiddenfield.ops.compile import as_array, compiled, prange
 from hiddenfield.ops.dispatch import Implementations, check_pointers, check_total, empty, over_segments
 from hiddenfield.shapes import Array, Float, Int, Tensor
 
-__all__ = ["segment_repeat", "segment_repeat_reference", "segment_sum", "segment_sum_reference"]
-
 # On a GPU one program sums a segment from end to end; long ones are better shared among many.
 LONG_SEGMENT = 512
 

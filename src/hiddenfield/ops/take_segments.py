@@ -13,8 +13,6 @@ from hiddenfield.ops.dispatch import INDEX_DTYPES, check_index, empty, reject
 from hiddenfield.ops.segment_sum import segment_of_row
 from hiddenfield.shapes import Array, Int, Shaped, Tensor
 
-__all__ = ["SegmentCut", "take_pointers", "take_segments", "take_segments_reference"]
-
 
 def take_pointers(
     ptr: Int[Tensor, " segment_bounds"], index: Int[Tensor, " chosen"]

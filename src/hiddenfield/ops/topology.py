@@ -14,8 +14,6 @@ from hiddenfield.ops.dispatch import check_index
 from hiddenfield.ops.segment_sum import segment_repeat_reference
 from hiddenfield.shapes import Array, Int, Tensor
 
-__all__ = ["Topology"]
-
 
 @dataclass(frozen=True, eq=False)
 class Topology:

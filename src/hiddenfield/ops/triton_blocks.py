@@ -13,8 +13,6 @@ from hiddenfield.shapes import Tensor
 if TYPE_CHECKING:
     from hiddenfield.ops.block_product import RowBlocks
 
-__all__ = ["outer", "product"]
-
 TILE, COLUMNS, DEPTH = 64, 64, 32
 
 # Rows that one program adds up in `outer`; a longer block is shared by several.

@@ -10,8 +10,6 @@ import triton.language as tl
 
 from hiddenfield.shapes import Tensor
 
-__all__ = ["copy_segments", "repeat_rows"]
-
 WORDS_OF_BLOCK = 256
 
 

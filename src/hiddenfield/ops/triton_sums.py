@@ -10,8 +10,6 @@ import triton.language as tl
 
 from hiddenfield.shapes import Tensor
 
-__all__ = ["ranged_sum"]
-
 ROWS_OF_BLOCK = 16
 
 

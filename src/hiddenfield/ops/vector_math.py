@@ -13,8 +13,6 @@ import numpy as np
 
 from hiddenfield.ops.compile import Subroutine, subroutine
 
-__all__ = ["fast_exp", "fast_log", "stack_numbers", "unchecked"]
-
 
 @subroutine(allocates=False, fast=True)
 def exp_single(x: Any) -> Any:

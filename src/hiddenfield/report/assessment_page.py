@@ -26,8 +26,6 @@ from hiddenfield.report.terminal import text_table
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["against_as_text", "assessment_as_text", "write_assessment"]
-
 # At most so many values of a selected parameter are listed.
 MOST_VALUES = 12
 

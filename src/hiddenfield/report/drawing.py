@@ -16,18 +16,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
-    "BLUE",
-    "GREY",
-    "MANY_POINTS",
-    "RED",
-    "check_suffix",
-    "clean_svg",
-    "draw",
-    "plain_log_scale",
-    "save_figure",
-]
-
 BLUE, RED, GREY = "#3b6ea5", "#b5483a", "#8a949e"
 
 IMAGES = (".png", ".svg", ".pdf")

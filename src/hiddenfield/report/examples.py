@@ -16,17 +16,6 @@ if TYPE_CHECKING:
 
     from hiddenfield.report.results import Results
 
-__all__ = [
-    "best_and_worst",
-    "draw_graph",
-    "draw_molecule",
-    "draw_sequence",
-    "examples",
-    "is_chain",
-    "layout",
-    "share_colours",
-]
-
 EACH = 4
 # Where the colour is deepest, dark text on it must still be readable.
 RED, BLUE = np.array([0.93, 0.36, 0.30]), np.array([0.30, 0.56, 0.90])

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["MOST_VARIABLES", "draw_field"]
-
 MOST_VARIABLES = 150
 # Beyond this the better and slower layout takes long.
 FEW = 90

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from hiddenfield.data.paths import write_text
 
-__all__ = ["Section", "escape", "facts", "figure_box", "html_table", "printable", "shortened", "write_html"]
-
 Section = tuple[str, str]
 """A heading, and the HTML below it."""
 

@@ -18,17 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
-    "binned_errors",
-    "confusion",
-    "embedding_map",
-    "error_by_range",
-    "learning_curves",
-    "parity",
-    "principal_components",
-    "roc",
-]
-
 METRICS = {"valid_mae": "mean absolute error", "valid_accuracy": "accuracy"}
 MOST_BINS = 12
 MOST_CURVES = 8

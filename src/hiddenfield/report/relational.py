@@ -23,17 +23,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
-    "describe_fit",
-    "describe_landscape",
-    "describe_phases",
-    "describe_prediction",
-    "extent",
-    "paint_landscape",
-    "write_fit_report",
-    "write_landscape_report",
-]
-
 MARK: dict[str, Any] = {"markersize": 8, "linestyle": "", "markeredgecolor": "black"}
 CONVENTION = {"ground": "per ground feature", "binding": "per binding"}
 CONVENTIONS = {

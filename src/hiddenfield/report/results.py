@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from hiddenfield.estimators.base import StructureEstimator
     from hiddenfield.learning.task import Column
 
-__all__ = ["Results", "Shares", "build", "collect", "collect_run"]
-
 Shares = Callable[[Int[Array, " chosen"]], list[Float[Array, " nodes"]]]
 """For some of the structures, what each of their nodes contributes."""
 

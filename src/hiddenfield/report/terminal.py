@@ -20,8 +20,6 @@ from hiddenfield.shapes import Array
 if TYPE_CHECKING:
     from hiddenfield.evaluation.query import Answer, MethodResult
 
-__all__ = ["answer_as_text", "methods_as_text", "text_table", "write_table"]
-
 # A person reads this many variables; a program asks for --json.
 MOST_SHOWN = 40
 

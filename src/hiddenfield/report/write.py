@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from hiddenfield.estimators.base import StructureEstimator
     from hiddenfield.report.results import Results
 
-__all__ = ["Facts", "fit_as_text", "scores_as_text", "scores_table", "summary", "write_report"]
-
 Facts = Sequence[tuple[str, Sequence[tuple[str, object]]]]
 """Groups of names and values, each under a heading."""
 

@@ -39,8 +39,6 @@ from hiddenfield.evaluation.assessment.settings import AssessmentSettings
 from hiddenfield.evaluation.splits.base import Request, Split, make_splits
 from hiddenfield.studies.base import Figure, Scale, Trial, study
 
-__all__ = ["PLAIN", "RECIPE", "load_graphs"]
-
 GRID: dict[str, list[Any]] = {"dim": [16, 32, 64], "hidden": [16, 32, 64], "rounds": [1, 2, 3, 4]}
 # The paper's plain model. It does not say how many epochs; these are enough for the validation error to turn.
 PLAIN: dict[str, Any] = {"learning_rate": 1e-3, "schedule": "constant", "batch_size": 50}

@@ -21,8 +21,6 @@ from hiddenfield.shapes import Array, Int
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["decode", "from_arrow"]
-
 
 def from_arrow(table: pyarrow.Table, *, columns: Sequence[str] | None = None) -> Structures:
     """Build a pack from an Arrow table with one row per structure.

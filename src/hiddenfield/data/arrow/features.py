@@ -19,8 +19,6 @@ from hiddenfield.shapes import Array, Float, Int
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["Lists", "Reader", "Source", "first_null", "to_numpy"]
-
 
 @dataclass(frozen=True)
 class Lists:

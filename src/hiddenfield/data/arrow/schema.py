@@ -20,17 +20,6 @@ from hiddenfield.data.structures import Structures
 from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.errors import InputError, ReadError
 
-__all__ = [
-    "KEY",
-    "VERSION",
-    "Column",
-    "Layout",
-    "layout_of_names",
-    "layout_of_pack",
-    "parse_layout",
-    "united_words",
-]
-
 KEY = b"hiddenfield"
 VERSION = 1
 

@@ -23,17 +23,6 @@ from hiddenfield.shapes import Array
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = [
-    "MANIFEST",
-    "MANIFEST_VERSION",
-    "SUFFIXES",
-    "EncodedShard",
-    "encode_shard",
-    "to_arrow",
-    "write",
-    "write_shards",
-]
-
 PARQUET = (".parquet",)
 IPC = (".arrow", ".feather")
 SUFFIXES = PARQUET + IPC

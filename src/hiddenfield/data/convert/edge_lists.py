@@ -15,8 +15,6 @@ from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError
 from hiddenfield.shapes import Array, Int
 
-__all__ = ["end_to_end", "from_edge_lists", "integer_rows", "row_counts", "to_edge_lists"]
-
 NODE_ROWS = ("node_labels", "node_attributes", "node_targets")
 
 

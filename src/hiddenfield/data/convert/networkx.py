@@ -17,8 +17,6 @@ from hiddenfield.shapes import Array
 if TYPE_CHECKING:
     import networkx
 
-__all__ = ["as_names", "from_networkx", "to_networkx"]
-
 UNITS = {"node": "node", "arc": "edge", "structure": "graph"}
 
 

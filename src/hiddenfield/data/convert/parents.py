@@ -14,8 +14,6 @@ from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.errors import InputError
 from hiddenfield.shapes import Array, Int
 
-__all__ = ["from_depths", "from_parents", "to_parents"]
-
 DIRECTIONS = Vocabulary("direction", ("down", "up"))
 DOWN, UP = 0, 1
 ROWS = ("node_labels", "node_attributes", "node_targets")

@@ -15,8 +15,6 @@ from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.errors import InputError, MissingDependencyError
 from hiddenfield.shapes import Tensor
 
-__all__ = ["from_pyg", "to_pyg"]
-
 # Our names of features, against the attributes of a Data object.
 FIELDS = {
     "node_attributes": "x",

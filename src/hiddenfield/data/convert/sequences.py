@@ -16,8 +16,6 @@ from hiddenfield.data.vocabulary import Symbol, Vocabulary
 from hiddenfield.errors import InputError, UnknownSymbolError
 from hiddenfield.shapes import Array, Int, Tensor
 
-__all__ = ["from_sequences", "to_sequences", "with_kmers", "with_positions"]
-
 DIRECTION = Vocabulary("direction", ("next", "previous"))
 
 

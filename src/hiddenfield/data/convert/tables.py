@@ -10,8 +10,6 @@ from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError, MissingDependencyError
 from hiddenfield.registry import choose
 
-__all__ = ["from_table", "to_table"]
-
 KEY = "hiddenfield"
 
 

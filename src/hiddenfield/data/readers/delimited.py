@@ -18,8 +18,6 @@ from hiddenfield.data.vocabulary import Symbol, Vocabulary
 from hiddenfield.errors import InputError, ReadError
 from hiddenfield.shapes import Array, Float
 
-__all__ = ["MISSING", "SUFFIXES", "Table", "as_missing", "further_column", "read_table", "target_column"]
-
 SUFFIXES = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 SEPARATORS = (",", "\t", ";")
 # Entries that stand for a value that is not known.

@@ -19,8 +19,6 @@ from hiddenfield.data.vocabulary import Vocabulary, symbols_of
 from hiddenfield.errors import InputError, ReadError
 from hiddenfield.shapes import Array
 
-__all__ = ["FORMAT", "read"]
-
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 

@@ -19,8 +19,6 @@ from hiddenfield.data.readers.delimited import MISSING, read_table, target_colum
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import ReadError
 
-__all__ = ["FORMAT", "read"]
-
 SUFFIXES = (".fasta", ".fas", ".fa", ".faa", ".ffn", ".fna", ".frn", ".mpfa")
 # Nucleotides and amino acids with their ambiguity codes, a stop, a gap.
 ALPHABET = string.ascii_letters + "*-"

@@ -19,8 +19,6 @@ from hiddenfield.errors import InputError, ReadError
 if TYPE_CHECKING:
     import networkx
 
-__all__ = ["FORMAT", "read"]
-
 DEEPEST = 100  # Levels of elements; GraphML itself has five, what tools put into <data> a few more.
 
 

@@ -16,8 +16,6 @@ from hiddenfield.data.structures import Structures
 from hiddenfield.data.vocabulary import Vocabulary, symbols_of
 from hiddenfield.shapes import Array
 
-__all__ = ["FORMAT", "read"]
-
 # The kinds of characters, and for each what may follow it. Everything else is part of a label.
 LABEL, OPEN, CLOSE, NOTHING, COLON, SPACE, NEWLINE = range(7)
 KINDS = {"(": OPEN, ")": CLOSE, "$": NOTHING, ":": COLON, " ": SPACE, "\t": SPACE, "\n": NEWLINE}

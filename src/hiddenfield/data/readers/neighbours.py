@@ -27,8 +27,6 @@ from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.errors import InputError, ReadError
 from hiddenfield.shapes import Array
 
-__all__ = ["FORMAT", "read"]
-
 INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 # Folds that such archives bring along, and copies that macOS adds.
 NO_GRAPHS = re.compile(r"(^|/)((train|test)_idx-\d+\.txt|\._[^/]*)$|(^|/)__MACOSX/")

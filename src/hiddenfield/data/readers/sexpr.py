@@ -17,8 +17,6 @@ from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.errors import ReadError
 from hiddenfield.shapes import Array, Bool, Int
 
-__all__ = ["FORMAT", "NONE", "line_and_column", "read", "refuse_at", "runs"]
-
 NONE = "(none)"  # No word can be spelt so: brackets delimit.
 CLASS = re.compile(r"0|-?[1-9][0-9]{0,8}")
 OPENING, CLOSING = ord("("), ord(")")

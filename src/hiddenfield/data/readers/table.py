@@ -32,8 +32,6 @@ from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError, ReadError, SkippedInputWarning
 from hiddenfield.shapes import Array
 
-__all__ = ["FORMAT", "read"]
-
 KINDS = ("smiles", "sequence")
 # What occurs in SMILES of more than the simplest molecules, and in no sequence of letters.
 SMILES_SIGNS = re.compile(r"[=#()\[\]@/\\+0-9]")

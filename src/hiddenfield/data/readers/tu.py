@@ -19,8 +19,6 @@ from hiddenfield.errors import InputError, ReadError
 from hiddenfield.ops import counting_sort
 from hiddenfield.shapes import Array, Int
 
-__all__ = ["FORMAT", "read"]
-
 Files = dict[str, Member]
 
 PARTS = (

@@ -15,8 +15,6 @@ from hiddenfield.data.paths import first_bytes, holds, members
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError, ReadError
 
-__all__ = ["FORMAT", "parse_xml", "read"]
-
 NONE = "(none)"
 
 

@@ -22,8 +22,6 @@ from hiddenfield.errors import InputError
 from hiddenfield.progress import counted, progress
 from hiddenfield.shapes import Array, Float
 
-__all__ = ["huckel", "huckel_range", "huckel_shards", "library_size"]
-
 TARGET_NAMES = ("gap", "pi_energy", "pce")
 # The last digits of an eigenvalue depend on the machine's LAPACK; what is given out does not.
 DECIMALS = 6

@@ -35,8 +35,6 @@ from hiddenfield.evaluation.splits.base import digest
 from hiddenfield.progress import progress
 from hiddenfield.registry import choose
 
-__all__ = ["assess", "check_comparable", "estimator_of"]
-
 # The address of an object in memory, in its text.
 ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+")
 

@@ -22,21 +22,6 @@ from hiddenfield.evaluation.splits.base import Split
 from hiddenfield.evaluation.splits.drawn import hold_out_positions
 from hiddenfield.shapes import Array, Int
 
-__all__ = [
-    "BLIND_NAME",
-    "BaselineResult",
-    "Cell",
-    "Context",
-    "CurveResult",
-    "FinalResult",
-    "PublishedResult",
-    "SelectResult",
-    "accepts_aside",
-    "without_arcs",
-    "work",
-    "work_together",
-]
-
 # Predictions of baselines are kept for at most so many test structures.
 MOST_KEPT = 300_000
 

@@ -20,17 +20,6 @@ from hiddenfield.kernels.refinement import copy_classes
 from hiddenfield.learning.metrics import roc_auc, roc_curve
 from hiddenfield.shapes import Array, Bool, Float
 
-__all__ = [
-    "Finished",
-    "Leakage",
-    "bootstrap_draws",
-    "error_ranges",
-    "find_leakage",
-    "find_roc",
-    "mean_size",
-    "training_curve",
-]
-
 # The false positive rates at which ROC curves are averaged.
 GRID = np.linspace(0.0, 1.0, 101)
 # Points of a training curve, at most.

@@ -22,8 +22,6 @@ from hiddenfield.learning.checkpoint import fingerprint
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Float, Int, Shaped
 
-__all__ = ["Problem", "inner_splits", "outer_splits", "with_row_ids"]
-
 
 @dataclass(frozen=True, eq=False)
 class Problem:

@@ -22,8 +22,6 @@ from hiddenfield.evaluation.assessment.cells import KINDS, Cell, Context, work, 
 from hiddenfield.evaluation.records import Record, claim_folder, convert, write_json
 from hiddenfield.learning.device import resolve_device, torch_threads
 
-__all__ = ["CellStore", "Pool", "automatic_jobs"]
-
 # On a GPU a small network waits for its launches, so many are trained side by side: as many as have at most this
 # number of nodes and arcs in all their structures, and at most so many.
 MOST_ENTRIES, MOST_TOGETHER = 150_000_000, 512

@@ -15,8 +15,6 @@ from hiddenfield.errors import InputError
 from hiddenfield.evaluation.splits.base import SPLITTERS
 from hiddenfield.registry import choose
 
-__all__ = ["DEFAULT_SPACE", "TASKS", "AssessmentSettings", "Between", "grid", "sample"]
-
 DEFAULT_SPACE: dict[str, list[Any]] = {"dim": [32, 64], "rounds": [2, 4]}
 INNER = ("hold_out", "k_fold")
 TASKS = ("auto", "regression", "classification")

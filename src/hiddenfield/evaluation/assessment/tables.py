@@ -45,8 +45,6 @@ from hiddenfield.evaluation.significance import (
 from hiddenfield.evaluation.splits.base import automatic_split, digest
 from hiddenfield.shapes import Array, Float
 
-__all__ = ["collect"]
-
 METHOD = "paired bootstrap of the test structures"
 
 Draws = Mapping[str, Float[Array, " draws"]]

@@ -14,8 +14,6 @@ from hiddenfield.errors import InputError
 from hiddenfield.registry import Registry
 from hiddenfield.shapes import Array, Int, Shaped
 
-__all__ = ["SPLITTERS", "Request", "Split", "automatic_split", "check_splits", "digest", "make_splits"]
-
 
 @dataclass(frozen=True, eq=False)
 class Split:

@@ -16,8 +16,6 @@ from hiddenfield.errors import InputError, MissingDependencyError
 from hiddenfield.evaluation.splits.base import SPLITTERS, Request, Split
 from hiddenfield.shapes import Array, Int, Shaped
 
-__all__ = ["check_groups", "hold_out_positions", "k_fold", "scaffolds_of", "stratified"]
-
 
 @SPLITTERS.register(summary="k folds of equal size")
 def k_fold(request: Request) -> list[Split]:

@@ -16,8 +16,6 @@ from hiddenfield.errors import InputError, ReadError
 from hiddenfield.evaluation.splits.base import SPLITTERS, Request, Split, check_splits
 from hiddenfield.shapes import Array, Int
 
-__all__ = ["given"]
-
 # No file has more structures than eighteen digits can count, and so many fit 64 bits.
 POSITION = re.compile(r"-?0*\d{1,18}", re.ASCII)
 LARGEST = np.iinfo(np.int64).max

@@ -15,8 +15,6 @@ from hiddenfield.fields.graphs.region_sets import ranges
 from hiddenfield.ops.compile import compiled
 from hiddenfield.shapes import Array, Int
 
-__all__ = ["CycleRegions", "Cycles", "cycle_regions", "short_cycles"]
-
 
 @dataclass(frozen=True, eq=False)
 class Cycles:

@@ -7,8 +7,6 @@ import numpy as np
 from hiddenfield.ops.compile import compiled
 from hiddenfield.ops.heap import sift_down, sift_up
 
-__all__ = ["bucket_members", "greedy_order", "initial_fill"]
-
 
 @compiled
 def initial_fill(later_ptr, later, weight, fill):  # type: ignore[no-untyped-def]

@@ -14,8 +14,6 @@ from hiddenfield.fields.graphs.elimination_loops import greedy_order, initial_fi
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array
 
-__all__ = ["ORDERS", "EliminationOrder", "Interactions", "elimination_order", "interactions"]
-
 ORDERS = {name: name for name in ("best", "min_fill", "min_weight", "weighted_min_fill")}
 """Greedy costs: added edges, states of the clique, added edges weighted by states, or the cheapest of many runs."""
 

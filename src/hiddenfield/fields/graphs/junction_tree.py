@@ -17,8 +17,6 @@ from hiddenfield.fields.graphs.region_sets import ranges
 from hiddenfield.ops.compile import compiled
 from hiddenfield.shapes import Array
 
-__all__ = ["JunctionTree", "junction_tree", "junction_tree_of"]
-
 
 @dataclass(frozen=True, eq=False)
 class JunctionTree:

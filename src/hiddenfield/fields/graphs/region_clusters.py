@@ -17,8 +17,6 @@ from hiddenfield.fields.graphs.region_graph import RegionGraph, regions_from_clu
 from hiddenfield.fields.graphs.region_sets import Sets
 from hiddenfield.registry import choose
 
-__all__ = ["REGIONS", "choose_regions", "regions_from_cycles", "regions_from_junction_tree"]
-
 MOST_ENTRIES = 1 << 22
 """Entries of all tables up to which "auto" takes cycles."""
 

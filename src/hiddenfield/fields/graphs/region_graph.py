@@ -20,8 +20,6 @@ from hiddenfield.fields.graphs.region_sets import (
 )
 from hiddenfield.shapes import Array, Float, Int
 
-__all__ = ["RegionGraph", "regions_from_clusters", "regions_from_factors"]
-
 
 @dataclass(frozen=True, eq=False)
 class RegionGraph:

@@ -11,18 +11,6 @@ import numpy as np
 
 from hiddenfield.shapes import Array, Int
 
-__all__ = [
-    "Overlaps",
-    "Sets",
-    "containments",
-    "counting_numbers",
-    "intersections",
-    "maximal",
-    "overlaps",
-    "ranges",
-    "unique",
-]
-
 
 def ranges(
     start: Int[Array, " ranges"], length: Int[Array, " ranges"]

@@ -9,8 +9,6 @@ from hiddenfield.data.structures import Structures
 from hiddenfield.ops.compile import compiled
 from hiddenfield.shapes import Array, Float, Int, Tensor
 
-__all__ = ["edge_appearance", "forest_average", "greedy_forest", "spanning_tree_probabilities"]
-
 LARGEST_EXACT = 12_000
 """Nodes of a connected part up to which trees are counted; larger ones, whose factors may fill in, are sampled."""
 

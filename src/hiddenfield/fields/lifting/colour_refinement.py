@@ -31,8 +31,6 @@ from hiddenfield.ops import counting_sort
 from hiddenfield.ops.compile import compiled, subroutine
 from hiddenfield.shapes import Array, Bool, Int
 
-__all__ = ["refine"]
-
 
 def refine(
     scopes: Int[Array, " ports"],

@@ -17,8 +17,6 @@ from hiddenfield.fields.lifting.factor_signatures import Symmetry, pack_symmetri
 from hiddenfield.ops.equal_rows import equal_rows
 from hiddenfield.shapes import Array, Float, Int, Tensor
 
-__all__ = ["Compressed", "compress"]
-
 
 @runtime_checkable
 class HasMarginals(Protocol):

@@ -14,8 +14,6 @@ from hiddenfield.ops.compile import subroutine
 from hiddenfield.ops.equal_rows import equal_rows
 from hiddenfield.shapes import Array, Int
 
-__all__ = ["Symmetries", "pack_symmetries", "table_symmetries", "write_signatures"]
-
 MOST_COMPARISONS = 200_000_000
 """Numbers compared beyond which only exchanges of two ports are tried: fewer symmetries, never a false one."""
 

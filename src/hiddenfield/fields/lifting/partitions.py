@@ -16,21 +16,6 @@ from hiddenfield.ops.compile import subroutine
 from hiddenfield.ops.equal_rows import find_row, table_size
 from hiddenfield.shapes import Array
 
-__all__ = [
-    "Partition",
-    "PortPartition",
-    "Ports",
-    "Scratch",
-    "group_touched",
-    "lay_out",
-    "make_partition",
-    "make_port_partition",
-    "make_scratch",
-    "split_classes",
-    "split_ports",
-    "start_ports",
-]
-
 
 class Ports(NamedTuple):
     """The factor graph as flat arrays, factor by factor, and the symmetries of the factors' tables."""

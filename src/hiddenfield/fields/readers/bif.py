@@ -26,8 +26,6 @@ from hiddenfield.fields.readers.text import (
 from hiddenfield.fields.reading import FIELD_FORMATS
 from hiddenfield.shapes import Array, Float
 
-__all__ = ["read", "write"]
-
 # Commas separate like blanks. A word is anything without brackets, separators and quotes.
 WORD = re.compile(r'"[^"\n]*"|[{}()\[\];|]|[^\s{}()\[\];,|"]+|"')
 PLAIN = re.compile(r'[^\s{}()\[\];,|"]+')

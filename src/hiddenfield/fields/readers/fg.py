@@ -23,8 +23,6 @@ from hiddenfield.fields.readers.text import (
 from hiddenfield.fields.reading import FIELD_FORMATS
 from hiddenfield.shapes import Array, Float
 
-__all__ = ["read", "write"]
-
 COMMENT = re.compile(r"#[^\n]*")
 
 

@@ -19,16 +19,6 @@ from hiddenfield.fields.build import from_factors
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.shapes import Array, Float
 
-__all__ = [
-    "MOST_ENTRIES",
-    "Words",
-    "conditional_tables",
-    "cut",
-    "ground_tables",
-    "number_texts",
-    "read_factors",
-]
-
 # A few digits can ask for a table that no memory holds; this many numbers are half a gibibyte.
 MOST_ENTRIES = 1 << 26
 

@@ -27,8 +27,6 @@ from hiddenfield.fields.readers.text import (
 from hiddenfield.fields.reading import FIELD_FORMATS
 from hiddenfield.shapes import Array
 
-__all__ = ["UaiResult", "read", "read_evidence", "read_result", "write", "write_evidence", "write_result"]
-
 LOG_10 = math.log(10)
 
 

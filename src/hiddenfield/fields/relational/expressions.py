@@ -15,8 +15,6 @@ from hiddenfield.shapes import Array
 if TYPE_CHECKING:
     from hiddenfield.fields.relational.scheme import Attribute
 
-__all__ = ["Argument", "Atom", "Expression"]
-
 
 @dataclass(frozen=True)
 class Argument:

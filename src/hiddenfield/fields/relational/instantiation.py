@@ -27,20 +27,6 @@ from hiddenfield.fields.relational.scheme import (
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Float, Int, Tensor
 
-__all__ = [
-    "BINDINGS",
-    "WEIGHTS",
-    "FactorKind",
-    "factor_kinds",
-    "ground",
-    "ground_features",
-    "ground_index",
-    "ground_variables",
-    "template",
-    "weight_matrix",
-    "weight_scale",
-]
-
 BINDINGS = {name: name for name in ("merged", "ordered", "cluster")}
 WEIGHTS = {name: name for name in ("ground", "binding")}
 

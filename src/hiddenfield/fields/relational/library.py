@@ -9,9 +9,6 @@ from hiddenfield.fields.relational.expressions import Expression
 from hiddenfield.fields.relational.scheme import Attribute, Feature, RelationalScheme
 from hiddenfield.registry import choose
 
-__all__ = ["FEATURES", "add_library_feature", "graph_scheme"]
-
-
 FEATURES: dict[str, Callable[[Attribute], Callable[..., Expression]]] = {
     "edge": lambda e: lambda a, b: e[a, b],
     "open_chain": lambda e: lambda a, b, c: e[a, b] & e[a, c] & ~e[b, c],

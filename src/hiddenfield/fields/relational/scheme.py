@@ -17,8 +17,6 @@ from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.relational.expressions import Argument, Atom, Expression
 from hiddenfield.shapes import Array
 
-__all__ = ["Attribute", "ComplexType", "Feature", "RelationalScheme", "permutations_within_types"]
-
 
 @dataclass(frozen=True)
 class ComplexType:

@@ -16,8 +16,6 @@ from hiddenfield.fields.relational.expressions import Argument, Expression
 from hiddenfield.fields.relational.library import add_library_feature
 from hiddenfield.fields.relational.scheme import ComplexType, RelationalScheme
 
-__all__ = ["parse_scheme", "read_scheme"]
-
 BINARY = {
     ast.BitAnd: operator.and_,
     ast.BitOr: operator.or_,

@@ -10,8 +10,6 @@ import numpy as np
 from hiddenfield.fields.graphs.junction_tree import JunctionTree
 from hiddenfield.shapes import Array, Int
 
-__all__ = ["relieve"]
-
 MANY = 12
 """Terms of a clique up to which it is left alone."""
 

@@ -17,8 +17,6 @@ import numpy as np
 
 from hiddenfield.ops.compile import compiled, subroutine
 
-__all__ = ["MESSAGE", "SEPARATOR", "TABLE", "collect", "distribute", "log_value"]
-
 TABLE, MESSAGE, SEPARATOR = 0, 1, 2
 """Kinds of terms."""
 

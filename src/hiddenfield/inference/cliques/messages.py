@@ -15,8 +15,6 @@ from hiddenfield.inference.cliques.plan import CliquePlan
 from hiddenfield.ops.compile import compiled, subroutine
 from hiddenfield.shapes import Array
 
-__all__ = ["Collected", "collect_messages", "distribute_messages", "draw", "trace_back"]
-
 
 @dataclass(frozen=True, eq=False)
 class Collected:

@@ -22,8 +22,6 @@ from hiddenfield.inference.cliques.loops import MESSAGE, SEPARATOR, TABLE
 from hiddenfield.ops.compile import compiled
 from hiddenfield.shapes import Array, Tensor
 
-__all__ = ["CliquePlan", "Layout", "available_memory", "clique_plan"]
-
 BLOCK = 1024
 """Most places of a block: with its offsets it stays in the first-level cache."""
 

@@ -18,8 +18,6 @@ from hiddenfield.inference.cliques.plan import CliquePlan, Layout, available_mem
 from hiddenfield.ops.compile import compiled
 from hiddenfield.shapes import Array, Float, Int, Tensor
 
-__all__ = ["assignments", "enumerate_assignments", "torch_log_partition"]
-
 MOST_NUMBERS = 1 << 26
 """States that may be written down, over all assignments and variables."""
 

@@ -23,8 +23,6 @@ from hiddenfield.shapes import Array, Float, Tensor
 if TYPE_CHECKING:
     from hiddenfield.inference.messages.passing import MessagePassing
 
-__all__ = ["entropy", "evaluate", "negative_free_energy", "pair_beliefs", "variable_beliefs"]
-
 
 def expectation(log_probability: Tensor, values: Tensor, axes: list[int]) -> Tensor:
     r"""Return :math:`\sum_x p(x) v(x)` with :math:`0 \cdot (-\infty) = 0`."""

@@ -15,8 +15,6 @@ import numpy as np
 from hiddenfield.ops.compile import compiled, prange, subroutine
 from hiddenfield.shapes import Array
 
-__all__ = ["Ports", "Scratch", "largest_by_graph", "parallel_sweep", "variable_totals"]
-
 
 class Ports(NamedTuple):
     """What the compiled loops read and write: messages and totals, and the arrays of `MessagePlan`."""

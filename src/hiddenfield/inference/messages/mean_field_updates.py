@@ -17,8 +17,6 @@ from hiddenfield.ops.compile import as_array, compiled, prange
 from hiddenfield.ops.dispatch import use_compiled
 from hiddenfield.shapes import Float, Tensor
 
-__all__ = ["ProductUpdate", "self_coupled"]
-
 EVIDENCE = 1e9
 """Broken factors that a state which a variable's own potential excludes counts for: evidence comes first."""
 

@@ -26,18 +26,6 @@ from hiddenfield.ops.compile import compiled, prange, subroutine
 from hiddenfield.ops.vector_math import fast_exp, fast_log, stack_numbers, unchecked
 from hiddenfield.shapes import Array
 
-__all__ = [
-    "LANES",
-    "MOST_STATES",
-    "ROOM",
-    "assign_slots",
-    "from_blocks",
-    "pair_sweep",
-    "scaled_potentials",
-    "to_blocks",
-    "variable_cavities",
-]
-
 LANES = 64
 """Factors in a block: a few vectors. Loops over fewer are unrolled before the compiler thinks of vectors."""
 

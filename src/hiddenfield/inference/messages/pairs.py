@@ -23,8 +23,6 @@ from hiddenfield.inference.messages.schedules import Iteration, Parallel
 from hiddenfield.ops.compile import as_array
 from hiddenfield.shapes import Array, Float, Tensor
 
-__all__ = ["Pairs"]
-
 LEAST = {np.dtype(np.float32): 1e-29, np.dtype(np.float64): 1e-217}
 """Products of messages at least this large can be multiplied by any entry of a table without underflow."""
 

@@ -31,8 +31,6 @@ from hiddenfield.ops.compile import as_array
 from hiddenfield.ops.dispatch import use_compiled
 from hiddenfield.shapes import Array, Float, Tensor
 
-__all__ = ["MessagePassing", "change", "normalise_segments"]
-
 
 @dataclass(frozen=True, eq=False)
 class MessagePassing:

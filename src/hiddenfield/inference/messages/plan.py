@@ -15,8 +15,6 @@ from hiddenfield.inference.messages.passing import MessagePassing
 from hiddenfield.ops.compile import as_array, compiled
 from hiddenfield.shapes import Array, Float, Tensor
 
-__all__ = ["MessagePlan"]
-
 
 def _array(read: Callable[[MessagePassing], Tensor]) -> cached_property[Array]:
     """Return a property that is a tensor of the passing as an array, made when it is first read."""

@@ -22,8 +22,6 @@ from hiddenfield.ops.dispatch import use_compiled
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Float, Tensor
 
-__all__ = ["make_iteration", "propagate"]
-
 PIECE = 1 << 19
 """Numbers in the messages of a piece of a batch: about the second cache. Half or twice as many cost 5 %."""
 

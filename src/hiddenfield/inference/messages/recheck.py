@@ -21,8 +21,6 @@ from hiddenfield.ops.dispatch import use_compiled
 from hiddenfield.ops.vector_math import fast_exp, fast_log, stack_numbers, unchecked
 from hiddenfield.shapes import Array, Float, Tensor
 
-__all__ = ["disagreement", "recheck"]
-
 BLOCK = 64
 """Factors at a time, side by side: state s of factor f is at ``s * BLOCK + f``, and loops over f run on vectors."""
 

@@ -27,8 +27,6 @@ from hiddenfield.ops.compile import as_array, compiled, subroutine
 from hiddenfield.ops.heap import sift_down, sift_up
 from hiddenfield.shapes import Array, Float, Tensor
 
-__all__ = ["SCHEDULES", "Iteration", "Parallel", "TorchParallel"]
-
 
 class Iteration(abc.ABC):
     """One way to update all messages, on any representation of them; by default the log messages themselves."""

@@ -20,8 +20,6 @@ from hiddenfield.fields.graphs.spanning_trees import (
 from hiddenfield.ops import segment_sum
 from hiddenfield.shapes import Array, Float, Int, Tensor
 
-__all__ = ["FreeScopes", "check_weights", "transitive_weights", "tree_weights"]
-
 SAMPLES, FEWEST = 100, 8
 """Random forests that are averaged by default: these many, but not fewer than those."""
 

@@ -9,8 +9,6 @@ from hiddenfield.ops.compile import compiled, prange, subroutine
 from hiddenfield.ops.vector_math import fast_exp, fast_log
 from hiddenfield.shapes import Array
 
-__all__ = ["RegionArrays", "Tables", "sweep_regions"]
-
 
 class RegionArrays(NamedTuple):
     """What a sweep reads: bounds and places of regions, pairs and messages, log potentials, and how regions count."""

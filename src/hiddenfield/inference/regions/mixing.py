@@ -13,8 +13,6 @@ from hiddenfield.ops import segment_sum
 from hiddenfield.ops.compile import compiled, prange, subroutine
 from hiddenfield.shapes import Array, Float, Int, Tensor
 
-__all__ = ["Mixing"]
-
 
 class Mixing:
     r"""The past of an iteration, and the affine combination of past states whose combined change is smallest.

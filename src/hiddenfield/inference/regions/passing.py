@@ -35,8 +35,6 @@ from hiddenfield.iteration import Outcome
 from hiddenfield.ops import segment_sum
 from hiddenfield.shapes import Array, Float, Tensor
 
-__all__ = ["RegionBeliefs", "RegionPassing"]
-
 
 @dataclass(frozen=True, eq=False)
 class RegionBeliefs:

@@ -14,8 +14,6 @@ from hiddenfield.iteration import lag
 from hiddenfield.ops.dispatch import use_compiled
 from hiddenfield.shapes import Array, Bool, Float, Tensor
 
-__all__ = ["ROUNDS", "Sweeps", "lag_of_regions", "split_counting"]
-
 ROUNDS = 8
 """Sweeps between two looks at the residual: a look costs about as much as a small sweep."""
 

@@ -16,8 +16,6 @@ from hiddenfield.fields.graphs.region_sets import Sets
 from hiddenfield.ops import segment_logsumexp
 from hiddenfield.shapes import Array, Int, Tensor
 
-__all__ = ["Projection", "RegionWiring", "wire_regions"]
-
 MOST_ENTRIES = 1 << 28
 """Entries of all outer tables beyond which a region graph is refused."""
 

@@ -15,8 +15,6 @@ from hiddenfield.ops import segment_sum
 from hiddenfield.ops.compile import compiled
 from hiddenfield.shapes import Array, Int, Tensor
 
-__all__ = ["Chains", "colour_variables", "free_variables", "tree_blocks"]
-
 WIDTH, MOST_PARTS = 8, 16
 """Chains that are drawn side by side at least, and parts for different threads at most: fixed, so that sums do not
 depend on how many threads there are."""

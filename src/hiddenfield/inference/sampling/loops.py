@@ -14,8 +14,6 @@ from hiddenfield.fields.layout import FlatField
 from hiddenfield.ops.compile import compiled, prange, subroutine
 from hiddenfield.shapes import Array
 
-__all__ = ["Record", "TreeBlocks", "Walk", "energies", "site_sweeps", "tree_sweeps"]
-
 
 class Walk(NamedTuple):
     """Chains: bounds of the blocks that run side by side, (variables, chains) states, and random numbers."""

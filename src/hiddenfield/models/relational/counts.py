@@ -20,8 +20,6 @@ from hiddenfield.models.relational.observations import Network
 from hiddenfield.ops.compile import compiled
 from hiddenfield.shapes import Array, Float
 
-__all__ = ["STATISTICS", "as_statistics", "change_statistics", "count_features"]
-
 STATISTICS = {
     "edge": ((1, 1), 2),
     "triangle": ((2, 2, 2), 6),

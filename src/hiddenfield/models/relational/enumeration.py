@@ -17,8 +17,6 @@ from hiddenfield.ops.equal_rows import equal_rows
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Float, Int
 
-__all__ = ["NetworkCounts", "enumerate_networks"]
-
 MOST_VERTICES = {"all": 7, "classes": 8, "auto": 8}
 """Sizes up to which each method goes."""
 AT_ONCE = 2048

@@ -17,8 +17,6 @@ from hiddenfield.inference.loopy_bp import loopy_bp
 from hiddenfield.inference.messages.passing import MessagePassing
 from hiddenfield.shapes import Bool, Float, Int, Tensor
 
-__all__ = ["LEANINGS", "Evaluation", "evaluate", "lay_messages", "separate_messages"]
-
 LEANINGS = (0.0, -8.0, 8.0)
 """Log ratios of the last state of every variable to the others from which messages start: none, empty, full."""
 

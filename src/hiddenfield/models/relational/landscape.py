@@ -15,8 +15,6 @@ from hiddenfield.models.relational.likelihood import LIKELIHOODS, Penalised, as_
 from hiddenfield.models.relational.observations import Network
 from hiddenfield.shapes import Array, Float, Int
 
-__all__ = ["Landscape", "landscape"]
-
 ROWS = 2000
 """Settings in one batch: between them a progress bar moves."""
 

@@ -21,8 +21,6 @@ from hiddenfield.models.relational.likelihood import (
 from hiddenfield.models.relational.observations import Network
 from hiddenfield.shapes import Array, Float
 
-__all__ = ["RelationalFit", "fit_relational"]
-
 # No network can be more likely than certain.
 IMPOSSIBLE = (
     "no estimate: the approximate log-likelihood is above zero, which no network can have; the phase that was asked "

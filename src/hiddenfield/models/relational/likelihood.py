@@ -23,18 +23,6 @@ from hiddenfield.models.relational.observations import Network
 from hiddenfield.registry import Registry, choose
 from hiddenfield.shapes import Array, Float, Int
 
-__all__ = [
-    "LIKELIHOODS",
-    "Likelihood",
-    "Penalised",
-    "Search",
-    "SmoothLikelihood",
-    "Values",
-    "as_list",
-    "find_feature",
-    "sum_counts",
-]
-
 
 class Values(NamedTuple):
     """Log-likelihoods and their gradients at several settings of the weights, and the number of phases at each.

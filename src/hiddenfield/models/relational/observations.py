@@ -14,15 +14,6 @@ from hiddenfield.errors import InputError
 from hiddenfield.fields.relational import Attribute, RelationalScheme, ground_index, ground_variables
 from hiddenfield.shapes import Array, Bool, Float, Int, Tensor
 
-__all__ = [
-    "Network",
-    "check_undirected",
-    "evidence_of",
-    "network_from_edges",
-    "networks_from_structures",
-    "pair_attribute",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class Network:

@@ -22,8 +22,6 @@ from hiddenfield.inference.posterior import Posterior
 from hiddenfield.models.relational.evaluation import lay_messages, separate_messages
 from hiddenfield.shapes import Array, Float, Tensor
 
-__all__ = ["FixedPoint", "Phase", "find_phases", "fixed_points"]
-
 MOST_MESSAGES = 2000
 """Numbers in the messages beyond which Newton's method, cubic in them, is refused."""
 MOST_POLES = 16

@@ -15,8 +15,6 @@ from hiddenfield.inference.infer import infer
 from hiddenfield.models.relational.observations import Network, evidence_of, pair_attribute
 from hiddenfield.shapes import Array, Float, Int
 
-__all__ = ["PairPrediction", "predict_pairs"]
-
 
 @dataclass(frozen=True, eq=False)
 class PairPrediction:

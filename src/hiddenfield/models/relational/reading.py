@@ -13,8 +13,6 @@ from hiddenfield.errors import InputError, ReadError
 from hiddenfield.fields.relational import RelationalScheme
 from hiddenfield.models.relational.observations import Network, network_from_edges, pair_attribute
 
-__all__ = ["read_network"]
-
 HEADERS = {"source", "target", "from", "to", "vertex", "vertex1", "vertex2", "node1", "node2", "tail", "head"}
 VALUES = {"1": "edge", "0": "none", "?": "unknown", "": "edge"}
 

@@ -23,8 +23,6 @@ from hiddenfield.models.relational.sampling_loops import (
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Bool, Float, Int
 
-__all__ = ["NetworkSamples", "sample_networks"]
-
 STARTS = {name: name for name in ("empty", "full", "observed")}
 
 

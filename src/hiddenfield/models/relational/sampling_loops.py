@@ -14,8 +14,6 @@ import numpy as np
 from hiddenfield.ops.compile import compiled, prange, subroutine
 from hiddenfield.shapes import Array
 
-__all__ = ["FlatFeatures", "Schedule", "count_bits", "sample_any", "sample_bits"]
-
 
 class Schedule(NamedTuple):
     """How long to run: free pairs (none listed: all), proposals before and between samples, how many samples."""

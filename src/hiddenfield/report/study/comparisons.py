@@ -17,8 +17,6 @@ from hiddenfield.report.study.tables import (
     table,
 )
 
-__all__ = ["conclusion", "published_table", "shortfalls"]
-
 # Places that a sentence has room to name.
 FEW = 3
 

@@ -19,8 +19,6 @@ from hiddenfield.report.study.pictures import KINDS, picture_file, picture_lines
 from hiddenfield.report.study.records import Result, Row, Run, by
 from hiddenfield.report.study.tables import ablation, every_number, ordered_runs, summary, table
 
-__all__ = ["result_files", "results_page", "write_page"]
-
 CORRECTED = ", since splits share training structures (Nadeau and Bengio 2003)"
 
 

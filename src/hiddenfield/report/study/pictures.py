@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["KINDS", "Picture", "draw_picture", "picture_file", "picture_lines", "pictures_of"]
-
 KINDS = ("roc", "training", "ranges")
 # Curves that can be distinguished in one panel.
 MOST_CURVES = 6

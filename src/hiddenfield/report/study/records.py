@@ -16,8 +16,6 @@ from hiddenfield.evaluation.measuring import METRICS
 from hiddenfield.evaluation.records import AsPublished, Assessment, Record
 from hiddenfield.evaluation.significance import confidence_interval
 
-__all__ = ["Figure", "Result", "Row", "Run", "Scale", "best_of", "by", "gap", "read_result"]
-
 ROUNDS = re.compile(r"T = \d+")
 IN_ROW = re.compile(r"(.*) - at `\$\.rows\[(\d+)\]\.?(.*)`")
 

@@ -12,21 +12,6 @@ from hiddenfield.evaluation.records import AsPublished, Assessment, BaselineReco
 from hiddenfield.evaluation.significance import Comparison, corrected_t_test
 from hiddenfield.report.study.records import Row, best_of, by, gap
 
-__all__ = [
-    "ablation",
-    "baselines_of",
-    "copies_in_words",
-    "every_number",
-    "interval_text",
-    "number",
-    "ordered_runs",
-    "paired_difference",
-    "short_source",
-    "signed",
-    "summary",
-    "table",
-]
-
 # Columns that a page has room for, beside the first.
 WIDE = 6
 # Baselines that a cell has room to name.

@@ -19,8 +19,6 @@ from hiddenfield.models.relational.observations import Network, evidence_of
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Float, Tensor
 
-__all__ = ["BetheLikelihood"]
-
 UNSETTLED = -1e15
 """Log-likelihood where belief propagation did not settle: below all others, and finite for a line search."""
 

@@ -12,8 +12,6 @@ from hiddenfield.models.relational.enumeration import enumerate_networks
 from hiddenfield.models.relational.likelihood import LIKELIHOODS, SmoothLikelihood, Values, sum_counts
 from hiddenfield.shapes import Array, Float
 
-__all__ = ["ExactLikelihood"]
-
 
 @LIKELIHOODS.register(
     "exact",

@@ -29,8 +29,6 @@ from hiddenfield.models.relational.observations import Network, check_undirected
 from hiddenfield.models.relational.sampling import sample_networks
 from hiddenfield.shapes import Array, Float
 
-__all__ = ["ContrastiveDivergence", "MonteCarloLikelihood"]
-
 LARGEST_STEP = 1.0
 """How far a step may move the mean, in standard deviations of the samples: importance weights fail beyond."""
 CLOSE = 0.1

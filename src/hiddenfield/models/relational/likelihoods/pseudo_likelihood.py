@@ -12,8 +12,6 @@ from hiddenfield.models.relational.counts import change_statistics
 from hiddenfield.models.relational.likelihood import LIKELIHOODS, SmoothLikelihood, Values
 from hiddenfield.shapes import Array, Float
 
-__all__ = ["PseudoLikelihood"]
-
 
 @LIKELIHOODS.register(
     "pseudo_likelihood",
