@@ -124,14 +124,16 @@ class _Runs:
         """Iterate some rows, from where they are or from their start."""
         with torch.no_grad():
             field = self.build(self.theta[rows])
-            start = lay_messages(field, self.messages[rows]) if onwards else _start(field, self.leaning[rows])
+            start = (
+                field.wiring.interleave(self.messages[rows]) if onwards else _start(field, self.leaning[rows])
+            )
             posterior = loopy_bp(
                 field, damping=damping, tolerance=tolerance, max_iterations=iterations, messages=start
             )
         self.settled[rows] = posterior.converged
         self.log_partition[rows] = posterior.log_partition
         self.marginals[rows] = posterior.marginals.reshape(len(rows), -1)
-        self.messages[rows] = separate_messages(field, posterior.extra["messages"], len(rows))
+        self.messages[rows] = field.wiring.separate(posterior.extra["messages"], len(rows))
 
 
 def _gradients(
@@ -147,7 +149,7 @@ def _gradients(
             plain = field.detach()
             # One step that hardly moves: the messages are at their fixed point.
             here = loopy_bp(
-                plain, damping=0.99, max_iterations=1, messages=lay_messages(plain, messages[rows])
+                plain, damping=0.99, max_iterations=1, messages=plain.wiring.interleave(messages[rows])
             )
         with torch.enable_grad():
             (gradient,) = torch.autograd.grad(with_gradient(here, field).sum(), weights)
@@ -155,22 +157,6 @@ def _gradients(
         parts.append((here.log_partition, gradient, marginals))
     values, gradients, marginals = (torch.cat(part) for part in zip(*parts, strict=True))
     return values, gradients, marginals
-
-
-def lay_messages(batch: FactorGraph, rows: Tensor) -> Tensor:
-    """Lay the messages of each field, one row each, where the batch has them: port by port, field by field."""
-    parts, begin = [rows.new_zeros(0)], 0
-    for first, last in (place for places in batch.wiring.blocks for place in places):
-        width = (last - first) // rows.shape[0]
-        parts.append(rows[:, begin : begin + width].reshape(-1))
-        begin += width
-    return torch.cat(parts)
-
-
-def separate_messages(batch: FactorGraph, flat: Tensor, count: int) -> Tensor:
-    """Return the messages of each field of a batch, one row each."""
-    parts = [flat[first:last].reshape(count, -1) for places in batch.wiring.blocks for first, last in places]
-    return torch.cat(parts, 1) if parts else flat.new_zeros((count, 0))
 
 
 def _start(field: FactorGraph, leaning: Float[Tensor, " graphs"]) -> Tensor:

@@ -19,7 +19,6 @@ from hiddenfield.inference.messages.free_energy import negative_free_energy
 from hiddenfield.inference.messages.passing import MessagePassing
 from hiddenfield.inference.messages.propagation import propagate
 from hiddenfield.inference.posterior import Posterior
-from hiddenfield.models.relational.evaluation import lay_messages, separate_messages
 from hiddenfield.shapes import Array, Float, Tensor
 
 MOST_MESSAGES = 2000
@@ -161,9 +160,9 @@ def fixed_points(field: FactorGraph, *, starts: int = 13, tolerance: float = 1e-
         return _distinct(MessagePassing(field), [field.log_unary.new_zeros(0)], tolerance)
     begin = _pole_messages(field, starts)
     batch = concatenate_fields([field] * begin.shape[0])
-    start = lay_messages(batch, begin)
+    start = batch.wiring.interleave(begin)
     _, outcome = propagate(batch, messages=start, damping=0.5, tolerance=tolerance, max_iterations=2000)
-    settled = separate_messages(batch, outcome.state, len(begin))
+    settled = batch.wiring.separate(outcome.state, len(begin))
     passing = MessagePassing(field)
     candidates = _newton(passing, [*_unlike(settled[outcome.converged]), *begin], tolerance)
     phases = [point.posterior.extra["messages"] for point in _distinct(passing, candidates, tolerance)]
