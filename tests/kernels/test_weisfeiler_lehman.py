@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 import hiddenfield as hf
 from hiddenfield.errors import InputError
 from hiddenfield.kernels import bag_of_labels, weisfeiler_lehman
-from hiddenfield.ops.equal_rows import Rows, _find_first, _hash_rows, number_rows
+from hiddenfield.ops.equal_rows import Rows, number_rows
 from tests.data.strategies import structures
 
 ROUNDS = 3
@@ -206,24 +206,7 @@ def test_the_table_grows():
     assert len(first) == len(np.unique(values))
 
 
-def test_parts_find_the_same_first_rows():
-    """Threads share rows out by their hash; whichever thread finds a row, it is the first of its equals."""
-    random = np.random.default_rng(0)
-    rows = Rows(np.arange(0, 6001, 2), random.integers(0, 20, size=6000))
-    hashes = np.empty(len(rows), dtype=np.int64)
-    _hash_rows(rows.ptr, rows.values, hashes)
-    found = []
-    for parts in (1, 4):
-        first = np.full(len(rows), -1)
-        _find_first(rows.ptr, rows.values, hashes, parts, first)
-        found.append(first)
-    assert np.array_equal(*found)
-    numbers, first = number_rows(rows)
-    assert np.array_equal(first[numbers], found[0])
-
-
 def test_large_structures_are_counted_too():
-    """Beyond 64 nodes colours are sorted in another way."""
     text = "".join(np.random.default_rng(0).choice(list("ABC"), size=500))
     features, _ = weisfeiler_lehman(hf.data.from_sequences([text, "AB"]), rounds=1)
     assert features.has_canonical_format

@@ -280,51 +280,14 @@ def _sort(values: Array) -> None:
 def _counts(
     colours: Int[Array, "rounds nodes"], structures: Structures, offsets: Sequence[int]
 ) -> csr_matrix:
-    """Count each structure's colours, those of every round from its own column on; -1 is counted nowhere.
-
-    It sorts `colours` within structures.
-    """
+    """Count each structure's colours, those of every round from its own column on; -1 is counted nowhere."""
     from scipy import sparse
 
-    bounds = structures.node_ptr.cpu().numpy().astype(np.int64)
-    indptr = np.zeros(len(structures) + 1, dtype=np.int64)
-    _sort_and_count(bounds, colours, indptr[1:], work=colours.size)
-    indptr = np.cumsum(indptr)
-    indices = np.empty(indptr[-1], dtype=np.int32 if max(offsets[-1], indptr[-1]) < 2**31 else np.int64)
-    counts = np.empty(indptr[-1])
-    _write_counts(bounds, colours, np.array(offsets), indptr, indices, counts, work=colours.size)
-    indptr = indptr.astype(indices.dtype)
-    return sparse.csr_matrix((counts, indices, indptr), shape=(len(structures), offsets[-1]))
-
-
-@compiled
-def _sort_and_count(bounds: Array, colours: Array, out: Array) -> None:
-    for structure in prange(bounds.size - 1):
-        start, stop = bounds[structure], bounds[structure + 1]
-        distinct = 0
-        for step in range(colours.shape[0]):
-            own = colours[step, start:stop]
-            _sort(own)
-            for k in range(own.size):
-                distinct += own[k] >= 0 and (k == 0 or own[k] != own[k - 1])
-        out[structure] = distinct
-
-
-@compiled
-def _write_counts(
-    bounds: Array, colours: Array, offsets: Array, indptr: Array, indices: Array, counts: Array
-) -> None:
-    for structure in prange(bounds.size - 1):
-        place = indptr[structure] - 1
-        for step in range(colours.shape[0]):
-            own = colours[step, bounds[structure] : bounds[structure + 1]]
-            for k in range(own.size):
-                if own[k] >= 0:
-                    if k == 0 or own[k] != own[k - 1]:
-                        place += 1
-                        indices[place] = offsets[step] + own[k]
-                        counts[place] = 0.0
-                    counts[place] += 1.0
+    known = colours >= 0
+    owner = np.broadcast_to(structures.structure_of_node.cpu().numpy(), colours.shape)[known]
+    columns = (colours + np.array(offsets[:-1])[:, None])[known]
+    ones = np.ones(len(owner))
+    return sparse.coo_matrix((ones, (owner, columns)), shape=(len(structures), offsets[-1])).tocsr()
 
 
 # -- structures that refinement cannot tell apart: copies of each other, up to the order of their nodes -----------
@@ -382,7 +345,7 @@ def copy_classes(structures: Structures) -> Int[Array, " structures"]:
 
 def _equal_counts(colours: Int[Array, " nodes"], pack: Structures) -> Int[Array, " structures"]:
     """Return one number per structure, the same where the counts of colours are."""
-    counts = _counts(colours[None].copy(), pack, (0, int(colours.max(initial=-1)) + 1))
+    counts = _counts(colours[None], pack, (0, int(colours.max(initial=-1)) + 1))
     # A row of (colour, count) pairs, end to end.
     values = np.stack([counts.indices.astype(np.int64), counts.data.astype(np.int64)], axis=1).reshape(-1)
     return number_rows(Rows(2 * counts.indptr.astype(np.int64), values))[0]

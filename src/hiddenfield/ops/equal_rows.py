@@ -1,13 +1,12 @@
-"""Number equal rows by a hash table that compares them in full, so that no two different ones can be confused."""
+"""Number equal rows by hash tables that compare them in full, so that no two different ones can be confused."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
-from hiddenfield.ops.compile import PARALLEL_WORK, compiled, prange, subroutine
+from hiddenfield.ops.compile import subroutine
 from hiddenfield.shapes import Array, Int
 
 
@@ -34,9 +33,8 @@ class Rows:
         """Return some of the rows, in that order."""
         lengths = np.diff(self.ptr)[chosen]
         ptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        values = np.empty(ptr[-1], dtype=np.int64)
-        _copy_rows(self.ptr, self.values, chosen, ptr, values, work=len(values))
-        return Rows(ptr, values)
+        entries = np.arange(ptr[-1]) + np.repeat(self.ptr[chosen] - ptr[:-1], lengths)
+        return Rows(ptr, self.values[entries])
 
     def followed_by(self, other: Rows) -> Rows:
         """Return these rows, then the others."""
@@ -56,8 +54,7 @@ def number_rows(rows: Rows) -> tuple[Int[Array, " rows"], Int[Array, " distinct"
 
     Notes
     -----
-    Expected O(rows + entries) time; O(rows) memory beside the input. Rows are shared out among threads by their hash;
-    the result does not depend on how many there are.
+    Expected O(rows + entries) time; O(rows) memory beside the input.
 
     Examples
     --------
@@ -65,13 +62,15 @@ def number_rows(rows: Rows) -> tuple[Int[Array, " rows"], Int[Array, " distinct"
     >>> number_rows(Rows(np.array([0, 2, 3, 5]), np.array([7, 8, 7, 7, 8])))
     (array([0, 1, 0]), array([0, 1]))
     """
-    hashes = np.empty(len(rows), dtype=np.int64)
-    _hash_rows(rows.ptr, rows.values, hashes, work=len(rows.values))
-    parts = 1 if len(rows) < PARALLEL_WORK else 1 << (torch.get_num_threads() - 1).bit_length()
-    equal = np.empty(len(rows), dtype=np.int64)
-    _find_first(rows.ptr, rows.values, hashes, parts, equal, work=len(rows))
-    leading = equal == np.arange(len(rows))
-    return (np.cumsum(leading) - 1)[equal], np.flatnonzero(leading)
+    import pyarrow
+
+    bounds, content = 8 * rows.ptr.astype(np.int64), np.ascontiguousarray(rows.values, dtype=np.int64)
+    buffers = [None, pyarrow.py_buffer(bounds), pyarrow.py_buffer(content)]
+    texts = pyarrow.Array.from_buffers(pyarrow.large_binary(), len(rows), buffers)
+    numbers = texts.dictionary_encode().indices.to_numpy().astype(np.int64)
+    first = np.empty(numbers.max(initial=-1) + 1, dtype=np.int64)
+    first[numbers[::-1]] = np.arange(len(rows))[::-1]
+    return numbers, first
 
 
 def equal_rows(rows: Array) -> tuple[Int[Array, " rows"], Int[Array, " distinct"]]:
@@ -128,53 +127,3 @@ def find_row(
     slots[slot] = groups
     group_row[groups] = row
     return groups
-
-
-@compiled
-def _copy_rows(ptr: Array, values: Array, chosen: Array, new_ptr: Array, out: Array) -> None:
-    for row in prange(chosen.size):
-        for k in range(new_ptr[row + 1] - new_ptr[row]):
-            out[new_ptr[row] + k] = values[ptr[chosen[row]] + k]
-
-
-@compiled
-def _hash_rows(ptr: Array, values: Array, out: Array) -> None:
-    for row in prange(ptr.size - 1):
-        out[row] = hash_row(values[ptr[row] : ptr[row + 1]])
-
-
-@compiled
-def _find_first(ptr: Array, values: Array, hashes: Array, parts: int, out: Array) -> None:
-    """Write for every row the first row that equals it; of all rows a part takes those whose hash is its own."""
-    for part in prange(parts):
-        size = 1024
-        table = np.full(size, -1, dtype=np.int64)
-        count = 0
-        for row in range(ptr.size - 1):
-            # The high bits say which part, the low bits where in its table.
-            if (hashes[row] >> np.int64(48)) & (parts - 1) != part:
-                continue
-            if 2 * count >= size:
-                old = table
-                size *= 4
-                table = np.full(size, -1, dtype=np.int64)
-                for place in range(old.size):
-                    if old[place] >= 0:
-                        slot = hashes[old[place]] & (size - 1)
-                        while table[slot] >= 0:
-                            slot = (slot + 1) & (size - 1)
-                        table[slot] = old[place]
-            here = values[ptr[row] : ptr[row + 1]]
-            slot = hashes[row] & (size - 1)
-            found = -1
-            while table[slot] >= 0 and found < 0:
-                other = table[slot]
-                if hashes[other] == hashes[row] and same_row(values[ptr[other] : ptr[other + 1]], here):
-                    found = other
-                else:
-                    slot = (slot + 1) & (size - 1)
-            if found < 0:
-                table[slot] = row
-                found = row
-                count += 1
-            out[row] = found
