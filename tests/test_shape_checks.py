@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from hiddenfield.errors import InputError
-from hiddenfield.ops.segment_sum import segment_of_row, segment_sum
+from hiddenfield.ops.segments import segment_of_row, segment_sum
 
 
 def test_a_broken_promise_is_found() -> None:

@@ -141,7 +141,7 @@ def test_the_cache_on_disk_keeps_both_variants(tmp_path):
     for _ in range(2):  # compiles, then loads
         python(code, NUMBA_CACHE_DIR=str(tmp_path), NUMBA_NUM_THREADS="2")
     names = {path.name.split("-")[0] for path in tmp_path.rglob("*.nbi")}
-    assert names == {"segment_sum._sum_loop_parallel", "segment_sum._sum_loop_serial"}
+    assert names == {"segments._sum_loop_parallel", "segments._sum_loop_serial"}
 
 
 def test_only_plain_functions_become_loops():

@@ -14,7 +14,7 @@ import threading
 import zlib
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any, overload
+from typing import Any
 
 import torch
 
@@ -90,43 +90,36 @@ class Compiled:
         if reorder:
             self._options = {**FAST, "fastmath": FAST["fastmath"] | {"reassoc"}}
         self._can_split = "prange" in function.__code__.co_names
-        self._serial: Callable[..., None] | None = None
-        self._parallel: Callable[..., None] | None = None
+        self._made: dict[bool, Callable[..., None]] = {}  # for one thread and for several
         self._process = 0
 
     def __call__(self, *arguments: Any, work: int = PARALLEL_WORK) -> None:
         """Run the compiled loop, compiling it for these element types if it has not been."""
-        if work >= PARALLEL_WORK and self._can_split and (threads := torch.get_num_threads()) > 1:
-            return self._call_parallel(threads, arguments)
-        serial = self._serial
-        if serial is None:
-            serial = self._serial = self._compile(parallel=False)
-        try:
-            serial(*arguments)
-        except STALE:
-            serial = self._serial = self._compile(parallel=False, suffix="_anew")
-            serial(*arguments)
-
-    def _call_parallel(self, threads: int, arguments: tuple[Any, ...]) -> None:
+        if work < PARALLEL_WORK or not self._can_split or (threads := torch.get_num_threads()) == 1:
+            return self._run(False, arguments)
         import numba
 
-        if self._parallel is None:
-            self._parallel = self._compile(parallel=True)
-            self._process = os.getpid()
         # A forked child inherits no threads, and GNU OpenMP ends a child that asks for them.
-        if self._process != os.getpid():
-            return self(*arguments, work=0)
+        if self._process not in (0, os.getpid()):
+            return self._run(False, arguments)
+        self._process = os.getpid()
         with _parallel_region:
             before = numba.get_num_threads()
             limit: int = getattr(numba.config, "NUMBA_NUM_THREADS")  # noqa: B009 (set when Numba starts)
             numba.set_num_threads(min(threads, limit))
             try:
-                self._parallel(*arguments)
-            except STALE:
-                self._parallel = self._compile(parallel=True, suffix="_anew")
-                self._parallel(*arguments)
+                self._run(True, arguments)
             finally:
                 numba.set_num_threads(before)
+
+    def _run(self, parallel: bool, arguments: tuple[Any, ...]) -> None:
+        if parallel not in self._made:
+            self._made[parallel] = self._compile(parallel=parallel)
+        try:
+            self._made[parallel](*arguments)
+        except STALE:
+            self._made[parallel] = self._compile(parallel=parallel, suffix="_anew")
+            self._made[parallel](*arguments)
 
     def _compile(self, *, parallel: bool, suffix: str = "") -> Callable[..., None]:
         import numba
@@ -197,14 +190,6 @@ def subroutine(
     if function is None:
         return functools.partial(Subroutine, allocates=allocates, fast=fast)
     return Subroutine(function, allocates=allocates, fast=fast)
-
-
-@overload
-def compiled(function: Callable[..., None]) -> Compiled: ...
-
-
-@overload
-def compiled(*, fast: bool, reorder: bool = ...) -> Callable[[Callable[..., None]], Compiled]: ...
 
 
 def compiled(

@@ -40,6 +40,12 @@ class Implementations:
         A compiled loop for float32, float64, int32 and int64 in host memory.
     cuda
         A Triton kernel. None while an op has none: the reference then runs on the device.
+    gradient
+        From the context of the call and the result's gradient to those of the leading arguments. The context has
+        `arguments`, with the number of its rows in place of every floating-point tensor, and what `keep` kept. None
+        for an op without gradient.
+    keep
+        The tensors that the gradient needs, given the result and the arguments.
 
     Examples
     --------
@@ -52,15 +58,42 @@ class Implementations:
     reference: Callable[..., Any]
     cpu: Callable[..., Any] | None = None
     cuda: Callable[..., Any] | None = None
+    gradient: Callable[[Any, Tensor], tuple[Tensor | None, ...]] | None = None
+    keep: Callable[..., Sequence[Tensor]] = lambda *_: ()
 
-    def __call__(self, first: Tensor, *others: Any) -> Any:
-        """Run the implementation for the device and dtype of `first`."""
+    def __call__(self, *arguments: Any) -> Any:
+        """Run the implementation for the device and dtype of the first argument, noting how to differentiate it."""
+        wanted = any(isinstance(value, Tensor) and value.requires_grad for value in arguments)
+        if wanted and self.gradient is not None and torch.is_grad_enabled():
+            return _Differentiated.apply(self, *arguments)
+        return self.run(*arguments)
+
+    def run(self, first: Tensor, *others: Any) -> Any:
+        """Run the implementation without noting anything."""
         if first.is_cpu:
             if self.cpu is not None and first.dtype in COMPILED_DTYPES:
                 return self.cpu(first, *others)
         elif first.is_cuda and self.cuda is not None:
             return self.cuda(first, *others)
         return self.reference(first, *others)
+
+
+class _Differentiated(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, op: Implementations, *arguments: Any) -> Tensor:
+        out: Tensor = op.run(*arguments)
+        ctx.op = op
+        ctx.arguments = [
+            len(value) if isinstance(value, Tensor) and value.is_floating_point() else value
+            for value in arguments
+        ]
+        ctx.save_for_backward(*op.keep(out, *arguments))
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        found = ctx.op.gradient(ctx, gradient)
+        return (None, *found, *[None] * (len(ctx.arguments) - len(found)))
 
 
 def use_compiled(*tensors: Tensor, backend: str = "auto", converts: bool = False) -> bool:

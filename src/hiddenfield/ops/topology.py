@@ -9,9 +9,9 @@ import torch
 
 from hiddenfield.errors import InputError
 from hiddenfield.ops.compile import as_array
-from hiddenfield.ops.counting_sort import counting_sort
 from hiddenfield.ops.dispatch import check_index
-from hiddenfield.ops.segment_sum import segment_repeat_reference
+from hiddenfield.ops.segments import segment_repeat_reference
+from hiddenfield.ops.sorting import counting_sort
 from hiddenfield.shapes import Array, Int, Tensor
 
 

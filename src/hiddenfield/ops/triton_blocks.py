@@ -11,7 +11,7 @@ import triton.language as tl
 from hiddenfield.shapes import Tensor
 
 if TYPE_CHECKING:
-    from hiddenfield.ops.block_product import RowBlocks
+    from hiddenfield.ops.blocks import RowBlocks
 
 TILE, COLUMNS, DEPTH = 64, 64, 32
 

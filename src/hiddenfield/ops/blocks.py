@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from hiddenfield.ops.dispatch import Implementations, reject
-from hiddenfield.ops.segment_sum import segment_of_row
+from hiddenfield.ops.segments import segment_of_row
 from hiddenfield.shapes import Float, Int, Tensor
 
 # Rows of a tile: what one program of the GPU multiplies; no tile holds rows of two blocks.
@@ -107,7 +107,7 @@ def block_product(
             f"weight must be of the rows' type and on their device, {rows.dtype} on {rows.device}, got {weight.dtype} "
             f"on {weight.device}"
         )
-    return _BlockProduct.apply(rows, weight, blocks)
+    return _product(rows, weight, blocks)
 
 
 def block_outer(
@@ -125,7 +125,7 @@ def block_outer(
     """
     _check(left, "left", blocks)
     _check(right, "right", blocks)
-    return _BlockOuter.apply(left, right, blocks)
+    return _outer(left, right, blocks)
 
 
 def _check(rows: Tensor, name: str, blocks: RowBlocks) -> None:
@@ -135,39 +135,21 @@ def _check(rows: Tensor, name: str, blocks: RowBlocks) -> None:
         )
 
 
-class _BlockProduct(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, weight: Tensor, blocks: RowBlocks) -> Tensor:
-        ctx.save_for_backward(rows, weight)
-        ctx.blocks = blocks
-        return _product(rows, weight, blocks)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:  # type: ignore[override]
-        rows, weight = ctx.saved_tensors
-        by_rows, by_weight, _ = ctx.needs_input_grad
-        return (
-            block_product(gradient, weight.transpose(1, 2), ctx.blocks) if by_rows else None,
-            block_outer(gradient, rows, ctx.blocks) if by_weight else None,
-            None,
-        )
+def _product_gradient(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    (rows, weight), blocks = ctx.saved_tensors, ctx.arguments[2]
+    return (
+        block_product(gradient, weight.transpose(1, 2), blocks) if ctx.needs_input_grad[1] else None,
+        block_outer(gradient, rows, blocks) if ctx.needs_input_grad[2] else None,
+    )
 
 
-class _BlockOuter(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, left: Tensor, right: Tensor, blocks: RowBlocks) -> Tensor:
-        ctx.save_for_backward(left, right)
-        ctx.blocks = blocks
-        return _outer(left, right, blocks)
+def _outer_gradient(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
+    (left, right), blocks = ctx.saved_tensors, ctx.arguments[2]
+    return block_product(right, gradient, blocks), block_product(left, gradient.transpose(1, 2), blocks)
 
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:  # type: ignore[override]
-        left, right = ctx.saved_tensors
-        return (
-            block_product(right, gradient, ctx.blocks),
-            block_product(left, gradient.transpose(1, 2), ctx.blocks),
-            None,
-        )
+
+def _both(_: Tensor, first: Tensor, second: Tensor, blocks: RowBlocks) -> tuple[Tensor, Tensor]:
+    return first, second
 
 
 def block_product_reference(rows: Tensor, weight: Tensor, blocks: RowBlocks) -> Tensor:
@@ -204,5 +186,5 @@ def _outer_cuda(left: Tensor, right: Tensor, blocks: RowBlocks) -> Tensor:
     return outer(left, right, blocks)
 
 
-_product = Implementations(reference=block_product_reference, cuda=_product_cuda)
-_outer = Implementations(reference=block_outer_reference, cuda=_outer_cuda)
+_product = Implementations(block_product_reference, None, _product_cuda, _product_gradient, _both)
+_outer = Implementations(block_outer_reference, None, _outer_cuda, _outer_gradient, _both)

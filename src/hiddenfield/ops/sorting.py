@@ -1,4 +1,4 @@
-"""Find, for each arc, the arc of the same edge the other way."""
+"""Group rows by a small integer key; find, for each arc, the arc of the same edge the other way."""
 
 from __future__ import annotations
 
@@ -8,8 +8,90 @@ import torch
 from hiddenfield.errors import InputError
 from hiddenfield.ops.compile import as_array, compiled
 from hiddenfield.ops.dispatch import Implementations, check_index
-from hiddenfield.ops.segment_sum import segment_of_row
+from hiddenfield.ops.segments import segment_of_row
 from hiddenfield.shapes import Array, Int, Tensor
+
+
+def counting_sort(
+    keys: Int[Tensor, " rows"], num_keys: int
+) -> tuple[Int[Tensor, " rows"], Int[Tensor, " key_bounds"]]:
+    """Sort rows by key, rows of one key in their old order.
+
+    Parameters
+    ----------
+    keys
+        (rows,) int32 or int64, from 0 to ``num_keys - 1``. Refused otherwise in host memory; on a device,
+        where looking would mean waiting, it is the caller's duty.
+    num_keys
+        How many keys there may be.
+
+    Returns
+    -------
+    order
+        (rows,) such that ``keys[order]`` rises; of the dtype of `keys`.
+    ptr
+        (num_keys + 1,); ``order[ptr[k]:ptr[k + 1]]`` are the rows with key `k`; of the same dtype.
+
+    Notes
+    -----
+    O(rows + num_keys), one thread.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from hiddenfield.ops import counting_sort
+    >>> counting_sort(torch.tensor([2, 0, 2, 1]), 4)
+    (tensor([1, 3, 0, 2]), tensor([0, 1, 2, 4, 4]))
+    """
+    check_index(keys, "keys")
+    if num_keys < 0:
+        raise InputError(f"num_keys must not be negative, got {num_keys}")
+    return _sorting(keys, num_keys)
+
+
+def counting_sort_reference(keys: Tensor, num_keys: int) -> tuple[Tensor, Tensor]:
+    """Sort with PyTorch's stable sort; O(rows log rows)."""
+    ordered, order = torch.sort(keys, stable=True)
+    bounds = torch.arange(num_keys + 1, dtype=keys.dtype, device=keys.device)
+    ptr = torch.searchsorted(ordered, bounds)
+    return order.to(keys.dtype), ptr.to(keys.dtype)
+
+
+def _counting_sort_cpu(keys: Tensor, num_keys: int) -> tuple[Tensor, Tensor]:
+    order = torch.empty(keys.shape, dtype=keys.dtype)
+    ptr = torch.zeros(num_keys + 1, dtype=keys.dtype)
+    cursor = np.zeros(num_keys, dtype=np.int64)
+    bad = np.full(1, -1, dtype=np.int64)
+    _sort(as_array(keys), cursor, as_array(order), as_array(ptr), bad, work=len(keys))
+    if bad[0] >= 0:
+        first = int(bad[0])
+        raise InputError(f"row {first} has key {int(keys[first])}, but keys go from 0 to {num_keys - 1}")
+    return order, ptr
+
+
+@compiled
+def _sort(keys: Array, cursor: Array, order: Array, ptr: Array, bad: Array) -> None:
+    num_keys = cursor.size
+    for row in range(keys.size):
+        key = keys[row]
+        if key < 0 or key >= num_keys:
+            bad[0] = row
+            return
+        cursor[key] += 1
+    total = 0
+    for key in range(num_keys):
+        ptr[key] = total
+        count = cursor[key]
+        cursor[key] = total
+        total += count
+    ptr[num_keys] = total
+    for row in range(keys.size):
+        key = keys[row]
+        order[cursor[key]] = row
+        cursor[key] += 1
+
+
+_sorting = Implementations(reference=counting_sort_reference, cpu=_counting_sort_cpu)
 
 
 def match_reverse(source: Int[Tensor, " arcs"], in_ptr: Int[Tensor, " node_bounds"]) -> Int[Tensor, " arcs"]:
@@ -47,7 +129,7 @@ def match_reverse(source: Int[Tensor, " arcs"], in_ptr: Int[Tensor, " node_bound
     check_index(in_ptr, "in_ptr", source.device)
     if in_ptr.shape[0] == 0:
         raise InputError("in_ptr must hold nodes + 1 numbers, beginning with 0, got none")
-    return _implementations(source, in_ptr)
+    return _matching(source, in_ptr)
 
 
 def match_reverse_reference(source: Tensor, in_ptr: Tensor) -> Tensor:
@@ -108,4 +190,4 @@ def _match_loop(source: Array, in_ptr: Array, cursor: Array, out: Array, bad: Ar
             cursor[other] = place
 
 
-_implementations = Implementations(reference=match_reverse_reference, cpu=_match_reverse_cpu)
+_matching = Implementations(reference=match_reverse_reference, cpu=_match_reverse_cpu)
