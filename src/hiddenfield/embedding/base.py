@@ -12,8 +12,9 @@ from torch.nn import functional
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.embedding.inputs import FeatureSizes, Inputs, Projection
+from hiddenfield.embedding.members import Members, members_of, product
 from hiddenfield.errors import InputError
-from hiddenfield.ops import Topology, cavity_sum, gather_sum
+from hiddenfield.ops import Topology, arc_sum, cavity_sum, gather_sum, reverse_messages, send
 from hiddenfield.registry import Registry, choose
 from hiddenfield.shapes import Float, Tensor
 
@@ -157,6 +158,87 @@ class Embedding(nn.Module, ABC):
     def settings(self) -> dict[str, Any]:
         """Return the options that build the same module again, given the sizes."""
         return {"dim": self.dim, "rounds": self.rounds, "activation": self.activation_name, "bias": self.bias}
+
+
+class MessageEmbedding(Embedding):
+    """The weights of embeddings whose messages go along arcs; `sent_by` and `kept_by` name the further matrices."""
+
+    stackable = True
+    sent_by: tuple[str, ...] = ()
+    kept_by: tuple[str, ...] = ()
+
+    sender: Projection
+    arcs: Projection | None
+    messages: nn.Parameter
+    own: Projection
+    received: nn.Parameter
+
+    def make_weights(self) -> None:
+        """Make the matrices of the equations: those of messages, then those of marginals."""
+        self.sender, self.arcs = self.node_projection(bias=self.bias), self.arc_projection()
+        for name in ("messages", *self.sent_by):
+            setattr(self, name, self.matrix())
+        self.own = self.node_projection(bias=self.bias)
+        for name in ("received", *self.kept_by):
+            setattr(self, name, self.matrix())
+
+
+class SumEmbedding(MessageEmbedding):
+    r"""Messages made of the sum of all that arrived at the sender, with some of the reverse message and the marginal.
+
+    .. math::
+        \tilde\nu_{ij} &\leftarrow \sigma\Bigl(W_1 x_i + W_e e_{ij} + W_2 S_i + r(\tilde\nu_{ji})
+        + W_6 \tilde\mu_i\Bigr), \qquad S_i = \sum_{k \in N(i)} v_{ki} \tilde\nu_{ki} \\
+        \tilde\mu_i &\leftarrow \sigma\Bigl(W_3 x_i + W_4 S_i + W_7 \tilde\mu_i\Bigr)
+
+    Subclasses say what r and v are; :math:`W_6` and :math:`W_7` are there where the class names them.
+    """
+
+    sender_marginal: nn.Parameter
+    own_marginal: nn.Parameter
+
+    def from_reverse(self, messages: Tensor, weight: Tensor | None, members: Members) -> Tensor | None:
+        """Return r of every message, None where it is 0."""
+        return None
+
+    def arc_weights(
+        self, structures: Structures, prepared: tuple[Prepared, ...], arcs: Tensor | None
+    ) -> Float[Tensor, "arcs 1"] | None:
+        """Return v, None where it is 1; `arcs` are the mapped features."""
+        return None
+
+    def forward(
+        self, structures: Structures, *prepared: Prepared, every_round: bool = False
+    ) -> Float[Tensor, "nodes width"]:
+        """Return the node embeddings."""
+        return self.result(self.run(structures, prepared, every_round)[0], every_round)
+
+    def run(
+        self, structures: Structures, prepared: tuple[Prepared, ...], every_round: bool
+    ) -> tuple[list[Tensor], Float[Tensor, "nodes dim"]]:
+        """Return the embeddings after each round, or after the last at least, and the last sums."""
+        topology, nodes = structures.topology, self.node_inputs(structures)
+        members, carries = members_of(structures), bool(self.kept_by)
+        sender, own = self.sender(nodes), self.own(nodes)
+        arcs = None if self.arcs is None else self.arcs(self.arc_inputs(structures))
+        weight = self.arc_weights(structures, prepared, arcs)
+        from_node, carried, back = sender, own, None
+        states: list[Tensor] = []
+        for left in reversed(range(self.rounds)):
+            sent = send(from_node, topology)
+            if back is not None:
+                sent = sent + reverse_messages(back, topology)
+            messages = self.activation(sent if arcs is None else sent + arcs)
+            total = arc_sum(messages if weight is None else weight * messages, topology)
+            if carries or every_round or not left:
+                states.append(self.activation(product(total, self.received, members.nodes, carried)))
+            if left:
+                from_node = product(total, self.messages, members.nodes, sender)
+                back = self.from_reverse(messages, weight, members)
+            if left and carries:
+                from_node = product(states[-1], self.sender_marginal, members.nodes, from_node)
+                carried = product(states[-1], self.own_marginal, members.nodes, own)
+        return states, total
 
 
 EMBEDDINGS: Registry[type[Embedding]] = Registry("embedding", "hiddenfield.embedding")

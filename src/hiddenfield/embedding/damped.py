@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from hiddenfield.data.structures import Structures
-from hiddenfield.embedding.base import EMBEDDINGS, Embedding, Prepared
-from hiddenfield.embedding.members import members_of, product
-from hiddenfield.ops import arc_sum, send
-from hiddenfield.shapes import Float, Tensor
+from hiddenfield.embedding.base import EMBEDDINGS, SumEmbedding
 
 
 @EMBEDDINGS.register(
@@ -14,7 +10,7 @@ from hiddenfield.shapes import Float, Tensor
     summary="as in damped belief propagation: all that arrived, and the sender's marginal",
     reference="Dai, Dai and Song (2016), appendix B.2; Minka (2001)",
 )
-class Damped(Embedding):
+class Damped(SumEmbedding):
     r"""Damped belief propagation with learned messages (Dai et al. 2016, section 4.2 and appendix B.2).
 
     In the dual of Minka (2001) a message depends on all messages into its sender and on the sender's marginal:
@@ -35,33 +31,4 @@ class Damped(Embedding):
     torch.Size([10, 8])
     """
 
-    stackable = True
-
-    def make_weights(self) -> None:
-        """Make the matrices of the equations."""
-        self.sender = self.node_projection(bias=self.bias)
-        self.arcs = self.arc_projection()
-        self.messages = self.matrix()
-        self.sender_marginal = self.matrix()
-        self.own = self.node_projection(bias=self.bias)
-        self.received = self.matrix()
-        self.own_marginal = self.matrix()
-
-    def forward(
-        self, structures: Structures, *prepared: Prepared, every_round: bool = False
-    ) -> Float[Tensor, "nodes width"]:
-        """Return the node embeddings."""
-        topology, nodes = structures.topology, self.node_inputs(structures)
-        members = members_of(structures)
-        sender, own = self.sender(nodes), self.own(nodes)
-        arcs = None if self.arcs is None else self.arcs(self.arc_inputs(structures))
-        from_node, carried = sender, own
-        states: list[Tensor] = []
-        for _ in range(self.rounds):
-            sent = send(from_node, topology)
-            total = arc_sum(self.activation(sent if arcs is None else sent + arcs), topology)
-            states.append(self.activation(carried + product(total, self.received, members.nodes)))
-            from_node = product(total, self.messages, members.nodes, sender)
-            from_node = product(states[-1], self.sender_marginal, members.nodes, from_node)
-            carried = product(states[-1], self.own_marginal, members.nodes, own)
-        return self.result(states, every_round)
+    sent_by, kept_by = ("sender_marginal",), ("own_marginal",)

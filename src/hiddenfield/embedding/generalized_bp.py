@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch import nn
+
 from hiddenfield.data.structures import Structures
-from hiddenfield.embedding.base import EMBEDDINGS, Embedding, Prepared
+from hiddenfield.embedding.base import EMBEDDINGS, MessageEmbedding, Prepared
 from hiddenfield.embedding.inputs import FeatureSizes
 from hiddenfield.embedding.members import members_of, product
 from hiddenfield.fields.graphs.cycles import CycleRegions, cycle_regions
@@ -18,7 +20,7 @@ from hiddenfield.shapes import Float, Tensor
     summary="as in generalized belief propagation: messages between nodes, edges and short cycles",
     reference="Dai, Dai and Song (2016), equations 21 and 22; Yedidia, Freeman and Weiss (2005)",
 )
-class GeneralizedBP(Embedding):
+class GeneralizedBP(MessageEmbedding):
     r"""Generalized belief propagation with learned messages (equations 21 and 22 of Dai et al. 2016).
 
     Regions are the nodes, the edges and the short chordless cycles; messages go from a region r to a subregion s:
@@ -49,20 +51,12 @@ class GeneralizedBP(Embedding):
     torch.Size([4, 8])
     """
 
+    sent_by = ("overcounted",)
+    overcounted: nn.Parameter
+
     def __init__(self, sizes: FeatureSizes, *, longest_cycle: int = 8, **common: Any) -> None:
         super().__init__(sizes, **common)
         self.longest_cycle = longest_cycle
-
-    stackable = True
-
-    def make_weights(self) -> None:
-        """Make the matrices of the equations."""
-        self.sender = self.node_projection(bias=self.bias)
-        self.arcs = self.arc_projection()
-        self.messages = self.matrix()
-        self.overcounted = self.matrix()
-        self.own = self.node_projection(bias=self.bias)
-        self.received = self.matrix()
 
     def prepare(self, structures: Structures) -> tuple[CycleRegions]:
         """Find the cycles and the messages that each message reads."""

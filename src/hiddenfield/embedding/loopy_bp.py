@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hiddenfield.data.structures import Structures
-from hiddenfield.embedding.base import EMBEDDINGS, Embedding, Prepared
+from hiddenfield.embedding.base import EMBEDDINGS, MessageEmbedding, Prepared
 from hiddenfield.embedding.inputs import ArcKinds, Inputs
 from hiddenfield.embedding.members import members_of, product
 from hiddenfield.ops import Topology, arc_sum, gather_sum, send
@@ -15,7 +15,7 @@ from hiddenfield.shapes import Float, Tensor
     summary="a message made of all that arrived, except from where it goes",
     reference="Dai, Dai and Song (2016), algorithm 2",
 )
-class LoopyBP(Embedding):
+class LoopyBP(MessageEmbedding):
     r"""Loopy belief propagation with learned messages (Algorithm 2 and equations 16 and 17 of Dai et al. 2016).
 
     .. math::
@@ -37,16 +37,6 @@ class LoopyBP(Embedding):
     >>> LoopyBP(FeatureSizes.of(words), dim=8)(words).shape
     torch.Size([10, 8])
     """
-
-    stackable = True
-
-    def make_weights(self) -> None:
-        """Make the matrices of the equations."""
-        self.sender = self.node_projection(bias=self.bias)
-        self.arcs = self.arc_projection()
-        self.messages = self.matrix()
-        self.own = self.node_projection(bias=self.bias)
-        self.received = self.matrix()
 
     def forward(
         self, structures: Structures, *prepared: Prepared, every_round: bool = False

@@ -8,12 +8,12 @@ import torch
 from torch import nn
 
 from hiddenfield.data.structures import Structures
-from hiddenfield.embedding.base import EMBEDDINGS, Embedding, Prepared
+from hiddenfield.embedding.base import EMBEDDINGS, Prepared, SumEmbedding
 from hiddenfield.embedding.inputs import FeatureSizes
-from hiddenfield.embedding.members import members_of, product
+from hiddenfield.embedding.members import Members, product
 from hiddenfield.errors import InputError
 from hiddenfield.fields.graphs.spanning_trees import edge_appearance
-from hiddenfield.ops import arc_sum, reverse_messages, send
+from hiddenfield.ops import send
 from hiddenfield.shapes import Float, Tensor
 
 
@@ -22,7 +22,7 @@ from hiddenfield.shapes import Float, Tensor
     summary="as in tree-reweighted propagation: messages weighted by the edges' appearance probabilities",
     reference="Dai, Dai and Song (2016), appendix B.3; Wainwright, Jaakkola and Willsky (2003)",
 )
-class TreeReweighted(Embedding):
+class TreeReweighted(SumEmbedding):
     r"""Tree-reweighted belief propagation with learned messages (Dai et al. 2016, section 4.2 and appendix B.3).
 
     Every edge has a weight :math:`v_{ij}`, the probability that it appears in a random spanning tree (Wainwright,
@@ -57,6 +57,9 @@ class TreeReweighted(Embedding):
     torch.Size([10, 8])
     """
 
+    sent_by = ("reverse",)
+    reverse: nn.Parameter
+
     def __init__(self, sizes: FeatureSizes, *, weights: str = "uniform", **common: Any) -> None:
         super().__init__(sizes, **common)
         if weights not in ("uniform", "learned"):
@@ -68,12 +71,7 @@ class TreeReweighted(Embedding):
 
     def make_weights(self) -> None:
         """Make the matrices of the equations."""
-        self.sender = self.node_projection(bias=self.bias)
-        self.arcs = self.arc_projection()
-        self.messages = self.matrix()
-        self.reverse = self.matrix()
-        self.own = self.node_projection(bias=self.bias)
-        self.received = self.matrix()
+        super().make_weights()
         self.edge_ends = self.node_projection(bias=self.bias)
         self.edge_received = self.matrix()
 
@@ -83,49 +81,23 @@ class TreeReweighted(Embedding):
         appearance = edge_appearance(structures)
         return (bare.replace(arc_attributes=appearance[:, None], arc_attribute_names=("appearance",)),)
 
-    def forward(
-        self, structures: Structures, *prepared: Prepared, every_round: bool = False
-    ) -> Float[Tensor, "nodes width"]:
-        """Return the node embeddings."""
-        states, _ = self._run(structures, prepared, every_round)
-        return self.result(states, every_round)
-
     def edge_embeddings(self, structures: Structures, *prepared: Prepared) -> Float[Tensor, "arcs dim"]:
         r"""Return :math:`\tilde\eta_{ij}` for every arc; the two directions of an edge have the same."""
-        _, total = self._run(structures, prepared, False)
+        _, total = self.run(structures, prepared, False)
         topology = structures.topology
         ends = product(total, self.edge_received, None, self.edge_ends(self.node_inputs(structures)))
         return self.activation(send(ends, topology) + ends.index_select(0, topology.target))
 
-    def _run(
-        self, structures: Structures, prepared: tuple[Prepared, ...], every_round: bool
-    ) -> tuple[list[Tensor], Tensor]:
-        topology, nodes = structures.topology, self.node_inputs(structures)
-        members = members_of(structures)
-        sender, own = self.sender(nodes), self.own(nodes)
-        arcs = None if self.arcs is None else self.arcs(self.arc_inputs(structures))
-        weight = self._weights(structures, prepared, arcs)
-        sent = send(sender, topology)
-        messages = self.activation(sent if arcs is None else sent + arcs)
-        total = arc_sum(weight * messages, topology)
-        states: list[Tensor] = []
-        for step in range(1, self.rounds + 1):
-            if every_round or step == self.rounds:
-                states.append(self.activation(product(total, self.received, members.nodes, own)))
-            if step == self.rounds:
-                break
-            # Of all weighted messages into the sender the reverse one is taken away, and added with its own matrix.
-            taken = product(weight * messages, self.messages, members.arcs)
-            back = product((1 - weight) * messages, self.reverse, members.arcs) - taken
-            sent = send(product(total, self.messages, members.nodes, sender), topology)
-            sent = sent + reverse_messages(back, topology)
-            messages = self.activation(sent if arcs is None else sent + arcs)
-            total = arc_sum(weight * messages, topology)
-        return states, total
+    def from_reverse(self, messages: Tensor, weight: Tensor | None, members: Members) -> Tensor:
+        """Return what the reverse of every message adds: it is taken out of the sum, and has its own matrix."""
+        assert weight is not None
+        taken = product(weight * messages, self.messages, members.arcs)
+        return product((1 - weight) * messages, self.reverse, members.arcs) - taken
 
-    def _weights(
+    def arc_weights(
         self, structures: Structures, prepared: tuple[Prepared, ...], arcs: Tensor | None
     ) -> Float[Tensor, "arcs 1"]:
+        """Return the weight of every arc."""
         (weighted,) = prepared or self.prepare(structures)
         assert isinstance(weighted, Structures)
         assert weighted.arc_attributes is not None
