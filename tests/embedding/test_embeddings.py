@@ -359,10 +359,10 @@ def test_learned_weights_start_at_the_uniform_ones_and_stay_within_bounds():
     pack = random_pack(4, probability=0.7)
     model = TreeReweighted(FeatureSizes.of(pack), dim=5, weights="learned").double()
     uniform = model.prepare(pack)[0].arc_attributes.double()
-    assert torch.allclose(model._weights(pack, (), None), uniform)
+    assert torch.allclose(model.arc_weights(pack, (), None), uniform)
     with torch.no_grad():
         model.weight_shift.copy_(torch.tensor([-3.0, 2.0]))
-    weights = model._weights(pack, (), None)
+    weights = model.arc_weights(pack, (), None)
     assert ((weights > 0) & (weights <= 1)).all()
     assert (weights[uniform == 1] == 1).all()
 

@@ -120,11 +120,11 @@ class Embedding(nn.Module, ABC):
 
     def node_inputs(self, structures: Structures) -> Inputs:
         """Take the nodes' features of a batch."""
-        return Inputs.of_nodes(structures, self.sizes, self.dtype)
+        return Inputs.of(structures, "node", self.sizes, self.dtype)
 
     def arc_inputs(self, structures: Structures) -> Inputs:
         """Take the arcs' features of a batch."""
-        return Inputs.of_arcs(structures, self.sizes, self.dtype)
+        return Inputs.of(structures, "arc", self.sizes, self.dtype)
 
     # -- sums over arcs ------------------------------------------------------------------------------------
 

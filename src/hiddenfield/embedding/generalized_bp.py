@@ -11,7 +11,7 @@ from hiddenfield.embedding.base import EMBEDDINGS, MessageEmbedding, Prepared
 from hiddenfield.embedding.inputs import FeatureSizes
 from hiddenfield.embedding.members import members_of, product
 from hiddenfield.fields.graphs.cycles import CycleRegions, cycle_regions
-from hiddenfield.ops import RowBlocks, arc_sum, gather_sum, send
+from hiddenfield.ops import arc_sum, gather_sum, send
 from hiddenfield.shapes import Float, Tensor
 
 
@@ -76,6 +76,16 @@ class GeneralizedBP(MessageEmbedding):
             constant = self.arcs(self.arc_inputs(structures), constant)
         cycle_constant = gather_sum(sender, regions.cycle_nodes.topology)
         memberships = members.rows(regions.cycle_nodes.row_ptr, len(cycle_constant))
+
+        def cycle_messages(arcs: Tensor, cycles: Tensor | None) -> Float[Tensor, "memberships dim"]:
+            sent = product(arcs, self.messages, members.arcs)
+            total = gather_sum(sent, regions.cycle_from_arcs.topology, cycle_constant.to(sent.dtype))
+            if cycles is not None:
+                sent = product(cycles, self.messages, memberships)
+                total = gather_sum(sent, regions.cycle_from_cycles.topology, total)
+            taken = product(arcs, -self.overcounted, members.arcs)
+            return self.gathered(taken, regions.cycle_overcounted.topology, total)
+
         arcs, cycles = self.activation(constant), None
         states: list[Tensor] = []
         for step in range(1, self.rounds + 1):
@@ -89,27 +99,8 @@ class GeneralizedBP(MessageEmbedding):
                 total = arc_sum(arcs, topology)
                 states.append(self.activation(product(total, self.received, members.nodes, own)))
             if step < self.rounds:
-                cycles = self._cycle_messages(
-                    cycle_constant, arcs, cycles, regions, members.arcs, memberships
-                )
+                cycles = cycle_messages(arcs, cycles)
         return self.result(states, every_round)
-
-    def _cycle_messages(
-        self,
-        constant: Tensor,
-        arcs: Tensor,
-        cycles: Tensor | None,
-        regions: CycleRegions,
-        of_arcs: RowBlocks | None,
-        of_cycles: RowBlocks | None,
-    ) -> Float[Tensor, "memberships dim"]:
-        sent = product(arcs, self.messages, of_arcs)
-        total = gather_sum(sent, regions.cycle_from_arcs.topology, constant.to(sent.dtype))
-        if cycles is not None:
-            sent = product(cycles, self.messages, of_cycles)
-            total = gather_sum(sent, regions.cycle_from_cycles.topology, total)
-        taken = product(arcs, -self.overcounted, of_arcs)
-        return self.gathered(taken, regions.cycle_overcounted.topology, total)
 
     def settings(self) -> dict[str, Any]:
         """Return the options that build the same module again, given the sizes."""

@@ -78,18 +78,13 @@ class Inputs:
     blocks: RowBlocks | None = None
 
     @classmethod
-    def of_nodes(cls, structures: Structures, sizes: FeatureSizes, dtype: torch.dtype) -> Inputs:
-        """Take the nodes' features."""
-        rows, blocks = structures.total_nodes, members_of(structures).nodes
-        bare = cls(None, None, _cast(structures.node_attributes, dtype), rows, blocks)
-        return bare._labelled(structures.node_labels, sizes.node_labels, dtype)
-
-    @classmethod
-    def of_arcs(cls, structures: Structures, sizes: FeatureSizes, dtype: torch.dtype) -> Inputs:
-        """Take the arcs' features."""
-        rows, blocks = structures.total_arcs, members_of(structures).arcs
-        bare = cls(None, None, _cast(structures.arc_attributes, dtype), rows, blocks)
-        return bare._labelled(structures.arc_labels, sizes.arc_labels, dtype)
+    def of(cls, structures: Structures, kind: str, sizes: FeatureSizes, dtype: torch.dtype) -> Inputs:
+        """Take the features of the nodes or arcs, as `kind` says: ``"node"`` or ``"arc"``."""
+        attributes: Tensor | None = getattr(structures, f"{kind}_attributes")
+        rows = structures.total_nodes if kind == "node" else structures.total_arcs
+        blocks: RowBlocks | None = getattr(members_of(structures), f"{kind}s")
+        bare = cls(None, None, None if attributes is None else attributes.to(dtype), rows, blocks)
+        return bare._labelled(getattr(structures, f"{kind}_labels"), getattr(sizes, f"{kind}_labels"), dtype)
 
     def _labelled(
         self, labels: Int[Tensor, "rows columns"] | None, sizes: tuple[int, ...], dtype: torch.dtype
@@ -189,10 +184,6 @@ def _joined(
     return code, count
 
 
-def _cast(values: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    return None if values is None else values.to(dtype)
-
-
 class Projection(nn.Module):
     r"""Linear map of labels and attributes: :math:`W x + b`, with x the one-hot labels followed by the attributes.
 
@@ -228,34 +219,24 @@ class Projection(nn.Module):
         self, inputs: Inputs, constant: Float[Tensor, "rows width"] | None = None
     ) -> Float[Tensor, "rows width"]:
         """Return (rows, width), with a constant added if there is one."""
-        if self.table is None:
-            return self._attributes_alone(inputs, constant)
-        table = self.table if self.bias is None else self._with_bias()
-        if inputs.one_hot is not None:
-            result = product(inputs.one_hot, table.transpose(-1, -2), inputs.blocks, constant)
-        else:
-            assert inputs.symbols is not None
-            # Mixed precision: a constant that comes from a product is in the lower one.
-            result = gather_sum(table, inputs.symbols, None if constant is None else constant.to(table.dtype))
-        if self.weight is None:
-            return result
-        assert inputs.attributes is not None
-        return product(inputs.attributes, self.weight, inputs.blocks, result)
-
-    def _attributes_alone(self, inputs: Inputs, constant: Tensor | None) -> Tensor:
-        bias = None
-        if self.bias is not None and inputs.blocks is not None:
-            bias = self.bias.index_select(0, inputs.blocks.owner)
+        result, blocks = constant, inputs.blocks
+        if self.table is not None:
+            table = self.table if self.bias is None else self._with_bias()
+            if inputs.one_hot is not None:
+                result = product(inputs.one_hot, table.transpose(-1, -2), blocks, constant)
+            else:
+                assert inputs.symbols is not None
+                # Mixed precision: a constant that comes from a product is in the lower one.
+                added = None if constant is None else constant.to(table.dtype)
+                result = gather_sum(table, inputs.symbols, added)
         elif self.bias is not None:
-            bias = self.bias.expand(inputs.rows, -1)
-        if self.weight is None:
-            assert bias is not None
-            return bias.contiguous() if constant is None else bias + constant
-        assert inputs.attributes is not None
-        known = [part for part in (bias, constant) if part is not None]
-        return product(
-            inputs.attributes, self.weight, inputs.blocks, sum(known[1:], known[0]) if known else None
-        )
+            bias = self.bias.expand(inputs.rows, -1) if blocks is None else self.bias[blocks.owner]
+            result = bias if constant is None else bias + constant
+        if self.weight is not None:
+            assert inputs.attributes is not None
+            return product(inputs.attributes, self.weight, blocks, result)
+        assert result is not None
+        return result.contiguous()
 
     def _with_bias(self) -> Float[Tensor, "*networks symbols width"]:
         """Put the bias on the symbols of the first column, of which every row has one: no pass over the rows."""

@@ -48,12 +48,14 @@ class History:
 
 @dataclass
 class State:
-    """How far training has come, except for the current weights and the optimizer.
+    """How far training has come.
 
     Parameters
     ----------
     histories
         One per network.
+    network, optimizer, scaler
+        What moves: the weights, the optimizer's averages, the scale of the loss.
     next_epoch
         Counted from 0.
     best_weights
@@ -61,47 +63,35 @@ class State:
     """
 
     histories: list[History]
+    network: Predictor
+    optimizer: torch.optim.Optimizer
+    scaler: torch.amp.GradScaler
     next_epoch: int = 0
     best_weights: dict[str, Tensor] = field(default_factory=dict)
 
 
-def save_run(
-    path: Path,
-    state: State,
-    identity: dict[str, Any],
-    network: Predictor,
-    optimizer: torch.optim.Optimizer,
-    scaler: torch.amp.GradScaler,
-) -> None:
+def save_run(path: Path, state: State, identity: dict[str, Any]) -> None:
     """Write everything that a run needs to go on."""
-    tensors = {f"weight.{name}": value for name, value in network.state_dict().items()}
+    tensors = {f"weight.{name}": value for name, value in state.network.state_dict().items()}
     (history,) = state.histories
     best = {} if history.best is None else state.best_weights
     tensors |= {f"best.{name}": value[0] for name, value in best.items()}
-    for number, moments in optimizer.state_dict()["state"].items():
+    for number, moments in state.optimizer.state_dict()["state"].items():
         kept = {name: value for name, value in moments.items() if isinstance(value, Tensor)}
         tensors |= {f"optimizer.{number}.{name}": value for name, value in kept.items()}
     values = {
         "identity": identity,
         "next_epoch": state.next_epoch,
         "history": asdict(history),
-        "precision": scaler.state_dict(),  # the scale of the loss in half precision; empty otherwise
+        "precision": state.scaler.state_dict(),  # the scale of the loss in half precision; empty otherwise
     }
     save_checkpoint(Checkpoint(tensors, values), path)
 
 
-def resume_run(
-    path: Path,
-    identity: dict[str, Any],
-    network: Predictor,
-    optimizer: torch.optim.Optimizer,
-    scaler: torch.amp.GradScaler,
-    *,
-    resume: bool,
-) -> State | None:
-    """Take up the checkpoint if there is one and it is of this very run; return None if there is none."""
+def resume_run(path: Path, state: State, identity: dict[str, Any], *, resume: bool) -> None:
+    """Take up the checkpoint if there is one and it is of this very run; refuse to where `resume` is False."""
     if not path.exists():
-        return None
+        return
     if not resume:
         raise InputError(f"{path} holds an earlier run; resume it, or remove it to start again")
     saved = load_checkpoint(path)
@@ -112,16 +102,14 @@ def resume_run(
                 f"{path} is of a run with other {name}; use the same, or remove it to start again"
             )
     try:
-        return _load(saved, network, optimizer, scaler)
+        _load(saved, state)
     except (KeyError, TypeError, ValueError, RuntimeError):
         raise ReadError(
             "does not hold the whole state of a run; remove it to start again", file=path
         ) from None
 
 
-def _load(
-    saved: Checkpoint, network: Predictor, optimizer: torch.optim.Optimizer, scaler: torch.amp.GradScaler
-) -> State:
+def _load(saved: Checkpoint, state: State) -> None:
     def part(prefix: str) -> dict[str, Tensor]:
         return {
             key.removeprefix(prefix): value for key, value in saved.tensors.items() if key.startswith(prefix)
@@ -132,30 +120,21 @@ def _load(
     for key, value in part("optimizer.").items():
         number, name = key.split(".", 1)
         moments.setdefault(int(number), {})[name] = value
-    network.load_state_dict(part("weight."))
-    optimizer.load_state_dict({**optimizer.state_dict(), "state": moments})
+    state.network.load_state_dict(part("weight."))
+    state.optimizer.load_state_dict({**state.optimizer.state_dict(), "state": moments})
     scaling = saved.values.get("precision", {})
     if not all(isinstance(value, (int, float)) for value in scaling.values()):
         raise TypeError("the state of the precision is made of numbers")
-    scaler.load_state_dict(scaling)
-    device = next(network.parameters()).device
-    best = {name: value[None].to(device) for name, value in part("best.").items()}
-    return State([history], int(saved.values["next_epoch"]), best)
+    state.scaler.load_state_dict(scaling)
+    device = next(state.network.parameters()).device
+    state.histories, state.next_epoch = [history], int(saved.values["next_epoch"])
+    state.best_weights = {name: value[None].to(device) for name, value in part("best.").items()}
 
 
 def fingerprint(structures: Structures) -> list[int]:
     """Return counts and a checksum that differ for another data set."""
-    checksum = 0
-    for name in (
-        "node_ptr",
-        "in_ptr",
-        "source",
-        "node_labels",
-        "arc_labels",
-        "node_attributes",
-        "arc_attributes",
-        "targets",
-    ):
+    checksum, features = 0, ("node_labels", "arc_labels", "node_attributes", "arc_attributes", "targets")
+    for name in ("node_ptr", "in_ptr", "source", *features):
         tensor: Tensor | None = getattr(structures, name)
         if tensor is not None:
             checksum = zlib.crc32(tensor.cpu().contiguous().numpy().tobytes(), checksum)

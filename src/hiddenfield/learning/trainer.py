@@ -166,7 +166,7 @@ def _train_part(
 ) -> list[History | TrainingError]:
     training = Training([fit], team, checkpoint)
     if checkpoint is not None:
-        training.resume(resume)
+        resume_run(checkpoint, training.state, training.identity(), resume=resume)
     return training.run(show_progress)
 
 
@@ -202,7 +202,7 @@ class Training:
         self.validation = Pack(tasks, validated, network, self.device) if validated else None
         width = self.settings.resample
         self.weights = [None if width is None else resampling_weights(fit.structures, width) for fit in fits]
-        self.state = State([History() for _ in fits])
+        self.state = State([History() for _ in fits], network, self.optimizer, self.scaler)
         self.failed: dict[int, TrainingError] = {}
 
     @property
@@ -227,7 +227,7 @@ class Training:
                 self._epoch(state.next_epoch, active, advance)
                 state.next_epoch += 1
                 if self.checkpoint is not None and not self.failed and self.team.rank == 0:
-                    save_run(self.checkpoint, state, self._identity(), *self._moving())
+                    save_run(self.checkpoint, state, self.identity())
         # A network that never had a best epoch, since its monitor is always NaN, keeps its last weights.
         self._keep([number for number, history in enumerate(state.histories) if history.best is None])
         networks = [fit.network for fit in self.fits]
@@ -439,7 +439,7 @@ class Training:
             else:
                 best[name].index_copy_(0, index, value.index_select(0, index))
 
-    def _identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
         """Return what must be the same for a run to go on: settings, network, task, data."""
         (fit,) = self.fits
         free = ("device", "devices")
@@ -449,12 +449,3 @@ class Training:
             "task": fit.task.as_dict(),
             "data": [fingerprint(pack) for pack in (fit.structures, fit.validation) if pack is not None],
         }
-
-    def _moving(self) -> tuple[Predictor, torch.optim.Optimizer, torch.amp.GradScaler]:
-        return self._stacked, self.optimizer, self.scaler
-
-    def resume(self, resume: bool) -> None:
-        """Take up the checkpoint if there is one; where `resume` is False, refuse to."""
-        assert self.checkpoint is not None
-        found = resume_run(self.checkpoint, self._identity(), *self._moving(), resume=resume)
-        self.state = found or self.state

@@ -148,10 +148,6 @@ def _outer_gradient(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
     return block_product(right, gradient, blocks), block_product(left, gradient.transpose(1, 2), blocks)
 
 
-def _both(_: Tensor, first: Tensor, second: Tensor, blocks: RowBlocks) -> tuple[Tensor, Tensor]:
-    return first, second
-
-
 def block_product_reference(rows: Tensor, weight: Tensor, blocks: RowBlocks) -> Tensor:
     """Multiply block by block."""
     bounds, out = blocks.bounds, rows.new_empty(rows.shape[0], weight.shape[1])
@@ -186,5 +182,9 @@ def _outer_cuda(left: Tensor, right: Tensor, blocks: RowBlocks) -> Tensor:
     return outer(left, right, blocks)
 
 
-_product = Implementations(block_product_reference, None, _product_cuda, _product_gradient, _both)
-_outer = Implementations(block_outer_reference, None, _outer_cuda, _outer_gradient, _both)
+_product = Implementations(
+    block_product_reference, None, _product_cuda, _product_gradient, lambda out, *given: given[:2]
+)
+_outer = Implementations(
+    block_outer_reference, None, _outer_cuda, _outer_gradient, lambda out, *given: given[:2]
+)

@@ -58,37 +58,15 @@ def counting_sort_reference(keys: Tensor, num_keys: int) -> tuple[Tensor, Tensor
 
 
 def _counting_sort_cpu(keys: Tensor, num_keys: int) -> tuple[Tensor, Tensor]:
-    order = torch.empty(keys.shape, dtype=keys.dtype)
-    ptr = torch.zeros(num_keys + 1, dtype=keys.dtype)
-    cursor = np.zeros(num_keys, dtype=np.int64)
-    bad = np.full(1, -1, dtype=np.int64)
-    _sort(as_array(keys), cursor, as_array(order), as_array(ptr), bad, work=len(keys))
-    if bad[0] >= 0:
-        first = int(bad[0])
-        raise InputError(f"row {first} has key {int(keys[first])}, but keys go from 0 to {num_keys - 1}")
-    return order, ptr
+    """Transpose a sparse matrix with one entry per row, in the column of its key."""
+    from scipy.sparse import csr_array
 
-
-@compiled
-def _sort(keys: Array, cursor: Array, order: Array, ptr: Array, bad: Array) -> None:
-    num_keys = cursor.size
-    for row in range(keys.size):
-        key = keys[row]
-        if key < 0 or key >= num_keys:
-            bad[0] = row
-            return
-        cursor[key] += 1
-    total = 0
-    for key in range(num_keys):
-        ptr[key] = total
-        count = cursor[key]
-        cursor[key] = total
-        total += count
-    ptr[num_keys] = total
-    for row in range(keys.size):
-        key = keys[row]
-        order[cursor[key]] = row
-        cursor[key] += 1
+    codes, rows = as_array(keys), len(keys)
+    for row in np.flatnonzero((codes < 0) | (codes >= num_keys))[:1].tolist():
+        raise InputError(f"row {row} has key {int(codes[row])}, but keys go from 0 to {num_keys - 1}")
+    entries = np.ones(rows, dtype=np.int8), codes, np.arange(rows + 1, dtype=codes.dtype)
+    grouped = csr_array(entries, shape=(rows, num_keys)).tocsc()
+    return torch.from_numpy(grouped.indices).to(keys.dtype), torch.from_numpy(grouped.indptr).to(keys.dtype)
 
 
 _sorting = Implementations(reference=counting_sort_reference, cpu=_counting_sort_cpu)

@@ -143,12 +143,12 @@ def _gather_sum_loop(
                 out[node, column] = max(out[node, column], 0)
 
 
-def _gather_kept(out: Tensor, *arguments: Any) -> list[Tensor]:
-    return [out] if arguments[3] else []
-
-
 _gather = Implementations(
-    gather_sum_reference, _gather_sum_cpu, _gather_sum_cuda, _gather_gradient, keep=_gather_kept
+    gather_sum_reference,
+    _gather_sum_cpu,
+    _gather_sum_cuda,
+    _gather_gradient,
+    lambda out, *given: [out] if given[3] else [],
 )
 
 
@@ -410,7 +410,10 @@ def _plan(topology: Topology, transposed: bool) -> tuple[Array, Array, Array, Ar
         write = reverse[read]
     single, single_ptr = reverse[:0], reverse[:0]
     if not topology.symmetric:
-        single, single_ptr = (as_array(part) for part in topology.one_way[2 * transposed :][:2])
+        alone = np.flatnonzero(reverse < 0)
+        nodes = as_array(topology.target if transposed else topology.source)[alone]
+        order = np.argsort(nodes, kind="stable")
+        single, single_ptr = alone[order], np.searchsorted(nodes[order], np.arange(topology.num_nodes + 1))
     vars(topology)[name] = ptr, read, write, single_ptr, single
     return ptr, read, write, single_ptr, single
 
@@ -522,10 +525,10 @@ def _cavity_loop(
                     out[w, column] = lowest if value < lowest else value
 
 
-def _cavity_kept(out: Tensor, *arguments: Any) -> list[Tensor]:
-    return [out] if arguments[4] else []
-
-
 _cavity = Implementations(
-    cavity_sum_reference, _cavity_sum_cpu, _cavity_sum_cuda, _cavity_gradient, keep=_cavity_kept
+    cavity_sum_reference,
+    _cavity_sum_cpu,
+    _cavity_sum_cuda,
+    _cavity_gradient,
+    lambda out, *given: [out] if given[4] else [],
 )

@@ -171,20 +171,6 @@ class Topology:
         return reversing
 
     @functools.cached_property
-    def one_way(
-        self,
-    ) -> tuple[Int[Tensor, " oneway"], Int[Tensor, " node_bounds"], Int[Tensor, " oneway"], Tensor]:
-        """The arcs without a reverse: grouped by sender with pointers, then by receiver with pointers."""
-        if self.reverse is None:
-            raise InputError(
-                "this topology has no reverse; build it with reverse=match_reverse(source, in_ptr)"
-            )
-        single = torch.nonzero(self.reverse < 0).flatten()
-        senders, sender_ptr = counting_sort(self.source[single], self.num_sources)
-        counts = torch.searchsorted(single, self.in_ptr.long())
-        return single[senders.long()], sender_ptr, single, counts
-
-    @functools.cached_property
     def arrays(self) -> tuple[Array, Array]:
         """`source` and `in_ptr` as NumPy views for the compiled loops; on the CPU only."""
         return as_array(self.source), as_array(self.in_ptr)
