@@ -77,5 +77,5 @@ def test_every_public_name_resolves() -> None:
 
 
 def test_no_submodule_hides_a_public_name() -> None:
-    """Importing ``ops.gather_sum``, the module, must not replace ``ops.gather_sum``, the function."""
+    """Importing a module must not replace a function of the same name."""
     loaded_by(SUBMODULES)

@@ -51,18 +51,6 @@ def test_outgoing_arcs_are_grouped_by_sender(topology):
         assert (topology.source[group] == node).all()
 
 
-@given(topologies())
-def test_one_way_arcs_are_grouped_both_ways(topology):
-    by_sender, sender_ptr, by_receiver, receiver_ptr = topology.one_way
-    expected = torch.nonzero(topology.reverse < 0).flatten().tolist()
-    assert sorted(by_sender.tolist()) == sorted(by_receiver.tolist()) == expected
-    for node in range(topology.num_nodes):
-        sent = by_sender[int(sender_ptr[node]) : int(sender_ptr[node + 1])].long()
-        received = by_receiver[int(receiver_ptr[node]) : int(receiver_ptr[node + 1])].long()
-        assert (topology.source[sent] == node).all()
-        assert (topology.target[received] == node).all()
-
-
 def test_sizes_and_defaults():
     topology = Topology(*ONE_WAY)
     assert (topology.num_nodes, topology.num_arcs, topology.num_sources) == (3, 4, 3)
@@ -126,8 +114,3 @@ def test_validate_names_the_first_bad_arc(arguments, text):
     topology = Topology(**{"source": ONE_WAY[0], "in_ptr": ONE_WAY[1], **arguments})
     with pytest.raises(InputError, match=text):
         topology.validate()
-
-
-def test_one_way_arcs_need_reverse():
-    with pytest.raises(InputError, match="has no reverse"):
-        _ = Topology(*ONE_WAY).one_way

@@ -187,9 +187,8 @@ def subroutine(
     >>> out
     array([4., 9.])
     """
-    if function is None:
-        return functools.partial(Subroutine, allocates=allocates, fast=fast)
-    return Subroutine(function, allocates=allocates, fast=fast)
+    make = functools.partial(Subroutine, allocates=allocates, fast=fast)
+    return make if function is None else make(function)
 
 
 def compiled(
@@ -221,6 +220,5 @@ def compiled(
     >>> out
     array([2., 4., 6.])
     """
-    if function is None:
-        return functools.partial(Compiled, fast=fast, reorder=reorder)
-    return Compiled(function, fast=fast, reorder=reorder)
+    make = functools.partial(Compiled, fast=fast, reorder=reorder)
+    return make if function is None else make(function)

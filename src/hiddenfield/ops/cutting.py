@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from hiddenfield.ops.compile import as_array, compiled, prange
-from hiddenfield.ops.dispatch import INDEX_DTYPES, check_index, empty, reject
+from hiddenfield.ops.dispatch import INDEX_DTYPES, check_index, check_tensor, empty, reject
 from hiddenfield.ops.segments import segment_of_row
 from hiddenfield.shapes import Array, Int, Shaped, Tensor
 
@@ -145,8 +145,7 @@ class SegmentCut:
 
 
 def _check(values: Tensor, ptr: Tensor, index: Tensor, new_ptr: Tensor, shift: Tensor | None) -> None:
-    if not isinstance(values, Tensor):
-        reject(f"values must be a tensor, got {type(values).__name__}; convert it with torch.as_tensor")
+    check_tensor(values, "values")
     if values.ndim not in (1, 2):
         reject(f"values must have shape (rows,) or (rows, width), got {tuple(values.shape)}")
     check_index(index, "index")

@@ -184,7 +184,8 @@ def reject(message: str) -> NoReturn:
     raise InputError(message)
 
 
-def _check_tensor(values: Any, name: str) -> None:
+def check_tensor(values: Any, name: str) -> None:
+    """Check that `values` is a tensor."""
     if not isinstance(values, Tensor):
         reject(f"{name} must be a tensor, got {type(values).__name__}; convert it with torch.as_tensor")
 
@@ -198,7 +199,7 @@ def _check_floats(values: Tensor, name: str) -> None:
 
 def check_rows(values: Tensor, name: str, rows: int, per: str, index: Tensor) -> None:
     """Check in O(1) that `values` is a float matrix of `rows` rows on the device of `index`."""
-    _check_tensor(values, name)
+    check_tensor(values, name)
     if values.ndim != 2 or values.shape[0] != rows:
         reject(
             f"{name} must have shape ({rows}, dim), one row for each of the {rows} {per}, "
@@ -227,7 +228,7 @@ def through_rectifier(gradient: Tensor, out: Tensor) -> Tensor:
 
 def check_pointers(rows: Tensor, ptr: Int[Tensor, " segment_bounds"], segments: int | None = None) -> None:
     """Check in O(1) that `rows` is (rows,) or (rows, dim) and that `ptr` can point into it."""
-    _check_tensor(rows, "rows")
+    check_tensor(rows, "rows")
     if rows.ndim not in (1, 2):
         reject(f"rows must have shape (rows,) or (rows, dim), got {tuple(rows.shape)}")
     _check_floats(rows, "rows")
@@ -245,7 +246,7 @@ def check_total(ptr: Array, num_rows: int) -> None:
 
 def check_index(index: Tensor, name: str, device: torch.device | None = None) -> None:
     """Check in O(1) that `index` is a vector of int32 or int64, and on `device` if one is given."""
-    _check_tensor(index, name)
+    check_tensor(index, name)
     if index.ndim != 1 or index.dtype not in INDEX_DTYPES:
         reject(
             f"{name} must be a vector of int32 or int64, got shape {tuple(index.shape)} and {index.dtype}; "

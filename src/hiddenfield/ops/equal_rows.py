@@ -94,34 +94,21 @@ def table_size(entries: int) -> int:
 
 
 @subroutine(allocates=False)
-def hash_row(row: Array) -> np.int64:
-    """Mix integers: products that wrap around, and shifts that bring the high bits down to where a table looks."""
-    mixed = np.int64(0x1234567) + row.size
-    for place in range(row.size):
-        mixed = (mixed ^ row[place]) * np.int64(-7046029254386353131)
-        mixed = mixed ^ (mixed >> np.int64(29))
-    return mixed
-
-
-@subroutine(allocates=False)
-def same_row(one: Array, other: Array) -> bool:
-    """Whether two rows are of one length and equal in every entry."""
-    same, place = one.size == other.size, 0
-    while same and place < one.size:
-        same = one[place] == other[place]
-        place += 1
-    return same
-
-
-@subroutine(allocates=False)
 def find_row(
     words: Array, row: int, width: int, group_row: Array, groups: int, slots: Array, mask: int
 ) -> int:
     """Return the group of a row; it is `groups`, and is entered, where no row before had these words."""
-    here = words[row, :width]
-    slot = hash_row(here) & mask
+    # The hash: products that wrap around, and shifts that bring the high bits down to where a table looks.
+    mixed = np.int64(0x1234567) + width
+    for k in range(width):
+        mixed = (mixed ^ words[row, k]) * np.int64(-7046029254386353131)
+        mixed = mixed ^ (mixed >> np.int64(29))
+    slot = mixed & mask
     while slots[slot] >= 0:
-        if same_row(words[group_row[slots[slot]], :width], here):
+        other, k = group_row[slots[slot]], 0
+        while k < width and words[other, k] == words[row, k]:
+            k += 1
+        if k == width:
             return slots[slot]
         slot = (slot + 1) & mask
     slots[slot] = groups

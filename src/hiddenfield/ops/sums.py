@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from hiddenfield.errors import InputError
 from hiddenfield.ops.compile import as_array, compiled, prange
 from hiddenfield.ops.dispatch import (
     Implementations,
@@ -296,7 +295,7 @@ def cavity_sum(
     tensor([4., 0., 0., 2.])
     """
     if topology.reverse is None:
-        raise InputError(
+        reject(
             "cavity_sum needs a topology with reverse; build it with reverse=match_reverse(source, in_ptr)"
         )
     _check(messages, "messages", message_kind, topology)
@@ -374,15 +373,10 @@ def _shared(gradient: Tensor, kind: Tensor | None, rows: int) -> Tensor:
 
 
 def _cavity_sum_cpu(
-    messages: Tensor,
-    topology: Topology,
-    transposed: bool,
-    constant: Tensor | None,
-    rectify: bool,
-    message_kind: Tensor | None,
-    constant_kind: Tensor | None,
+    values: Tensor, topology: Topology, transposed: bool, constant: Tensor | None, rectify: bool, *kinds: Any
 ) -> Tensor:
-    out = empty((topology.num_arcs, messages.shape[1]), messages)
+    message_kind, constant_kind = kinds
+    out = empty((topology.num_arcs, values.shape[1]), values)
     result = out.numpy()
     ptr, read, *others = _plan(topology, transposed)
     if message_kind is not None:
@@ -392,7 +386,7 @@ def _cavity_sum_cpu(
     else:
         added, row = as_array(constant), read[:0] if constant_kind is None else as_array(constant_kind)
     lowest = result.dtype.type(0 if rectify else -np.inf)
-    _cavity_loop(as_array(messages), ptr, read, *others, added, row, lowest, result, work=out.numel())
+    _cavity_loop(as_array(values), (ptr, read, *others), added, row, lowest, result, work=out.numel())
     return out
 
 
@@ -419,18 +413,13 @@ def _plan(topology: Topology, transposed: bool) -> tuple[Array, Array, Array, Ar
 
 
 def _cavity_sum_cuda(
-    messages: Tensor,
-    topology: Topology,
-    transposed: bool,
-    constant: Tensor | None,
-    rectify: bool,
-    message_kind: Tensor | None,
-    constant_kind: Tensor | None,
+    values: Tensor, topology: Topology, transposed: bool, constant: Tensor | None, rectify: bool, *kinds: Any
 ) -> Tensor:
-    messages = _picked(messages, message_kind)
+    message_kind, constant_kind = kinds
+    values = _picked(values, message_kind)
     constant = None if constant is None else _picked(constant, constant_kind)
     if topology.longest_range > LONGEST_RANGE:
-        return cavity_sum_reference(messages, topology, transposed, constant, rectify)
+        return cavity_sum_reference(values, topology, transposed, constant, rectify)
     from hiddenfield.ops.triton_sums import ranged_sum
 
     arcs = topology.num_arcs
@@ -440,22 +429,13 @@ def _cavity_sum_cuda(
         (read, ptr), key = topology.outgoing, topology.target
     skip = topology.reverse
     return ranged_sum(
-        messages, ptr, num_out=arcs, key=key, read=read, skip=skip, constant=constant, rectify=rectify
+        values, ptr, num_out=arcs, key=key, read=read, skip=skip, constant=constant, rectify=rectify
     )
 
 
 @compiled
 def _cavity_loop(
-    messages: Array,
-    ptr: Array,
-    read: Array,
-    write: Array,
-    single_ptr: Array,
-    single: Array,
-    constant: Array,
-    constant_row: Array,
-    lowest: float,
-    out: Array,
+    messages: Array, plan: Any, constant: Array, constant_row: Array, lowest: float, out: Array
 ) -> None:
     """Write row w = write[p]: max(lowest, constant[constant_row[w]] + the rows read[q] with q != p).
 
@@ -463,6 +443,7 @@ def _cavity_loop(
     in the node's range of `single_ptr` get the full sum. A `constant_row` of one number holds for all rows, an empty
     one means a row's own. Nodes of up to four arcs, nearly all in molecules, are summed in one pass.
     """
+    ptr, read, write, single_ptr, single = plan
     dim = messages.shape[1]
     last = constant_row.size - 1
     for node in prange(ptr.size - 1):

@@ -180,9 +180,8 @@ class Topology:
         if self.source.device == torch.device(device):
             return self
         reverse = None if self.reverse is None else self.reverse.to(device)
-        return Topology(
-            self.source.to(device), self.in_ptr.to(device), reverse, self.symmetric, self.num_sources
-        )
+        source, in_ptr = self.source.to(device), self.in_ptr.to(device)
+        return Topology(source, in_ptr, reverse, self.symmetric, self.num_sources)
 
     def validate(self) -> None:
         """Check every index, O(arcs), and raise an `InputError` that names the first bad node or arc."""
