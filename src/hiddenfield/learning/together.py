@@ -61,10 +61,11 @@ def train_in_parts(fits: Sequence[Fit]) -> Iterator[tuple[int, History | Trainin
     for fit in fits:
         fit.check()
     for group in _alike(fits):
-        chosen = [fits[position] for position in group]
-        yield from zip(
-            group, Training(chosen).run() if len(chosen) > 1 else [train_fit(*chosen)], strict=True
-        )
+        yield from zip(group, _train([fits[position] for position in group]), strict=True)
+
+
+def _train(fits: list[Fit]) -> list[History | TrainingError]:
+    return Training(fits).run() if len(fits) > 1 else [train_fit(fits[0])]
 
 
 def _alike(fits: Sequence[Fit]) -> Iterator[list[int]]:
