@@ -25,11 +25,11 @@ import numpy as np
 import torch
 
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.inference.messages.free_energy import pair_beliefs
+from hiddenfield.inference.messages.free_energy import PairGroup, pair_beliefs
 from hiddenfield.ops import gather_sum, segment_logsumexp, segment_max, segment_repeat
 from hiddenfield.ops.compile import as_array
 from hiddenfield.ops.dispatch import use_compiled
-from hiddenfield.shapes import Array, Float, Tensor
+from hiddenfield.shapes import Float, Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,15 +173,18 @@ class MessagePassing:
             factors.append(flat.reshape(group.num_factors, *group.states))
         return marginals, tuple(factors)
 
-    def pair_tables(self, number: int) -> tuple[Array, Array]:
-        """Return the tables of a group of pairs end to end, and which of them each factor reads."""
-        group = self.field.groups[number]
+    def pair_group(self, number: int) -> PairGroup:
+        """Return a group of pairs as compiled loops read it."""
+        field, group = self.field, self.field.groups[number]
         if self.weights is None and group.table is not None:
             tables, row = group.log_tables, as_array(group.table)
         else:
             tables = self.log_tables[number]
             row = np.arange(group.num_factors) if len(tables) > 1 else np.zeros(group.num_factors, np.int64)
-        return as_array(tables).reshape(-1), row
+        (first, _), (second, _) = field.wiring.blocks[number]
+        rows, columns = group.states
+        places = (as_array(group.scopes), as_array(field.state_ptr), (first, second))
+        return PairGroup(*places, as_array(tables).reshape(-1), row, (rows, columns), self.maximise)
 
     def joint(self, number: int, cavities: Float[Tensor, " messages"], leave_out: int = -1) -> Tensor:
         """Return the tables of a group plus what the variables send to it, but for one port that may be left out."""
