@@ -9,7 +9,7 @@ import torch
 
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.hard_zeros import feasible_assignments, has_hard_zeros
-from hiddenfield.fields.layout import FlatField, flatten
+from hiddenfield.fields.layout import FlatField, flatten, scaled, scaled_tables
 from hiddenfield.inference.sampling.loops import Record, TreeBlocks, Walk, site_sweeps, tree_sweeps
 from hiddenfield.ops import segment_sum
 from hiddenfield.ops.compile import compiled
@@ -143,24 +143,10 @@ def scaled_potentials(flat: FlatField) -> tuple[Array, Array, Array] | None:
         values = flat.tables
     else:
         start = np.cumsum(flat.table_size) - flat.table_size
-    unary, unary_range = _scaled(flat.log_unary, flat.state_ptr)
-    bounds, inverse = np.unique(start, return_inverse=True)
-    tables, ranges = _scaled(values, np.append(bounds, len(values)))
-    each = ranges[inverse] if len(start) else np.zeros(0)
-    total = unary_range + np.bincount(flat.scope, each[flat.place_factor], len(flat.state_ptr) - 1)
-    return (unary, start, tables) if total.max(initial=0.0) < LARGEST_RANGE else None
-
-
-def _scaled(values: Array, ptr: Array) -> tuple[Array, Array]:
-    """Return exponentials with each segment's maximum 1, and the range of its finite logarithms."""
-    if not len(values):
-        return values, np.zeros(len(ptr) - 1)
-    finite = np.isfinite(values)
-    top = np.maximum.reduceat(np.where(finite, values, -np.inf), ptr[:-1])
-    low = np.minimum.reduceat(np.where(finite, values, np.inf), ptr[:-1])
-    top = np.where(np.isfinite(top), top, 0.0)
-    low = np.where(np.isfinite(low), low, 0.0)
-    return np.exp(values - np.repeat(top, np.diff(ptr))), top - low
+    unary, _, unary_least = scaled(flat.log_unary, flat.state_ptr)
+    tables, least = scaled_tables(values, start)
+    total = unary_least + np.bincount(flat.scope, least[flat.place_factor], len(flat.state_ptr) - 1)
+    return (np.exp(unary), start, np.exp(tables)) if -total.min(initial=0.0) < LARGEST_RANGE else None
 
 
 def free_variables(field: FactorGraph) -> Array:
