@@ -111,8 +111,7 @@ class Chains:
         tables: Array | None = None,
     ) -> None:
         """Sweep over all variables so many times, maybe with other potentials; collect what is seen where asked."""
-        flat, collect = self.flat, record is not None
-        record = self.record() if record is None else record
+        flat, record = self.flat, self.record() if record is None else record
         walk = Walk(self.chain_ptr, self.state, self.random)
         work = 1 << 30 if len(self.order) * self.number * sweeps > 1 << 15 else 0
         if unary is not None:
@@ -124,10 +123,10 @@ class Chains:
             if self.potentials is not None:
                 scaled, start, powers = self.potentials
                 flat = flat._replace(log_unary=scaled, table_start=start, tables=powers)
-            tree_sweeps(sweeps, logs, self.blocks, flat, walk, collect, record, work=work)
+            tree_sweeps(sweeps, logs, self.blocks, flat, walk, record, work=work)
         else:
             hard = self.hard and tables is None
-            site_sweeps(sweeps, beta, hard, self.order, flat, walk, collect, record, work=work)
+            site_sweeps(sweeps, beta, hard, self.order, flat, walk, record, work=work)
 
 
 def scaled_potentials(flat: FlatField) -> tuple[Array, Array, Array] | None:
