@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.ops import counting_sort
+from hiddenfield.ops import counting_sort, segment_sum
 from hiddenfield.ops.compile import as_array
 from hiddenfield.shapes import Array
 
@@ -85,6 +85,12 @@ def flatten(field: FactorGraph) -> FlatField:
         count[place_factor[place]] / counts[scope[place]],
         place_factor,
     )
+
+
+def free_variables(field: FactorGraph) -> Array:
+    """Return which variables have more than one possible state."""
+    possible = segment_sum((field.log_unary > -math.inf).to(field.dtype), field.state_ptr)
+    return (possible > 1).cpu().numpy()
 
 
 class FlatTables(NamedTuple):

@@ -20,10 +20,9 @@ from hiddenfield.inference.messages.loops import (
     make_scratch,
     total_of,
 )
-from hiddenfield.inference.messages.passing import MessagePassing
-from hiddenfield.inference.messages.plan import MessagePlan
+from hiddenfield.inference.messages.passing import MessagePassing, MessagePlan
 from hiddenfield.inference.messages.propagation import propagate
-from hiddenfield.inference.posterior import MAP_METHODS, METHODS, MapState, Posterior, padded
+from hiddenfield.inference.posterior import MAP_METHODS, METHODS, Guarantee, MapState, Posterior, padded
 from hiddenfield.ops.compile import as_array, compiled, subroutine
 from hiddenfield.shapes import Array, Float, Int, Tensor
 
@@ -144,20 +143,13 @@ def loopy_bp(
         marginals, factors, value = evaluate(passing, outcome.state)
         value = temperature * value
     converged = bool(outcome.converged.all())
-    return Posterior(
-        field=field,
-        method="loopy_bp",
-        log_marginals=marginals,
-        factor_log_marginals=factors,
-        log_partition=value,
-        guarantee="exact" if converged and not maximise and field.is_forest else "estimate",
-        converged=outcome.converged,
-        iterations=outcome.iterations,
-        residual=outcome.residual,
-        status=outcome.describe(tolerance, REMEDY),
-        trace={"residual": outcome.trace},
-        extra=extra,
-    )
+    guarantee: Guarantee = "exact" if converged and not maximise and field.is_forest else "estimate"
+    told = {
+        "status": outcome.describe(tolerance, REMEDY),
+        "trace": {"residual": outcome.trace},
+        "extra": extra,
+    }
+    return Posterior.of(outcome, field, "loopy_bp", (marginals, factors), value, guarantee, **told)
 
 
 @MAP_METHODS.register("loopy_bp")
@@ -202,13 +194,10 @@ def map_state(field: FactorGraph, **options: Any) -> MapState:
     tensor([0, 1])
     """
     posterior = loopy_bp(field, temperature=0, **options)
-    exact = field.is_forest and bool(posterior.converged.all())
+    best = field.is_forest and bool(posterior.converged.all())
+    guarantee: Guarantee = "exact" if best else "lower bound"
     return MapState(
-        posterior.extra["assignment"],
-        posterior.log_partition,
-        "exact" if exact else "lower bound",
-        None,
-        posterior.status,
+        posterior.extra["assignment"], posterior.log_partition, guarantee, status=posterior.status
     )
 
 

@@ -33,7 +33,7 @@ class PairGroup(NamedTuple):
         The two variables of each factor, and where the states of each variable begin.
     begin
         Where the messages to the first and to the second ports begin.
-    tables, index, states
+    tables, row, states
         The tables end to end, which of them each factor reads, and their shape.
     maximise
         Whether beliefs and messages are maxima instead of sums.
@@ -43,7 +43,7 @@ class PairGroup(NamedTuple):
     state_ptr: Array
     begin: tuple[int, int]
     tables: Array
-    index: Array
+    row: Array
     states: tuple[int, int]
     maximise: bool
 
@@ -127,30 +127,17 @@ def evaluate(
         return marginals, factors, negative_free_energy(field, marginals, factors, passing.weights)
     totals, own, energy, entropy = variable_beliefs(passing, messages, terms=True)
     value, owner = as_array(field.log_constant).astype(np.float64), as_array(field.variable_graph)
-    add_variables(energy, entropy, as_array(field.counts), owner, value)
+    value += np.bincount(owner, as_array(field.counts) * (energy + entropy), field.num_graphs)
+    # Where a variable has no possible state the graph's value is -inf already.
+    entropy[entropy == -np.inf] = 0.0
     beliefs = []
     for number, group in enumerate(field.groups):
         belief, gain = pair_beliefs(passing, number, messages, totals)
-        add_pairs(gain, entropy, as_array(group.scopes), as_array(group.count), owner, value)
+        scopes = as_array(group.scopes)
+        term = as_array(group.count) * (gain - entropy[scopes[:, 0]] - entropy[scopes[:, 1]])
+        value += np.bincount(owner[scopes[:, 0]], term, field.num_graphs)
         beliefs.append(belief)
     return torch.from_numpy(own), tuple(beliefs), torch.from_numpy(value).to(field.dtype)
-
-
-@compiled
-def add_variables(energy: Array, entropy: Array, count: Array, owner: Array, value: Array) -> None:
-    """Add each variable's expected log potential and entropy to its graph's value."""
-    for variable in range(energy.size):
-        value[owner[variable]] += count[variable] * (energy[variable] + entropy[variable])
-
-
-@compiled
-def add_pairs(gain: Array, entropy: Array, scopes: Array, count: Array, owner: Array, value: Array) -> None:
-    """Add each factor's expected log potential, and its entropy less those of its variables."""
-    for factor in range(gain.size):
-        first, second = scopes[factor, 0], scopes[factor, 1]
-        # Where a variable has no possible state the graph's value is -inf already.
-        if entropy[first] > -np.inf and entropy[second] > -np.inf:
-            value[owner[first]] += count[factor] * (gain[factor] - entropy[first] - entropy[second])
 
 
 def variable_beliefs(
@@ -288,7 +275,7 @@ def pair_beliefs_loop(messages: Array, totals: Array, group: PairGroup, out: Arr
         best, other = np.empty(columns, out.dtype), np.empty(columns, out.dtype)
         probability = np.empty(size, out.dtype)
         for factor in range(part * chunk, min((part + 1) * chunk, factors)):
-            table, here = group.index[factor] * size, factor * size
+            table, here = group.row[factor] * size, factor * size
             own, at = state_ptr[scopes[factor, 0]], group.begin[0] + factor * rows
             there, old = state_ptr[scopes[factor, 1]], group.begin[1] + factor * columns
             for column in range(columns):

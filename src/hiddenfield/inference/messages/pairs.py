@@ -18,7 +18,7 @@ from hiddenfield.inference.messages.pair_loops import (
     to_blocks,
     variable_cavities,
 )
-from hiddenfield.inference.messages.plan import MessagePlan
+from hiddenfield.inference.messages.passing import MessagePlan
 from hiddenfield.inference.messages.schedules import Iteration, Parallel
 from hiddenfield.ops import counting_sort
 from hiddenfield.ops.compile import as_array

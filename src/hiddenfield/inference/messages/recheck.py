@@ -212,7 +212,7 @@ def recheck_pairs(
         first, count = part * BLOCK, min(BLOCK, factors - part * BLOCK)
         entries = np.zeros(rows * columns * BLOCK, messages.dtype)
         for factor in range(count):
-            at = group.index[first + factor] * rows * columns
+            at = group.row[first + factor] * rows * columns
             for entry in range(rows * columns):
                 entries[entry * BLOCK + factor] = group.tables[at + entry]
         old, total = stack_numbers(messages, ROOM), stack_numbers(messages, ROOM)

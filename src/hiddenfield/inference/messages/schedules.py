@@ -23,7 +23,7 @@ from hiddenfield.inference.messages.loops import (
     total_of,
     variable_totals,
 )
-from hiddenfield.inference.messages.plan import MessagePlan
+from hiddenfield.inference.messages.passing import MessagePlan
 from hiddenfield.ops.compile import as_array, compiled, subroutine
 from hiddenfield.ops.heap import sift_down, sift_up
 from hiddenfield.shapes import Array, Float, Tensor

@@ -9,9 +9,8 @@ import torch
 
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.hard_zeros import feasible_assignments, has_hard_zeros
-from hiddenfield.fields.layout import FlatField, flatten, scaled, scaled_tables
+from hiddenfield.fields.layout import FlatField, flatten, free_variables, scaled, scaled_tables
 from hiddenfield.inference.sampling.loops import Record, TreeBlocks, Walk, site_sweeps, tree_sweeps
-from hiddenfield.ops import segment_sum
 from hiddenfield.ops.compile import compiled
 from hiddenfield.shapes import Array, Int, Tensor
 
@@ -146,12 +145,6 @@ def scaled_potentials(flat: FlatField) -> tuple[Array, Array, Array] | None:
     tables, least = scaled_tables(values, start)
     total = unary_least + np.bincount(flat.scope, least[flat.place_factor], len(flat.state_ptr) - 1)
     return (np.exp(unary), start, np.exp(tables)) if -total.min(initial=0.0) < LARGEST_RANGE else None
-
-
-def free_variables(field: FactorGraph) -> Array:
-    """Return which variables have more than one possible state."""
-    possible = segment_sum((field.log_unary > -torch.inf).to(field.dtype), field.state_ptr)
-    return (possible > 1).cpu().numpy()
 
 
 # -- variables that can be updated together ----------------------------------------------------------------
