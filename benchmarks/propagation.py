@@ -40,8 +40,7 @@ from hiddenfield.datasets import huckel
 from hiddenfield.fields import FactorGraph, ising_grid, pairwise_field, potts_grid
 from hiddenfield.inference import infer
 from hiddenfield.inference.messages import free_energy, passing as passing_module, recheck
-from hiddenfield.inference.messages.passing import MessagePassing
-from hiddenfield.inference.messages.plan import MessagePlan
+from hiddenfield.inference.messages.passing import MessagePassing, MessagePlan
 from hiddenfield.inference.messages.propagation import make_iteration
 from hiddenfield.inference.messages.schedules import Iteration, Parallel
 from hiddenfield.ops.compile import compiled

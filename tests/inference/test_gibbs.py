@@ -13,10 +13,10 @@ from hypothesis import given, settings, strategies as st
 
 from hiddenfield.errors import ConvergenceWarning, InputError
 from hiddenfield.fields import FactorGraph, concatenate_fields, from_factors
-from hiddenfield.fields.layout import flatten
+from hiddenfield.fields.layout import flatten, free_variables
 from hiddenfield.inference import infer
 from hiddenfield.inference.gibbs import gibbs, gibbs_sample
-from hiddenfield.inference.sampling.chains import Chains, free_variables, tree_blocks
+from hiddenfield.inference.sampling.chains import Chains, tree_blocks
 from tests.fields.strategies import fields
 from tests.inference.oracle import enumerate_field
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -13,12 +13,11 @@ from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.layout import flat_tables
 from hiddenfield.inference.cliques.messages import (
     Collected,
+    choose_states,
     collect_messages,
     distribute_messages,
-    draw,
-    trace_back,
 )
-from hiddenfield.inference.cliques.plan import CliquePlan, clique_plan
+from hiddenfield.inference.cliques.plan import clique_plan
 from hiddenfield.inference.cliques.reference import enumerate_assignments, torch_log_partition
 from hiddenfield.inference.posterior import MAP_METHODS, METHODS, MapState, Posterior
 from hiddenfield.ops.dispatch import use_compiled
@@ -219,10 +218,8 @@ def marginal_map(
             f"the variables are 0 to {field.num_variables - 1}, got {wanted.min()} to {wanted.max()}"
         )
     chosen[wanted] = 1
-    plan, collected, over = _collected(field, chosen, order, max_memory)
-    state = np.zeros((field.num_variables, 1), np.int64)
-    trace_back(plan.layout, collected.values, collected.logs, collected.in_logs, over, state)
-    assignment = np.where(chosen == 1, _states(plan, state)[:, 0], -1)
+    collected, states = _collected(field, chosen, order, max_memory)
+    assignment = np.where(chosen == 1, states(1)[:, 0], -1)
     value = torch.from_numpy(collected.log_partition).to(field.device, field.dtype)
     status = _status(value == -math.inf)
     return MapState(torch.from_numpy(assignment).to(field.device), value, "exact", value, status)
@@ -271,30 +268,33 @@ def sample(
     """
     if num_samples < 0:
         raise InputError(f"num_samples must not be negative, got {num_samples}")
-    plan, collected, _ = _collected(field, np.zeros(field.num_variables, np.int64), order, max_memory)
+    collected, states = _collected(field, np.zeros(field.num_variables, np.int64), order, max_memory)
     if bool((collected.log_partition == -math.inf).any()):
         raise InputError(f"nothing can be drawn: {CONTRADICTION}")
     number = seed if isinstance(seed, int) else int(torch.randint(2**62, (1,), generator=seed))
-    state = np.zeros((field.num_variables, num_samples), np.int64)
-    draw(plan.layout, collected.values, collected.logs, collected.in_logs, number, state)
-    return torch.from_numpy(np.ascontiguousarray(_states(plan, state).T)).to(field.device)
+    return torch.from_numpy(np.ascontiguousarray(states(num_samples, number).T)).to(field.device)
 
 
 def _collected(
     field: FactorGraph, stage: Array, order: str, max_memory: float | None
-) -> tuple[CliquePlan, Collected, Array]:
-    """Collect messages on a tree in which every clique eliminates one variable, those of stage 1 by maximising."""
+) -> tuple[Collected, Callable[..., Array]]:
+    """Collect messages on a tree in which every clique eliminates one variable, those of stage 1 by maximising.
+
+    Returns them, and what finds states on the way back, (variables, samples): the best ones, or drawn with a seed.
+    """
     tables = flat_tables(field)
     plan = clique_plan(field, tables, order=order, stage=stage, merge=False, max_memory=max_memory)
     over = stage[plan.tree.clique_variables[plan.tree.clique_ptr[1:] - 1]] == 1
-    return plan, collect_messages(field, tables, plan, over), over
+    collected = collect_messages(field, tables, plan, over)
 
+    def states(samples: int, seed: int | None = None) -> Array:
+        state = np.zeros((field.num_variables, samples), np.int64)
+        messages = (collected.values, collected.logs, collected.in_logs)
+        choose_states(plan.layout, *messages, over, seed is not None, seed or 0, state)
+        # Numbers of live states become states.
+        return np.asarray(plan.layout.alive[(plan.alive_ptr[:-1] + state.T).T]) if state.size else state
 
-def _states(plan: CliquePlan, state: Array) -> Array:
-    """Turn numbers of live states into states, for (variables, ...)."""
-    if not state.size:
-        return state
-    return np.asarray(plan.layout.alive[(plan.alive_ptr[:-1] + state.T).T])
+    return collected, states
 
 
 def _by_torch(field: FactorGraph, order: str, max_memory: float | None) -> tuple[Tensor, Tensor, int]:

@@ -20,10 +20,9 @@ from hiddenfield.inference.messages.loops import (
     make_scratch,
     total_of,
 )
-from hiddenfield.inference.messages.passing import MessagePassing
-from hiddenfield.inference.messages.plan import MessagePlan
+from hiddenfield.inference.messages.passing import MessagePassing, MessagePlan
 from hiddenfield.inference.messages.propagation import propagate
-from hiddenfield.inference.posterior import MAP_METHODS, METHODS, MapState, Posterior, padded
+from hiddenfield.inference.posterior import MAP_METHODS, METHODS, Guarantee, MapState, Posterior, padded
 from hiddenfield.ops.compile import as_array, compiled, subroutine
 from hiddenfield.shapes import Array, Float, Int, Tensor
 
@@ -144,20 +143,13 @@ def loopy_bp(
         marginals, factors, value = evaluate(passing, outcome.state)
         value = temperature * value
     converged = bool(outcome.converged.all())
-    return Posterior(
-        field=field,
-        method="loopy_bp",
-        log_marginals=marginals,
-        factor_log_marginals=factors,
-        log_partition=value,
-        guarantee="exact" if converged and not maximise and field.is_forest else "estimate",
-        converged=outcome.converged,
-        iterations=outcome.iterations,
-        residual=outcome.residual,
-        status=outcome.describe(tolerance, REMEDY),
-        trace={"residual": outcome.trace},
-        extra=extra,
-    )
+    guarantee: Guarantee = "exact" if converged and not maximise and field.is_forest else "estimate"
+    told = {
+        "status": outcome.describe(tolerance, REMEDY),
+        "trace": {"residual": outcome.trace},
+        "extra": extra,
+    }
+    return Posterior.of(outcome, field, "loopy_bp", (marginals, factors), value, guarantee, **told)
 
 
 @MAP_METHODS.register("loopy_bp")
@@ -202,13 +194,10 @@ def map_state(field: FactorGraph, **options: Any) -> MapState:
     tensor([0, 1])
     """
     posterior = loopy_bp(field, temperature=0, **options)
-    exact = field.is_forest and bool(posterior.converged.all())
+    best = field.is_forest and bool(posterior.converged.all())
+    guarantee: Guarantee = "exact" if best else "lower bound"
     return MapState(
-        posterior.extra["assignment"],
-        posterior.log_partition,
-        "exact" if exact else "lower bound",
-        None,
-        posterior.status,
+        posterior.extra["assignment"], posterior.log_partition, guarantee, status=posterior.status
     )
 
 
@@ -267,7 +256,9 @@ def decode(passing: MessagePassing, messages: Float[Tensor, " messages"]) -> Int
     plan.ports.messages[:] = as_array(messages.detach())
     assignment = np.full(field.num_variables, -1, np.int64)
     scores = np.empty(int(field.cardinalities.max()) if field.num_variables else 0, plan.log_unary.dtype)
-    choose_in_turn(plan.ports, np.argsort(plan.depths[0], kind="stable"), *plan.widest, scores, assignment)
+    choose_in_turn(
+        plan.ports._replace(maximise=True), np.argsort(plan.depths[0], kind="stable"), scores, assignment
+    )
     return torch.from_numpy(assignment)
 
 
@@ -293,7 +284,7 @@ def add_port(port: int, ports: Ports, assignment: Array, scratch: Scratch, score
     factor, target = ports.port_factor[port], ports.port_position[port]
     first = ports.port_ptr[port]
     states = ports.port_ptr[port + 1] - first
-    load_cavities(factor, target, ports, True, scratch)
+    load_cavities(factor, target, ports, scratch)
     if fix_chosen(factor, target, ports, assignment, scratch):
         arity = ports.factor_ptr[factor + 1] - ports.factor_ptr[factor]
         entries = 1
@@ -309,11 +300,9 @@ def add_port(port: int, ports: Ports, assignment: Array, scratch: Scratch, score
 
 
 @compiled
-def choose_in_turn(
-    ports: Ports, order: Array, widest: int, most_ports: int, scores: Array, assignment: Array
-) -> None:
+def choose_in_turn(ports: Ports, order: Array, scores: Array, assignment: Array) -> None:
     """Write the states that variables choose in the given order; `assignment` comes in as -1."""
-    scratch = make_scratch(ports.messages, widest, most_ports)
+    scratch = make_scratch(ports)
     for variable in range(order.size):
         total_of(variable, ports)
     for place in range(order.size):

@@ -178,18 +178,7 @@ def _ascend(update: ProductUpdate, start: Tensor, tolerance: float, max_iteratio
     with np.errstate(invalid="ignore"):
         trace = np.nan_to_num(float(elbo.detach().sum()) - later, nan=-math.inf, neginf=-math.inf)
     traces = {"residual": outcome.trace, "elbo": trace.tolist() if update.monotone else []}
-    return Posterior(
-        field=field,
-        method="mean_field",
-        log_marginals=outcome.state,
-        factor_log_marginals=(),
-        log_partition=elbo,
-        guarantee="lower bound",
-        converged=outcome.converged,
-        iterations=outcome.iterations,
-        residual=outcome.residual,
-        trace=traces,
-    )
+    return Posterior.of(outcome, field, "mean_field", (outcome.state, ()), elbo, "lower bound", trace=traces)
 
 
 def _better(old: Posterior, new: Posterior) -> Posterior:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import torch
 
 from hiddenfield.fields.factor_graph import FactorGraph
+from hiddenfield.iteration import Outcome
 from hiddenfield.registry import Registry
 from hiddenfield.shapes import Bool, Float, Int, Tensor
 
@@ -82,6 +83,21 @@ class Posterior:
     trace: dict[str, list[float]] = dataclasses.field(default_factory=dict)
     seconds: float = 0.0
     extra: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        outcome: Outcome[Any],
+        field: FactorGraph,
+        method: str,
+        beliefs: tuple[Float[Tensor, " states"], tuple[Tensor, ...]],
+        log_partition: Float[Tensor, " graphs"],
+        guarantee: Guarantee,
+        **others: Any,
+    ) -> Posterior:
+        """Make a posterior of where an iteration ended and the beliefs, of variables and factors, that it has there."""
+        ended = (outcome.converged, outcome.iterations, outcome.residual)
+        return cls(field, method, *beliefs, log_partition, guarantee, *ended, **others)
 
     def rounded(self, field: FactorGraph) -> Posterior:
         """Return the posterior of the same field in another precision."""

@@ -146,16 +146,13 @@ def tree_reweighted(
         # Logarithms of what is all but impossible may not have arrived: the bound holds, but it is not tight yet.
         value = negative_free_energy(field, marginals, factors, passing.weights)
         exact = _agree(value, bounds[-1], 1e-4 if field.dtype != torch.float64 else 1e-6)
-    return Posterior(
-        field=field,
-        method="tree_reweighted",
-        log_marginals=marginals,
-        factor_log_marginals=factors,
-        log_partition=bounds[-1],
-        guarantee="exact" if exact else guarantee,
-        converged=outcome.converged,
-        iterations=outcome.iterations,
-        residual=outcome.residual,
+    return Posterior.of(
+        outcome,
+        field,
+        "tree_reweighted",
+        (marginals, factors),
+        bounds[-1],
+        "exact" if exact else guarantee,
         status=outcome.describe(tolerance, REMEDY),
         trace={"residual": outcome.trace, "bound": [float(bound.detach().sum()) for bound in bounds]},
         extra={"messages": outcome.state, "weights": passing.weights},

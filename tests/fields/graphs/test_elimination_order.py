@@ -24,7 +24,8 @@ from tests.fields.strategies import fields
 
 
 def graph_of(pairs: Any, count: int, states: int | list[int] = 2) -> Interactions:
-    return interactions_of([np.array(pairs, np.int64).reshape(-1, 2)], np.broadcast_to(states, (count,)))
+    ends = np.array(pairs, np.int64).reshape(-1)
+    return interactions_of(2 * np.arange(len(ends) // 2 + 1), ends, np.broadcast_to(states, (count,)))
 
 
 def plain_costs(joined: dict[int, set[int]], states: list[int], rule: str, node: int) -> tuple[float, float]:

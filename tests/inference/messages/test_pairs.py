@@ -11,8 +11,7 @@ import torch
 from hiddenfield.fields import FactorGraph, concatenate_fields, from_factors
 from hiddenfield.inference import infer
 from hiddenfield.inference.messages.pairs import Pairs
-from hiddenfield.inference.messages.passing import MessagePassing
-from hiddenfield.inference.messages.plan import MessagePlan
+from hiddenfield.inference.messages.passing import MessagePassing, MessagePlan
 from hiddenfield.inference.messages.schedules import Iteration, Parallel
 
 
@@ -157,7 +156,7 @@ def test_graphs_that_have_settled_rest_and_wake_when_all_rest() -> None:
             break
         if not iteration.moving[0]:
             rested = True
-            held = torch.from_numpy(iteration.place[:2])
+            held = torch.from_numpy(iteration.pairs.place[:2])
             assert torch.equal(state[held], before[held])
     assert rested
     assert iteration.moving.all()

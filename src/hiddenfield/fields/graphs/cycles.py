@@ -12,7 +12,7 @@ from hiddenfield.data.relation import Relation
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError
 from hiddenfield.fields.graphs.region_sets import ranges
-from hiddenfield.ops.compile import compiled
+from hiddenfield.ops.compile import compiled, subroutine
 from hiddenfield.shapes import Array, Int
 
 
@@ -231,6 +231,14 @@ def _relation(row_ptr: Array, source_ptr: Array, row: Array, source: Array) -> R
     return Relation(*(torch.from_numpy(np.ascontiguousarray(part, dtype=np.int64)) for part in parts))
 
 
+@subroutine(allocates=False)
+def _join(node: int, by: int, in_ptr: Array, source: Array, reverse: Array, used: Array) -> None:
+    """Change the count of every neighbour along two-way arcs, parallel ones once."""
+    for arc in range(in_ptr[node], in_ptr[node + 1]):
+        if reverse[arc] >= 0 and (arc == in_ptr[node] or source[arc] != source[arc - 1]):
+            used[source[arc]] += by
+
+
 @compiled
 def _search(
     in_ptr: Array,
@@ -261,16 +269,12 @@ def _search(
             path[0] = start
             place[0] = in_ptr[start]
             depth = 0
-            for arc in range(in_ptr[start], in_ptr[start + 1]):
-                if reverse[arc] >= 0 and (arc == in_ptr[start] or source[arc] != source[arc - 1]):
-                    used[source[arc]] += 1
+            _join(start, 1, in_ptr, source, reverse, used)
             while depth >= 0:
                 here = path[depth]
                 if place[depth] == in_ptr[here + 1]:
                     # Everything from here was tried: step back.
-                    for arc in range(in_ptr[here], in_ptr[here + 1]):
-                        if reverse[arc] >= 0 and (arc == in_ptr[here] or source[arc] != source[arc - 1]):
-                            used[source[arc]] -= 1
+                    _join(here, -1, in_ptr, source, reverse, used)
                     depth -= 1
                     continue
                 arc = place[depth]
@@ -309,8 +313,6 @@ def _search(
                     depth += 1
                     path[depth] = step
                     place[depth] = in_ptr[step]
-                    for back in range(in_ptr[step], in_ptr[step + 1]):
-                        if reverse[back] >= 0 and (back == in_ptr[step] or source[back] != source[back - 1]):
-                            used[source[back]] += 1
+                    _join(step, 1, in_ptr, source, reverse, used)
         counts[structure, 0] = cycles
         counts[structure, 1] = visits

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,6 +10,8 @@ import numpy as np
 
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.graphs.elimination_loops import greedy_order, initial_fill
+from hiddenfield.fields.graphs.region_sets import ranges
+from hiddenfield.fields.layout import flatten
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array
 
@@ -75,24 +76,20 @@ class EliminationOrder:
 
 def interactions(field: FactorGraph) -> Interactions:
     """Return the interaction graph of a field. Cost: sorting one entry for each pair of ports of each factor."""
-    scopes = [group.scopes.cpu().numpy() for group in field.groups]
-    return interactions_of(scopes, field.cardinalities.cpu().numpy())
+    flat = flatten(field)
+    return interactions_of(flat.scope_ptr, flat.scope, np.diff(flat.state_ptr))
 
 
-def interactions_of(scopes: Sequence[Array], states: Array) -> Interactions:
-    """Return the interaction graph of scopes, one matrix (factors, arity) per group; -1 stands for no variable."""
-    count = len(states)
-    codes = [np.zeros(0, np.int64)]
-    for scope in scopes:
-        for first in range(scope.shape[1]):
-            for second in range(scope.shape[1]):
-                a, b = scope[:, first], scope[:, second]
-                joined = (a != b) & (a >= 0) & (b >= 0)
-                codes.append(a[joined].astype(np.int64) * count + b[joined])
-    edges = np.unique(np.concatenate(codes))
+def interactions_of(scope_ptr: Array, scope: Array, states: Array) -> Interactions:
+    """Return the interaction graph of scopes, one after another; -1 stands for no variable."""
+    count, arity = len(states), np.diff(scope_ptr)
+    place, own = ranges(np.repeat(scope_ptr[:-1], arity), np.repeat(arity, arity))
+    first, second = scope[own], scope[place]
+    joined = (first != second) & (first >= 0) & (second >= 0)
+    edges = np.unique(first[joined] * count + second[joined])
     rows, neighbour = np.divmod(edges, max(count, 1))
     ptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=count))]).astype(np.int64)
-    return Interactions(ptr, neighbour.astype(np.int64), np.asarray(states, dtype=np.int64))
+    return Interactions(ptr, neighbour, np.asarray(states, dtype=np.int64))
 
 
 def elimination_order(

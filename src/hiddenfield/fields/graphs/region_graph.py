@@ -18,6 +18,7 @@ from hiddenfield.fields.graphs.region_sets import (
     maximal,
     overlaps,
 )
+from hiddenfield.fields.layout import flatten
 from hiddenfield.shapes import Array, Float, Int
 
 
@@ -195,41 +196,33 @@ def regions_from_factors(field: FactorGraph) -> RegionGraph:
     >>> regions.counting
     array([ 0., -1.,  0.])
     """
-    variables = field.num_variables
-    scopes = [group.scopes.cpu().numpy() for group in field.groups]
-    counts = [group.count.double().cpu().numpy() for group in field.groups]
-    own = field.counts.double().cpu().numpy()
-    factor_sets = Sets.concatenate([Sets.of_matrix(scope) for scope in scopes])
-    touched = np.zeros(variables, dtype=bool)
-    touched[factor_sets.members] = True
-    loose, joined = np.flatnonzero(~touched), np.flatnonzero(touched)
-    outer = Sets.concatenate([factor_sets, Sets.of_matrix(loose[:, None])])
-    number = np.full(variables, -1)
+    flat, variables = flatten(field), field.num_variables
+    factors, own = Sets(flat.scope_ptr, flat.scope), flat.counts
+    ports = np.diff(flat.port_ptr)
+    loose, joined = np.flatnonzero(ports == 0), np.flatnonzero(ports)
+    number, where, place = np.full(variables, -1), *np.zeros((2, variables), dtype=np.int64)
     number[joined] = np.arange(len(joined))
-    port_variable, port_factor = factor_sets.members, factor_sets.rows
-    position = np.arange(len(port_variable)) - factor_sets.ptr[port_factor]
-    order = np.argsort(port_variable, kind="stable")
-    where, place = np.zeros(variables, dtype=np.int64), np.zeros(variables, dtype=np.int64)
-    where[port_variable[order[::-1]]] = port_factor[order[::-1]]
-    place[port_variable[order[::-1]]] = position[order[::-1]]
-    where[loose] = len(factor_sets) + np.arange(len(loose))
-    outer_count = np.concatenate([*counts, own[loose]])
-    degree = np.bincount(port_variable, weights=outer_count[port_factor], minlength=variables) / own
+    position = np.arange(len(flat.scope)) - flat.scope_ptr[flat.place_factor]
+    order = flat.port_place
+    first = order[flat.port_ptr[joined]]
+    where[joined], place[joined] = flat.place_factor[first], position[first]
+    where[loose] = len(factors) + np.arange(len(loose))
+    degree = np.bincount(flat.scope, weights=flat.factor_count[flat.place_factor], minlength=variables) / own
     return RegionGraph(
-        outer=outer,
+        outer=Sets.concatenate([factors, Sets.of_matrix(loose[:, None])]),
         inner=Sets.of_matrix(joined[:, None]),
-        outer_count=outer_count,
+        outer_count=np.concatenate([flat.factor_count, own[loose]]),
         inner_count=own[joined],
         counting=1 - degree[joined],
-        pair_outer=port_factor[order],
-        pair_inner=number[port_variable[order]],
+        pair_outer=flat.place_factor[order],
+        pair_inner=number[flat.scope[order]],
         pair_position=position[order],
-        factor_outer=np.arange(len(factor_sets)),
+        factor_outer=np.arange(len(factors)),
         factor_position=position,
         variable_inner=number,
         variable_outer=where,
         variable_position=place,
-        graph_ptr=np.searchsorted(joined, field.variable_ptr.cpu().numpy()),
+        graph_ptr=np.searchsorted(joined, flat.variable_ptr),
     )
 
 

@@ -12,10 +12,12 @@ whose terms range too widely are computed in log space with a maximum for each o
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from hiddenfield.ops.compile import compiled, subroutine
+from hiddenfield.shapes import Array
 
 TABLE, MESSAGE, SEPARATOR = 0, 1, 2
 """Kinds of terms."""
@@ -27,55 +29,92 @@ SAFE_RANGE = -320.0
 """Natural logarithm of the smallest non-zero product that is computed in probabilities rather than logarithms."""
 
 
+class Terms(NamedTuple):
+    """Terms of a clique that are followed from block to block, with room for as many as any clique has.
+
+    Parameters
+    ----------
+    number
+        Which terms they are.
+    offsets
+        Of each term the offsets along a block, one term after another.
+    layout
+        Of each term how it lies along a block, whether it varies from block to block, and where its live states begin.
+    cursor, digit
+        Where each term stands, and the odometer over the outer axes.
+    """
+
+    number: Array
+    offsets: Array
+    layout: Array
+    cursor: Array
+    digit: Array
+
+
 @subroutine
-def lay_out(plan, clique, terms, inner, layout):  # type: ignore[no-untyped-def]
-    """Compute every term's offsets along a block, how they lie, and whether the term varies from block to block."""
+def make_terms(most_terms, most_offsets):  # type: ignore[no-untyped-def]
+    """Allocate room for the terms of one clique."""
+    return Terms(
+        np.empty(most_terms, np.int64),
+        np.empty(most_offsets, np.uint32),
+        np.empty((most_terms, 3), np.int64),
+        np.empty(most_terms, np.int64),
+        np.empty(64, np.int64),
+    )
+
+
+@subroutine
+def lay_out(plan, clique, first, places, terms):  # type: ignore[no-untyped-def]
+    """List a clique's terms from `first` on that have a place, and how they lie; return how many there are."""
     begin, end = plan.clique_ptr[clique], plan.clique_ptr[clique + 1]
-    cut = begin + plan.split[clique]
-    for i in range(terms.size):
-        term = terms[i]
+    cut, count = begin + plan.split[clique], 0
+    for term in range(first, plan.term_ptr[clique + 1]):
+        if places[term] < 0:
+            continue
         at = plan.stride_ptr[term] - begin
         size = 1
-        row = inner[i]
+        row = terms.offsets[count * plan.inner_size[clique] : (count + 1) * plan.inner_size[clique]]
         row[0] = 0
         for axis in range(cut, end):
             states, step, start = plan.axis_states[axis], plan.stride[at + axis], plan.axis_alive[axis]
             for j in range(size - 1, -1, -1):
                 base = row[j]
                 for k in range(states):
-                    state = plan.alive[start + k] if plan.term_kind[term] == 0 else k
+                    state = plan.alive[start + k] if plan.term_kind[term] == TABLE else k
                     row[j * states + k] = base + state * step
             size *= states
         constant, contiguous = True, True
         for j in range(size):
             constant = constant and row[j] == row[0]
             contiguous = contiguous and row[j] == row[0] + j
-        layout[i, 0] = CONSTANT if constant else (CONTIGUOUS if contiguous else SCATTERED)
-        moves = False
+        moves, shift = False, 0
         for axis in range(begin, cut):
             moves = moves or (plan.stride[at + axis] != 0 and plan.axis_states[axis] > 1)
-        layout[i, 1] = 1 if moves else 0
-        layout[i, 2] = 0
-        for axis in range(begin, cut):
-            if plan.term_kind[term] == 0:
-                layout[i, 2] += plan.alive[plan.axis_alive[axis]] * plan.stride[at + axis]
+            if plan.term_kind[term] == TABLE:
+                shift += plan.alive[plan.axis_alive[axis]] * plan.stride[at + axis]
+        terms.number[count] = term
+        terms.layout[count, 0] = CONSTANT if constant else (CONTIGUOUS if contiguous else SCATTERED)
+        terms.layout[count, 1], terms.layout[count, 2] = moves, shift
+        count += 1
+    return count
 
 
 @subroutine
-def advance(plan, clique, terms, digit, cursor):  # type: ignore[no-untyped-def]
+def advance(plan, clique, count, terms):  # type: ignore[no-untyped-def]
     """Move the odometer over the outer axes by one, and every term's cursor with it."""
     begin = plan.clique_ptr[clique]
     axis = begin + plan.split[clique] - 1
     while axis >= begin:
-        now = digit[axis - begin]
+        now = terms.digit[axis - begin]
         new = now + 1 if now + 1 < plan.axis_states[axis] else 0
-        digit[axis - begin] = new
+        terms.digit[axis - begin] = new
         start = plan.axis_alive[axis]
         along_table = plan.alive[start + new] - plan.alive[start + now]
-        for i in range(terms.size):
-            step = plan.stride[plan.stride_ptr[terms[i]] + axis - begin]
+        for i in range(count):
+            term = terms.number[i]
+            step = plan.stride[plan.stride_ptr[term] + axis - begin]
             if step != 0:
-                cursor[i] += step * (along_table if plan.term_kind[terms[i]] == 0 else new - now)
+                terms.cursor[i] += step * (along_table if plan.term_kind[term] == TABLE else new - now)
         if new > 0:
             break
         axis -= 1
@@ -128,16 +167,59 @@ def add_logs(block, size, values, logs, is_log, kind, cursor, row):  # type: ign
         block[j] += log_value(values, logs, is_log, kind, cursor + np.int64(row[j]))
 
 
-@subroutine
-def gather_terms(plan, clique, going_up, terms):  # type: ignore[no-untyped-def]
-    """List the terms that a clique's product is made of."""
-    count = 0
-    for term in range(plan.term_ptr[clique], plan.term_ptr[clique + 1]):
-        if (going_up and plan.term_kind[term] == SEPARATOR) or plan.term_in[term] < 0:
+@subroutine(fast=True)
+def begin_product(plan, count, size, terms, use_logs, values, learned, fixed):  # type: ignore[no-untyped-def]
+    """Go to the first block; multiply what is alike in all blocks into `fixed`, and return what is one number.
+
+    The term of a separator is read from `learned`, all others from `values`.
+    """
+    constant = 1.0
+    terms.digit[:] = 0
+    fixed[:size] = 1.0
+    for i in range(count):
+        term, lies = terms.number[i], terms.layout[i, 0]
+        separator = plan.term_kind[term] == SEPARATOR
+        source = learned if separator else values
+        terms.cursor[i] = (plan.term_out[term] if separator else plan.term_in[term]) + terms.layout[i, 2]
+        row = terms.offsets[i * size : (i + 1) * size]
+        if use_logs or terms.layout[i, 1] == 1:
             continue
-        terms[count] = term
-        count += 1
-    return count
+        if lies == CONSTANT:
+            constant *= source[terms.cursor[i] + np.int64(row[0])]
+        else:
+            multiply(fixed, size, source, terms.cursor[i], row, lies)
+    return constant
+
+
+@subroutine(fast=True)
+def fill_block(  # type: ignore[no-untyped-def]
+    plan, count, size, terms, use_logs, values, logs, learned, in_logs, constant, fixed, block
+):
+    """Write the product of all terms over a block, or the sum of their logarithms; return whether it is not all 0."""
+    if use_logs:
+        block[:size] = 0.0
+        for i in range(count):
+            term = terms.number[i]
+            kind = plan.term_kind[term]
+            is_log = kind == SEPARATOR or (kind == MESSAGE and in_logs[plan.term_child[term], 1])
+            source, row = learned if kind == SEPARATOR else values, terms.offsets[i * size : (i + 1) * size]
+            add_logs(block, size, source, logs, is_log, kind, terms.cursor[i], row)
+        return True
+    scalar = constant
+    for i in range(count):
+        if terms.layout[i, 1] == 1 and terms.layout[i, 0] == CONSTANT:
+            source = learned if plan.term_kind[terms.number[i]] == SEPARATOR else values
+            scalar *= source[terms.cursor[i] + np.int64(terms.offsets[i * size])]
+    if scalar == 0.0:
+        return False
+    for j in range(size):
+        block[j] = scalar * fixed[j]
+    for i in range(count):
+        if terms.layout[i, 1] == 1 and terms.layout[i, 0] != CONSTANT:
+            source = learned if plan.term_kind[terms.number[i]] == SEPARATOR else values
+            row = terms.offsets[i * size : (i + 1) * size]
+            multiply(block, size, source, terms.cursor[i], row, terms.layout[i, 0])
+    return True
 
 
 @compiled
@@ -148,58 +230,42 @@ def collect(plan, maximise, scratch, values, logs, in_logs, log_scale):  # type:
     how the clique was computed (column 0) and how its message is stored (column 1).
     """
     most_terms, most_inner, most_offsets = scratch
-    terms_of = np.empty(most_terms, np.int64)
-    offsets = np.empty(most_offsets, np.uint32)
-    layout = np.empty((most_terms, 3), np.int64)
-    cursor = np.empty(most_terms, np.int64)
-    digit = np.empty(64, np.int64)
+    terms = make_terms(most_terms, most_offsets)
     block, fixed = np.empty(most_inner), np.empty(most_inner)
     message_range = np.zeros(plan.clique_ptr.size - 1)
     for clique in range(plan.clique_ptr.size - 1):
-        count = gather_terms(plan, clique, True, terms_of)
-        terms = terms_of[:count]
+        # The separator is a clique's first term.
+        count = lay_out(plan, clique, plan.term_ptr[clique] + 1, plan.term_in, terms)
         size, blocks = plan.inner_size[clique], plan.num_blocks[clique]
-        inner = offsets[: count * size].reshape((count, size))
-        lay_out(plan, clique, terms, inner, layout)
         base, length = plan.message_base[clique], plan.message_size[clique]
         message = values[base : base + length]
         residual = size * blocks // length
         spread, log_child = 0.0, False
         for i in range(count):
-            if plan.term_kind[terms[i]] == MESSAGE:
-                spread += message_range[plan.term_child[terms[i]]]
-                log_child = log_child or in_logs[plan.term_child[terms[i]], 1]
+            term = terms.number[i]
+            if plan.term_kind[term] == MESSAGE:
+                spread += message_range[plan.term_child[term]]
+                log_child = log_child or in_logs[plan.term_child[term], 1]
             else:
-                spread += plan.term_range[terms[i]]
+                spread += plan.term_range[term]
         use_logs = maximise[clique] or log_child or spread < SAFE_RANGE
         in_logs[clique, 0] = use_logs
         passes = 2 if use_logs and not maximise[clique] else 1
         message[:] = -np.inf if use_logs else 0.0
         top_of = message.copy() if passes == 2 else message
         for turn in range(passes):
-            digit[:] = 0
-            for i in range(count):
-                cursor[i] = plan.term_in[terms[i]] + layout[i, 2]
+            constant = begin_product(plan, count, size, terms, use_logs, values, values, fixed)
             if turn == 1:
                 message[:] = 0.0
-            constant = 1.0
-            if not use_logs:
-                fixed[:size] = 1.0
-                for i in range(count):
-                    if layout[i, 1] == 0 and layout[i, 0] != CONSTANT:
-                        multiply(fixed, size, values, cursor[i], inner[i], layout[i, 0])
-                    elif layout[i, 1] == 0:
-                        constant *= values[cursor[i] + np.int64(inner[i, 0])]
             for number in range(blocks):
                 if number > 0:
-                    advance(plan, clique, terms, digit, cursor)
+                    advance(plan, clique, count, terms)
+                if not fill_block(
+                    plan, count, size, terms, use_logs, values, logs, values, in_logs, constant, fixed, block
+                ):
+                    continue
                 where = number * size // residual
                 if use_logs:
-                    block[:size] = 0.0
-                    for i in range(count):
-                        kind = plan.term_kind[terms[i]]
-                        is_log = kind == MESSAGE and in_logs[plan.term_child[terms[i]], 1]
-                        add_logs(block, size, values, logs, is_log, kind, cursor[i], inner[i])
                     for j in range(size):
                         to = where + (j // residual if residual < size else 0)
                         if turn == 0:
@@ -207,17 +273,6 @@ def collect(plan, maximise, scratch, values, logs, in_logs, log_scale):  # type:
                         elif top_of[to] > -np.inf:
                             message[to] += math.exp(block[j] - top_of[to])
                     continue
-                scalar = constant
-                for i in range(count):
-                    if layout[i, 1] == 1 and layout[i, 0] == CONSTANT:
-                        scalar *= values[cursor[i] + np.int64(inner[i, 0])]
-                if scalar == 0.0:
-                    continue
-                for j in range(size):
-                    block[j] = scalar * fixed[j]
-                for i in range(count):
-                    if layout[i, 1] == 1 and layout[i, 0] != CONSTANT:
-                        multiply(block, size, values, cursor[i], inner[i], layout[i, 0])
                 if residual >= size:
                     message[where] += total_of(block, 0, size)
                 elif residual == 2:
@@ -265,18 +320,15 @@ def distribute(plan, scratch, values, logs, in_logs, log_scale, out):  # type: i
     starts at 1.
     """
     most_terms, most_inner, most_offsets = scratch
-    terms_of, sinks_of = np.empty(most_terms, np.int64), np.empty(most_terms, np.int64)
-    offsets, sink_offsets = np.empty(most_offsets, np.uint32), np.empty(most_offsets, np.uint32)
-    layout, layout_sink = np.empty((most_terms, 3), np.int64), np.empty((most_terms, 3), np.int64)
-    cursor, cursor_sink = np.empty(most_terms, np.int64), np.empty(most_terms, np.int64)
-    digit, digit_sink = np.empty(64, np.int64), np.empty(64, np.int64)
+    terms, sinks = make_terms(most_terms, most_offsets), make_terms(most_terms, most_offsets)
     block, fixed, gathered = np.empty(most_inner), np.empty(most_inner), np.empty(most_inner)
     for clique in range(plan.clique_ptr.size - 2, -1, -1):
         if log_scale[clique] == -np.inf:
             continue
         base, length = plan.message_base[clique], plan.message_size[clique]
         use_logs, stored_log = in_logs[clique, 0], in_logs[clique, 1]
-        offset = plan.term_out[plan.term_ptr[clique]]  # the separator is a clique's first term
+        first = plan.term_ptr[clique]
+        offset = plan.term_out[first]
         learned = out[offset : offset + length]
         inverse = math.exp(-log_scale[clique]) if not use_logs else 0.0
         for j in range(length):
@@ -287,75 +339,37 @@ def distribute(plan, scratch, values, logs, in_logs, log_scale, out):  # type: i
                 learned[j] = math.log(learned[j]) - log_message - log_scale[clique] if alive_here else -np.inf
             else:
                 learned[j] = learned[j] / message * inverse if message > 0.0 else 0.0
-        count = gather_terms(plan, clique, False, terms_of)
-        terms = terms_of[:count]
-        size, blocks = plan.inner_size[clique], plan.num_blocks[clique]
-        inner = offsets[: count * size].reshape((count, size))
-        lay_out(plan, clique, terms, inner, layout)
-        sinks = 0
-        for term in range(plan.term_ptr[clique], plan.term_ptr[clique + 1]):
-            if plan.term_out[term] >= 0 and plan.term_kind[term] != SEPARATOR:
-                sinks_of[sinks] = term
-                sinks += 1
-        outputs = sinks_of[:sinks]
-        inner_sink = sink_offsets[: sinks * size].reshape((sinks, size))
-        lay_out(plan, clique, outputs, inner_sink, layout_sink)
-        digit[:] = 0
-        digit_sink[:] = 0
-        constant = 1.0
-        fixed[:size] = 1.0
+        count = lay_out(plan, clique, first, plan.term_in, terms)
+        outputs = lay_out(plan, clique, first + 1, plan.term_out, sinks)
+        size = plan.inner_size[clique]
+        constant = begin_product(plan, count, size, terms, use_logs, values, out, fixed)
+        sinks.digit[:] = 0
         gathered[:size] = 0.0
-        for i in range(sinks):
-            cursor_sink[i] = plan.term_out[outputs[i]] + layout_sink[i, 2]
-        for i in range(count):
-            term = terms[i]
-            source = out if plan.term_kind[term] == SEPARATOR else values
-            cursor[i] = (offset if plan.term_kind[term] == SEPARATOR else plan.term_in[term]) + layout[i, 2]
-            if use_logs or layout[i, 1] == 1:
-                continue
-            if layout[i, 0] != CONSTANT:
-                multiply(fixed, size, source, cursor[i], inner[i], layout[i, 0])
-            else:
-                constant *= source[cursor[i] + np.int64(inner[i, 0])]
-        for number in range(blocks):
+        for i in range(outputs):
+            sinks.cursor[i] = plan.term_out[sinks.number[i]] + sinks.layout[i, 2]
+        for number in range(plan.num_blocks[clique]):
             if number > 0:
-                advance(plan, clique, terms, digit, cursor)
-                advance(plan, clique, outputs, digit_sink, cursor_sink)
+                advance(plan, clique, count, terms)
+                advance(plan, clique, outputs, sinks)
+            if not fill_block(
+                plan, count, size, terms, use_logs, values, logs, out, in_logs, constant, fixed, block
+            ):
+                continue
             if use_logs:
-                block[:size] = 0.0
-                for i in range(count):
-                    kind = plan.term_kind[terms[i]]
-                    is_log = kind == SEPARATOR or (kind == MESSAGE and in_logs[plan.term_child[terms[i]], 1])
-                    source = out if kind == SEPARATOR else values
-                    add_logs(block, size, source, logs, is_log, kind, cursor[i], inner[i])
                 for j in range(size):
                     block[j] = math.exp(block[j]) if block[j] > -np.inf else 0.0
-            else:
-                scalar = constant
-                for i in range(count):
-                    if layout[i, 1] == 1 and layout[i, 0] == CONSTANT:
-                        source = out if plan.term_kind[terms[i]] == SEPARATOR else values
-                        scalar *= source[cursor[i] + np.int64(inner[i, 0])]
-                if scalar == 0.0:
-                    continue
-                for j in range(size):
-                    block[j] = scalar * fixed[j]
-                for i in range(count):
-                    if layout[i, 1] == 1 and layout[i, 0] != CONSTANT:
-                        source = out if plan.term_kind[terms[i]] == SEPARATOR else values
-                        multiply(block, size, source, cursor[i], inner[i], layout[i, 0])
             for j in range(size):
                 gathered[j] += block[j]
             total, known = 0.0, False
-            for i in range(sinks):
-                if layout_sink[i, 1] == 0:
+            for i in range(outputs):
+                if sinks.layout[i, 1] == 0:
                     continue
-                at, row = cursor_sink[i], inner_sink[i]
-                if layout_sink[i, 0] == CONSTANT:
+                at, row = sinks.cursor[i], sinks.offsets[i * size : (i + 1) * size]
+                if sinks.layout[i, 0] == CONSTANT:
                     if not known:
                         total, known = total_of(block, 0, size), True
                     out[at + np.int64(row[0])] += total
-                elif layout_sink[i, 0] == CONTIGUOUS:
+                elif sinks.layout[i, 0] == CONTIGUOUS:
                     start = at + np.int64(row[0])
                     here = out[start : start + size]
                     for j in range(size):
@@ -364,7 +378,7 @@ def distribute(plan, scratch, values, logs, in_logs, log_scale, out):  # type: i
                     here = out[at:]
                     for j in range(size):
                         here[row[j]] += block[j]
-        for i in range(sinks):
-            if layout_sink[i, 1] == 0:
+        for i in range(outputs):
+            if sinks.layout[i, 1] == 0:
                 for j in range(size):
-                    out[cursor_sink[i] + np.int64(inner_sink[i, j])] += gathered[j]
+                    out[sinks.cursor[i] + np.int64(sinks.offsets[i * size + j])] += gathered[j]

@@ -10,7 +10,7 @@ import torch
 
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.layout import FlatTables
-from hiddenfield.inference.cliques.loops import MESSAGE, SEPARATOR, TABLE, collect, distribute, log_value
+from hiddenfield.inference.cliques.loops import MESSAGE, TABLE, collect, distribute, log_value
 from hiddenfield.inference.cliques.plan import CliquePlan
 from hiddenfield.ops.compile import compiled, subroutine
 from hiddenfield.shapes import Array
@@ -81,47 +81,25 @@ def place_of(plan, term, begin, end, state, sample):  # type: ignore[no-untyped-
 
 
 @compiled
-def trace_back(plan, values, logs, in_logs, maximise, state):  # type: ignore[no-untyped-def]
-    """Choose the best state of each variable given those chosen before, from the roots down; the first of equals.
+def choose_states(plan, values, logs, in_logs, maximise, draws, seed, state):  # type: ignore[no-untyped-def]
+    """Choose each variable's state given those chosen before it, from the roots down, for all samples.
 
-    Every clique eliminates one variable, its last. Cliques that sum are left out. ``state`` is (variables, 1).
-    """
-    for clique in range(plan.clique_ptr.size - 2, -1, -1):
-        if not maximise[clique]:
-            continue
-        begin, last = plan.clique_ptr[clique], plan.clique_ptr[clique + 1] - 1
-        best, chosen = -np.inf, 0
-        for k in range(plan.axis_states[last]):
-            value = 0.0
-            state[plan.axis_variable[last], 0] = k
-            for term in range(plan.term_ptr[clique], plan.term_ptr[clique + 1]):
-                if plan.term_kind[term] == SEPARATOR or plan.term_in[term] < 0:
-                    continue
-                at = place_of(plan, term, begin, last + 1, state, 0)
-                is_log = plan.term_kind[term] == MESSAGE and in_logs[plan.term_child[term], 1]
-                value += log_value(values, logs, is_log, plan.term_kind[term], at)
-            if value > best:
-                best, chosen = value, k
-        state[plan.axis_variable[last], 0] = chosen
-
-
-@compiled
-def draw(plan, values, logs, in_logs, seed, state):  # type: ignore[no-untyped-def]
-    """Draw each variable given those drawn before it, from the roots down, for all samples.
-
-    ``state`` is (variables, samples). Random numbers are a hash of (seed, clique, sample), so that they need no
-    memory and no order.
+    Every clique eliminates one variable, its last. Where `maximise` says so that is the best state, the first of
+    equals; elsewhere one is drawn, or without `draws` none is chosen. ``state`` is (variables, samples). Random numbers
+    are a hash of (seed, clique, sample), so that they need no memory and no order.
     """
     weight = np.empty(plan.axis_states.max() if plan.axis_states.size else 1)
     for clique in range(plan.clique_ptr.size - 2, -1, -1):
+        if not maximise[clique] and not draws:
+            continue
         begin, last = plan.clique_ptr[clique], plan.clique_ptr[clique + 1] - 1
         states = plan.axis_states[last]
         use_logs = in_logs[clique, 0]
         for sample in range(state.shape[1]):
             for k in range(states):
                 weight[k] = 0.0 if use_logs else 1.0
-            for term in range(plan.term_ptr[clique], plan.term_ptr[clique + 1]):
-                if plan.term_kind[term] == SEPARATOR or plan.term_in[term] < 0:
+            for term in range(plan.term_ptr[clique] + 1, plan.term_ptr[clique + 1]):
+                if plan.term_in[term] < 0:
                     continue
                 at = place_of(plan, term, begin, last, state, sample)
                 step = plan.stride[plan.stride_ptr[term] + last - begin]
@@ -133,27 +111,36 @@ def draw(plan, values, logs, in_logs, seed, state):  # type: ignore[no-untyped-d
                         weight[k] += log_value(values, logs, is_log, plan.term_kind[term], place)
                     else:
                         weight[k] *= values[place]
+            chosen = 0
             if use_logs:
-                top = -np.inf
                 for k in range(states):
-                    top = max(top, weight[k])
+                    chosen = k if weight[k] > weight[chosen] else chosen
+                top = weight[chosen]
                 for k in range(states):
                     weight[k] = math.exp(weight[k] - top) if weight[k] > -np.inf else 0.0
-            total = 0.0
-            for k in range(states):
-                total += weight[k]
-            mixed = np.uint64(seed) ^ (np.uint64(clique) * np.uint64(0x9E3779B97F4A7C15))
-            for turn in range(2):
-                mixed += np.uint64(0x9E3779B97F4A7C15) * np.uint64(2 * sample + turn + 1)
-                mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-                mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-                mixed = mixed ^ (mixed >> np.uint64(31))
-            left = np.float64(mixed >> np.uint64(11)) * 2.0**-53 * total
-            chosen = 0
-            for k in range(states):
-                if weight[k] > 0.0:
-                    chosen = k
-                    left -= weight[k]
-                    if left < 0.0:
-                        break
+            if not maximise[clique]:
+                chosen = drawn(weight[:states], seed, clique, sample)
             state[plan.axis_variable[last], sample] = chosen
+
+
+@subroutine
+def drawn(weight, seed, clique, sample):  # type: ignore[no-untyped-def]
+    """Draw a number with a chance in proportion to its weight; 0 where there is none."""
+    total = 0.0
+    for k in range(weight.size):
+        total += weight[k]
+    mixed = np.uint64(seed) ^ (np.uint64(clique) * np.uint64(0x9E3779B97F4A7C15))
+    for turn in range(2):
+        mixed += np.uint64(0x9E3779B97F4A7C15) * np.uint64(2 * sample + turn + 1)
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        mixed = mixed ^ (mixed >> np.uint64(31))
+    left = np.float64(mixed >> np.uint64(11)) * 2.0**-53 * total
+    chosen = 0
+    for k in range(weight.size):
+        if weight[k] > 0.0:
+            chosen = k
+            left -= weight[k]
+            if left < 0.0:
+                break
+    return chosen

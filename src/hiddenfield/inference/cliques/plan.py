@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 from dataclasses import dataclass
@@ -17,10 +18,9 @@ from hiddenfield.fields.graphs.elimination_order import EliminationOrder, elimin
 from hiddenfield.fields.graphs.junction_tree import JunctionTree, junction_tree_of
 from hiddenfield.fields.hard_zeros import live_states
 from hiddenfield.fields.layout import FlatTables
-from hiddenfield.inference.cliques.crowded import relieve
 from hiddenfield.inference.cliques.loops import MESSAGE, SEPARATOR, TABLE
 from hiddenfield.ops.compile import compiled
-from hiddenfield.shapes import Array, Tensor
+from hiddenfield.shapes import Array, Int
 
 BLOCK = 1024
 """Most places of a block: with its offsets it stays in the first-level cache."""
@@ -29,6 +29,19 @@ REMEDY = (
     "raise max_memory=, give evidence, or use an approximate method: 'loopy_bp', 'tree_reweighted' (an upper bound) or "
     "'mean_field' (a lower bound)"
 )
+
+
+MANY = 12
+"""Terms of a clique up to which it is left alone."""
+
+LARGE = 1 << 12
+"""Joint states of a clique up to which it is left alone."""
+
+CHUNK = 32
+"""Joint states of a chunk of neighbouring axes; a table of two chunks has at most its square."""
+
+MOST_ENTRIES = 1 << 16
+"""Entries of the larger tables."""
 
 
 class Layout(NamedTuple):
@@ -138,7 +151,8 @@ def clique_plan(
     limit = available_memory() / 2 if max_memory is None else float(max_memory)
     alive, alive_ptr = _live(field, live_states(field))
     states = np.diff(alive_ptr)
-    graph = interactions_of([_open(group.scopes, states) for group in field.groups], states)
+    joined = np.where(states[tables.port_variable] > 1, tables.port_variable, -1)
+    graph = interactions_of(tables.port_ptr, joined, states)
     found = elimination_order(graph, order, stage=stage, limit=math.log2(max(limit, 8)) + 8)
     if not found.complete:
         raise InputError(_refusal(found, 8 * 2**found.log2_largest, limit, "more than "))
@@ -162,12 +176,6 @@ def _live(field: FactorGraph, live: Array) -> tuple[Array, Array]:
     return np.flatnonzero(live) - start[owner[live]], np.concatenate([[0], np.cumsum(states)]).astype(
         np.int64
     )
-
-
-def _open(scopes: Tensor, states: Array) -> Array:
-    """Return scopes with -1 for variables of one state."""
-    scope = scopes.cpu().numpy()
-    return np.where(states[scope] > 1, scope, -1)
 
 
 def _refusal(found: EliminationOrder, need: float, limit: float, more: str) -> str:
@@ -247,6 +255,115 @@ def _lay_out(
         alive=alive,
     )
     return CliquePlan(tree, found, alive_ptr, layout, len(tables.logs), tables.num_marginals)
+
+
+# -- cliques of many terms: these are multiplied into a few larger tables first ------------------------------
+
+
+def relieve(
+    tree: JunctionTree,
+    home: Int[Array, " terms"],
+    port_ptr: Int[Array, " term_bounds"],
+    port_variable: Int[Array, " ports"],
+) -> tuple[JunctionTree, Int[Array, " terms"]]:
+    """Put cliques that eliminate nothing between a crowded clique and its terms; return tree and home of every table.
+
+    A clique of n joint states and t terms (tables, and messages of children) costs n t. With its axes cut into few
+    chunks, terms over the same chunks go to one clique within it, which costs their number times its own few states,
+    and only its message is left to the crowded one. A pairwise field in which everything is joined to everything is
+    14 times as fast with 18 binary variables and 44 times with 22 (measured with and without).
+    """
+    children = np.flatnonzero(tree.parent >= 0)
+    owner = np.concatenate([home, tree.parent[children]])
+    count = np.bincount(owner, minlength=tree.num_cliques)
+    crowded = np.flatnonzero((count > MANY) & (tree.log_clique_states > math.log(LARGE)))
+    by_owner = np.argsort(owner, kind="stable")
+    begin = np.searchsorted(owner[by_owner], np.arange(tree.num_cliques + 1))
+    scopes: list[Array] = []
+    above: list[int] = []
+    for clique in crowded.tolist():
+        terms = by_owner[begin[clique] : begin[clique + 1]].tolist()
+        axes = tree.clique_variables[tree.clique_ptr[clique] : tree.clique_ptr[clique + 1]]
+        held = {}
+        for term in terms:
+            if term < len(home):
+                held[term] = port_variable[port_ptr[term] : port_ptr[term + 1]]
+            else:
+                child = children[term - len(home)]
+                first = tree.clique_ptr[child]
+                held[term] = tree.clique_variables[first : first + tree.separator_size[child]]
+        for members, scope in _groups(tree, axes, held):
+            owner[members] = tree.num_cliques + len(scopes)
+            scopes.append(scope)
+            above.append(clique)
+    if not scopes:
+        return tree, home
+    parent = tree.parent.copy()
+    parent[children] = owner[len(home) :]
+    return _with_cliques(tree, parent, scopes, np.array(above, np.int64), owner[: len(home)])
+
+
+def _with_cliques(
+    tree: JunctionTree, parent: Array, scopes: list[Array], above: Array, home: Array
+) -> tuple[JunctionTree, Array]:
+    """Add new cliques, numbered right before their parents, so that children still come before parents."""
+    old = tree.num_cliques
+    order = np.argsort(np.concatenate([2 * np.arange(old) + 1, 2 * above]), kind="stable")
+    number = np.empty(len(order), np.int64)
+    number[order] = np.arange(len(order))
+    every = np.split(tree.clique_variables, tree.clique_ptr[1:-1]) + scopes
+    sizes = np.array([len(scope) for scope in scopes], np.int64)
+    parent = np.concatenate([parent, above])[order]
+    relieved = dataclasses.replace(
+        tree,
+        clique_ptr=np.concatenate([[0], np.cumsum([len(every[at]) for at in order])]).astype(np.int64),
+        clique_variables=np.concatenate([every[at] for at in order]),
+        separator_size=np.concatenate([tree.separator_size, sizes])[order],
+        parent=np.where(parent >= 0, number[parent], -1),
+        home=number[tree.home],
+    )
+    return relieved, number[home]
+
+
+def _groups(tree: JunctionTree, axes: Array, held: dict[int, Array]) -> list[tuple[list[int], Array]]:
+    """Return groups of a clique's terms with the variables that each covers, in the order of the clique's axes."""
+    states = tree.states[axes]
+    chunk = dict(zip(axes.tolist(), _chunks(states).tolist(), strict=True))
+    groups: dict[frozenset[int], list[int]] = {}
+    for term, variables in held.items():
+        key = frozenset(chunk[v] for v in variables.tolist() if tree.states[v] > 1)
+        groups.setdefault(key, []).append(term)
+    most = min(_entries(states) // 8, MOST_ENTRIES)
+    entries = {key: _entries(states[np.isin(_chunks(states), list(key))]) for key in groups}
+    for key in sorted(groups, key=len):
+        wider = next((other for other in groups if key < other and entries[other] <= most), None)
+        if wider is not None:
+            groups[wider] += groups.pop(key)
+    found = []
+    for members in groups.values():
+        scope = axes[np.isin(axes, np.concatenate([held[term] for term in members]))]
+        if len(members) > 2 and _entries(tree.states[scope]) <= most:
+            found.append((members, scope))
+    return found
+
+
+def _entries(states: Array) -> int:
+    return math.prod(states.tolist())
+
+
+def _chunks(states: Array) -> Array:
+    """Return the chunk of every axis, numbered from the last axis on."""
+    number, size = 0, 1
+    chunk = np.empty(len(states), np.int64)
+    for axis in range(len(states) - 1, -1, -1):
+        if size * states[axis] > CHUNK and size > 1:
+            number, size = number + 1, 1
+        size *= int(states[axis])
+        chunk[axis] = number
+    return chunk
+
+
+# -- compiled loops -------------------------------------------------------------------------------------------
 
 
 @compiled

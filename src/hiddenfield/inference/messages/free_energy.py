@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -22,6 +22,30 @@ from hiddenfield.shapes import Array, Float, Tensor
 
 if TYPE_CHECKING:
     from hiddenfield.inference.messages.passing import MessagePassing
+
+
+class PairGroup(NamedTuple):
+    """A group of pairs as compiled loops read it, in one layout for messages, tables and variables.
+
+    Parameters
+    ----------
+    scopes, state_ptr
+        The two variables of each factor, and where the states of each variable begin.
+    begin
+        Where the messages to the first and to the second ports begin.
+    tables, row, states
+        The tables end to end, which of them each factor reads, and their shape.
+    maximise
+        Whether beliefs and messages are maxima instead of sums.
+    """
+
+    scopes: Array
+    state_ptr: Array
+    begin: tuple[int, int]
+    tables: Array
+    row: Array
+    states: tuple[int, int]
+    maximise: bool
 
 
 def expectation(log_probability: Tensor, values: Tensor, axes: list[int]) -> Tensor:
@@ -103,30 +127,17 @@ def evaluate(
         return marginals, factors, negative_free_energy(field, marginals, factors, passing.weights)
     totals, own, energy, entropy = variable_beliefs(passing, messages, terms=True)
     value, owner = as_array(field.log_constant).astype(np.float64), as_array(field.variable_graph)
-    add_variables(energy, entropy, as_array(field.counts), owner, value)
+    value += np.bincount(owner, as_array(field.counts) * (energy + entropy), field.num_graphs)
+    # Where a variable has no possible state the graph's value is -inf already.
+    entropy[entropy == -np.inf] = 0.0
     beliefs = []
     for number, group in enumerate(field.groups):
         belief, gain = pair_beliefs(passing, number, messages, totals)
-        add_pairs(gain, entropy, as_array(group.scopes), as_array(group.count), owner, value)
+        scopes = as_array(group.scopes)
+        term = as_array(group.count) * (gain - entropy[scopes[:, 0]] - entropy[scopes[:, 1]])
+        value += np.bincount(owner[scopes[:, 0]], term, field.num_graphs)
         beliefs.append(belief)
     return torch.from_numpy(own), tuple(beliefs), torch.from_numpy(value).to(field.dtype)
-
-
-@compiled
-def add_variables(energy: Array, entropy: Array, count: Array, owner: Array, value: Array) -> None:
-    """Add each variable's expected log potential and entropy to its graph's value."""
-    for variable in range(energy.size):
-        value[owner[variable]] += count[variable] * (energy[variable] + entropy[variable])
-
-
-@compiled
-def add_pairs(gain: Array, entropy: Array, scopes: Array, count: Array, owner: Array, value: Array) -> None:
-    """Add each factor's expected log potential, and its entropy less those of its variables."""
-    for factor in range(gain.size):
-        first, second = scopes[factor, 0], scopes[factor, 1]
-        # Where a variable has no possible state the graph's value is -inf already.
-        if entropy[first] > -np.inf and entropy[second] > -np.inf:
-            value[owner[first]] += count[factor] * (gain[factor] - entropy[first] - entropy[second])
 
 
 def variable_beliefs(
@@ -165,22 +176,10 @@ def pair_beliefs(
     passing: MessagePassing, number: int, messages: Float[Tensor, " messages"], totals: Array
 ) -> tuple[Float[Tensor, "factors rows columns"], Array]:
     """Return log beliefs of a group of pairs, and each one's mean of log table - log belief."""
-    field, group = passing.field, passing.field.groups[number]
-    given = as_array(messages)
-    out = empty((group.num_factors, *group.states), messages)
-    gain = np.empty(group.num_factors)
-    pair_beliefs_loop(
-        given,
-        totals,
-        as_array(field.state_ptr),
-        as_array(group.scopes),
-        *(begin for begin, _ in field.wiring.blocks[number]),
-        *passing.pair_tables(number),
-        passing.maximise,
-        out.numpy(),
-        gain,
-        work=out.numel(),
-    )
+    group = passing.pair_group(number)
+    out = empty((len(group.scopes), *group.states), messages)
+    gain = np.empty(len(group.scopes))
+    pair_beliefs_loop(as_array(messages), totals, group, out.numpy(), gain, work=out.numel())
     return out, gain
 
 
@@ -264,32 +263,21 @@ def variable_beliefs_loop(
 
 
 @compiled(fast=True, reorder=True)
-def pair_beliefs_loop(
-    messages: Array,
-    totals: Array,
-    state_ptr: Array,
-    scopes: Array,
-    first_begin: int,
-    second_begin: int,
-    tables: Array,
-    index: Array,
-    maximise: bool,
-    out: Array,
-    gain: Array,
-) -> None:
+def pair_beliefs_loop(messages: Array, totals: Array, group: PairGroup, out: Array, gain: Array) -> None:
     """Write log table plus what both variables send, less the logarithm of the sum or the maximum; take the mean."""
     factors, rows, columns = out.shape
     size = rows * columns
     dead, zero, one = out.dtype.type(-np.inf), out.dtype.type(0), out.dtype.type(1)
-    given, total, entries, beliefs = unchecked(messages), unchecked(totals), unchecked(tables), unchecked(out)
+    given, total, beliefs = unchecked(messages), unchecked(totals), unchecked(out)
+    entries, state_ptr, scopes = unchecked(group.tables), group.state_ptr, group.scopes
     chunk = 64
     for part in prange((factors + chunk - 1) // chunk):
         best, other = np.empty(columns, out.dtype), np.empty(columns, out.dtype)
         probability = np.empty(size, out.dtype)
         for factor in range(part * chunk, min((part + 1) * chunk, factors)):
-            table, here = index[factor] * size, factor * size
-            own, at = state_ptr[scopes[factor, 0]], first_begin + factor * rows
-            there, old = state_ptr[scopes[factor, 1]], second_begin + factor * columns
+            table, here = group.row[factor] * size, factor * size
+            own, at = state_ptr[scopes[factor, 0]], group.begin[0] + factor * rows
+            there, old = state_ptr[scopes[factor, 1]], group.begin[1] + factor * columns
             for column in range(columns):
                 whole = total[there + column]
                 other[column] = whole - given[old + column] if whole != dead else dead
@@ -311,7 +299,7 @@ def pair_beliefs_loop(
                 probability[entry] = value
                 sums += value
             scale = one
-            if not maximise and sums > zero:
+            if not group.maximise and sums > zero:
                 top += fast_log(sums)
                 scale = one / sums
             mean = 0.0

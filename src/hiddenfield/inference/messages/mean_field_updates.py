@@ -10,6 +10,7 @@ import torch
 
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.layout import FlatField, flatten
+from hiddenfield.inference.messages.loops import normalise
 from hiddenfield.inference.messages.passing import normalise_segments
 from hiddenfield.inference.sampling.chains import colour_variables
 from hiddenfield.ops import gather_sum, segment_max, segment_sum
@@ -239,31 +240,18 @@ def _sweep(  # type: ignore[no-untyped-def]
             for s in range(first, last):
                 least = min(least, broken[s])
             least = least * (1 + 1e-9)
-            top = -np.inf
             for s in range(first, last):
                 if broken[s] > least:
                     score[s] = -np.inf
-                top = max(top, score[s])
-            total = 0.0
-            for s in range(first, last):
-                total += np.exp(score[s] - top)
-            norm = top + np.log(total)
+            normalise(score[first:last], card, False)
             largest = 0.0
             for s in range(first, last):
-                score[s] -= norm
                 largest = max(largest, abs(np.exp(score[s]) - read[s]))
             change[v] = largest
             if keep[v] > 0.0:
-                top = -np.inf
                 for s in range(first, last):
                     score[s] = keep[v] * max(read_log[s], FLOOR) + (1 - keep[v]) * score[s]
-                    top = max(top, score[s])
-                total = 0.0
-                for s in range(first, last):
-                    total += np.exp(score[s] - top)
-                norm = top + np.log(total)
-                for s in range(first, last):
-                    score[s] -= norm
+                normalise(score[first:last], card, False)
             gained = 0.0
             for s in range(first, last):
                 if read[s] > 0.0:

@@ -13,8 +13,7 @@ from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.pieces import cut_batch
 from hiddenfield.inference.messages.pairs import Pairs
-from hiddenfield.inference.messages.passing import MessagePassing, normalise_segments
-from hiddenfield.inference.messages.plan import MessagePlan
+from hiddenfield.inference.messages.passing import MessagePassing, MessagePlan, normalise_segments
 from hiddenfield.inference.messages.recheck import recheck
 from hiddenfield.inference.messages.schedules import SCHEDULES, Iteration, TorchParallel
 from hiddenfield.iteration import Outcome, iterate, lag

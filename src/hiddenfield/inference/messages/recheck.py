@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hiddenfield.inference.messages.free_energy import variable_beliefs
+from hiddenfield.inference.messages.free_energy import PairGroup, variable_beliefs
 from hiddenfield.inference.messages.loops import largest_by_graph
 from hiddenfield.inference.messages.passing import MessagePassing, change, normalise_segments
 from hiddenfield.ops import segment_max
@@ -46,20 +46,8 @@ def recheck(passing: MessagePassing, messages: Float[Tensor, " messages"]) -> Fl
     first, weight = 0, as_array(passing.port_weight)
     for number, group in enumerate(field.groups):
         last = first + group.num_factors
-        recheck_pairs(
-            given,
-            totals,
-            beliefs,
-            as_array(field.state_ptr),
-            as_array(group.scopes),
-            *(begin for begin, _ in field.wiring.blocks[number]),
-            *passing.pair_tables(number),
-            *group.states,
-            weight[2 * first : 2 * last],
-            passing.maximise,
-            found[first:last],
-            work=given.size,
-        )
+        here, of_group = weight[2 * first : 2 * last], passing.pair_group(number)
+        recheck_pairs(given, totals, beliefs, of_group, here, found[first:last], work=given.size)
         first = last
     largest_by_graph(found, as_array(field.wiring.factor_graph), worst)
     return torch.from_numpy(worst)
@@ -100,29 +88,6 @@ def disagreement(
     apart = torch.where(apart > rounding[field.wiring.message_port], apart, torch.zeros_like(apart))
     owner = field.wiring.port_graph[field.wiring.message_port]
     return messages.new_zeros(field.num_graphs).scatter_reduce(0, owner, apart, "amax")
-
-
-@subroutine(allocates=False, fast=True)
-def side_by_side(numbers: Any, begin: int, count: int, factor: int, out: Any) -> None:
-    """Copy a factor's numbers to its place in a block."""
-    for state in range(count):
-        out[state * BLOCK + factor] = numbers[begin + state]
-
-
-@subroutine(allocates=False, fast=True)
-def tables_side_by_side(tables: Array, index: Array, first: int, count: int, size: int, out: Array) -> None:
-    """Copy the tables of some factors."""
-    numbers, entries = unchecked(tables), unchecked(out)
-    for factor in range(count):
-        side_by_side(numbers, index[first + factor] * size, size, factor, entries)
-
-
-@subroutine(allocates=False, fast=True)
-def send(totals: Any, messages: Any, states: int, like: Array, out: Any) -> None:
-    """Write totals less one message each; -inf for a state that is dead."""
-    dead = like.dtype.type(-np.inf)
-    for place in range(states * BLOCK):
-        out[place] = totals[place] - messages[place] if totals[place] != dead else dead
 
 
 @subroutine(allocates=False, fast=True)
@@ -237,31 +202,20 @@ def changes(
 
 @compiled(fast=True)
 def recheck_pairs(
-    messages: Array,
-    totals: Array,
-    beliefs: Array,
-    state_ptr: Array,
-    scopes: Array,
-    first_begin: int,
-    second_begin: int,
-    tables: Array,
-    index: Array,
-    rows: int,
-    columns: int,
-    weight: Array,
-    maximise: bool,
-    out: Array,
+    messages: Array, totals: Array, beliefs: Array, group: PairGroup, weight: Array, out: Array
 ) -> None:
     """Update all messages of a group of pairs once more; write the largest change at each factor."""
-    factors, size = out.size, rows * columns
-    zero, one = messages.dtype.type(0), messages.dtype.type(1)
+    factors, (rows, columns) = out.size, group.states
+    zero, one, dead = messages.dtype.type(0), messages.dtype.type(1), messages.dtype.type(-np.inf)
     given, whole, believed = unchecked(messages), unchecked(totals), unchecked(beliefs)
     for part in prange((factors + BLOCK - 1) // BLOCK):
         first, count = part * BLOCK, min(BLOCK, factors - part * BLOCK)
-        entries = np.zeros(size * BLOCK, messages.dtype)
-        tables_side_by_side(tables, index, first, count, size, entries)
-        row_old, row_total = stack_numbers(messages, ROOM), stack_numbers(messages, ROOM)
-        column_old, column_total = stack_numbers(messages, ROOM), stack_numbers(messages, ROOM)
+        entries = np.zeros(rows * columns * BLOCK, messages.dtype)
+        for factor in range(count):
+            at = group.row[first + factor] * rows * columns
+            for entry in range(rows * columns):
+                entries[entry * BLOCK + factor] = group.tables[at + entry]
+        old, total = stack_numbers(messages, ROOM), stack_numbers(messages, ROOM)
         belief, sent, new = (
             stack_numbers(messages, ROOM),
             stack_numbers(messages, ROOM),
@@ -269,30 +223,32 @@ def recheck_pairs(
         )
         repeats, worst = stack_numbers(messages, BLOCK), stack_numbers(messages, BLOCK)
         for place in range(max(rows, columns) * BLOCK):
-            row_old[place] = zero
-            row_total[place] = zero
-            column_old[place] = zero
-            column_total[place] = zero
+            old[place] = zero
+            total[place] = zero
             belief[place] = zero
+            sent[place] = zero
         for factor in range(BLOCK):
             worst[factor] = zero
-        for factor in range(count):
-            number = first + factor
-            side_by_side(given, first_begin + number * rows, rows, factor, row_old)
-            side_by_side(given, second_begin + number * columns, columns, factor, column_old)
-            side_by_side(whole, state_ptr[scopes[number, 0]], rows, factor, row_total)
-            side_by_side(whole, state_ptr[scopes[number, 1]], columns, factor, column_total)
-        send(column_total, column_old, columns, messages, sent)
-        through_tables(entries, rows, columns, columns, 1, sent, maximise, messages, new)
-        for factor in range(count):
-            side_by_side(believed, state_ptr[scopes[first + factor, 0]], rows, factor, belief)
-            repeats[factor] = max(weight[first + factor], one)
-        changes(new, row_old, row_total, belief, repeats, rows, maximise, messages, worst)
-        send(row_total, row_old, rows, messages, sent)
-        through_tables(entries, columns, rows, 1, columns, sent, maximise, messages, new)
-        for factor in range(count):
-            side_by_side(believed, state_ptr[scopes[first + factor, 1]], columns, factor, belief)
-            repeats[factor] = max(weight[factors + first + factor], one)
-        changes(new, column_old, column_total, belief, repeats, columns, maximise, messages, worst)
+            repeats[factor] = one
+        for side in range(2):
+            states, others = group.states[side], group.states[1 - side]
+            for factor in range(count):
+                number = first + factor
+                repeats[factor] = max(weight[side * factors + number], one)
+                at, begin = group.begin[side] + number * states, group.state_ptr[group.scopes[number, side]]
+                for state in range(states):
+                    old[state * BLOCK + factor] = given[at + state]
+                    total[state * BLOCK + factor] = whole[begin + state]
+                    belief[state * BLOCK + factor] = believed[begin + state]
+                at, begin = (
+                    group.begin[1 - side] + number * others,
+                    group.state_ptr[group.scopes[number, 1 - side]],
+                )
+                for state in range(others):
+                    value = whole[begin + state]
+                    sent[state * BLOCK + factor] = value - given[at + state] if value != dead else dead
+            stride, step = (columns, 1) if side == 0 else (1, columns)
+            through_tables(entries, states, others, stride, step, sent, group.maximise, messages, new)
+            changes(new, old, total, belief, repeats, states, group.maximise, messages, worst)
         for factor in range(count):
             out[first + factor] = worst[factor]

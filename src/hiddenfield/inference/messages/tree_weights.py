@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,7 +16,7 @@ from hiddenfield.fields.graphs.spanning_trees import (
     greedy_forest,
     spanning_tree_probabilities,
 )
-from hiddenfield.ops import segment_sum
+from hiddenfield.fields.layout import flatten, free_variables
 from hiddenfield.shapes import Array, Float, Int, Tensor
 
 SAMPLES, FEWEST = 100, 8
@@ -52,17 +51,11 @@ class FreeScopes:
     @classmethod
     def of(cls, field: FactorGraph) -> FreeScopes:
         """Read the scopes of a field, evidence taken out."""
-        possible = segment_sum((field.log_unary > -math.inf).to(field.dtype), field.state_ptr)
-        free = (possible > 1).cpu().numpy()
-        scopes = [group.scopes.cpu().numpy() for group in field.groups]
-        kept = [free[scope] for scope in scopes]
-        arity = np.concatenate([np.zeros(0, np.int64), *(each.sum(1) for each in kept)])
-        scope = np.concatenate(
-            [np.zeros(0, np.int64), *(each[mask] for each, mask in zip(scopes, kept, strict=True))]
-        )
-        count = torch.cat([field.counts[:0], *(group.count for group in field.groups)])
+        flat = flatten(field)
+        free = free_variables(field)[flat.scope]
+        arity = np.bincount(flat.place_factor[free], minlength=field.num_factors)
         pointer = np.concatenate([[0], np.cumsum(arity)]).astype(np.int64)
-        return cls(field.num_variables, pointer, scope, count.double().cpu().numpy())
+        return cls(field.num_variables, pointer, flat.scope[free], flat.factor_count)
 
     @property
     def joining(self) -> Array:

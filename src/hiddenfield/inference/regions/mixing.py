@@ -85,13 +85,13 @@ class Mixing:
             return self._torch_mix(state, change, weight, residual, tolerance, slot, ready)
         out = torch.empty_like(state)
         arrays = [tensor.detach().numpy() for tensor in (state, change, weight, residual, out)]
-        _mix(tolerance, self.ridge, slot, ready, *self._arrays, *arrays, work=self.states.numel())
+        _mix(tolerance, self.ridge, slot, ready, self._past, *arrays, work=self.states.numel())
         return out
 
     @cached_property
-    def _arrays(self) -> list[Array]:
+    def _past(self) -> tuple[Array, ...]:
         kept = (self.ptr, self.best, self.filled, self.states, self.changes, self.gram)
-        return [tensor.numpy() for tensor in kept]
+        return tuple(tensor.numpy() for tensor in kept)
 
     def _torch_mix(
         self,
@@ -142,18 +142,14 @@ def _mix(
     ridge: float,
     slot: int,
     ready: bool,
-    ptr: Array,
-    best: Array,
-    filled: Array,
-    states: Array,
-    changes: Array,
-    gram: Array,
+    past: tuple[Array, ...],
     state: Array,
     change: Array,
     weight: Array,
     residual: Array,
     out: Array,
 ) -> None:
+    ptr, best, filled, states, changes, gram = past
     memory = gram.shape[1]
     for graph in prange(ptr.size - 1):
         low, high = ptr[graph], ptr[graph + 1]
