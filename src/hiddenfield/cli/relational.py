@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from hiddenfield.cli.options import Json, emit, named_values
 from hiddenfield.errors import InputError
@@ -18,37 +18,32 @@ if TYPE_CHECKING:
 
 HELP = "Relational models: inference, learning and landscapes from a scheme (a TOML file) and networks."
 
-Scheme = Annotated[Path, typer.Argument(metavar="SCHEME", help="A scheme: a TOML file.", show_default=False)]
+Scheme = Annotated[Path, Argument(metavar="SCHEME", help="A scheme: a TOML file.", show_default=False)]
 Edges = Annotated[
     list[Path] | None,
-    typer.Option(
+    Option(
         "--network", help="Edges: two names per line, and optionally 1, 0 or ? (unknown). May be repeated."
     ),
 ]
 Vertices = Annotated[
-    Path | None, typer.Option(help="A CSV of all vertices by name; further columns are their attributes.")
+    Path | None, Option(help="A CSV of all vertices by name; further columns are their attributes.")
 ]
 Size = Annotated[
     int | None,
-    typer.Option(min=1, help="Number of vertices, where no network gives it or some have no edges."),
+    Option(min=1, help="Number of vertices, where no network gives it or some have no edges."),
 ]
-Bindings = Annotated[str, typer.Option(help="merged, ordered or cluster: how features become factors.")]
-Weights = Annotated[str, typer.Option(help="ground or binding: what a weight counts.")]
-Fix = Annotated[
-    list[str] | None, typer.Option("--fix", metavar="FEATURE=WEIGHT", help="Hold a weight at a value.")
-]
-Seed = Annotated[int, typer.Option(help="Seed of random starts and samples.")]
-Report = Annotated[
-    Path | None, typer.Option("--out", "-o", help="Write a report with figures: one .html file.")
-]
+Bindings = Annotated[str, Option(help="merged, ordered or cluster: how features become factors.")]
+Weights = Annotated[str, Option(help="ground or binding: what a weight counts.")]
+Fix = Annotated[list[str] | None, Option("--fix", metavar="FEATURE=WEIGHT", help="Hold a weight at a value.")]
+Seed = Annotated[int, Option(help="Seed of random starts and samples.")]
+Report = Annotated[Path | None, Option("--out", "-o", help="Write a report with figures: one .html file.")]
 
 
 def infer(
     path: Scheme,
-    theta: Annotated[
-        list[str] | None,
-        typer.Option("--theta", "-t", metavar="FEATURE=WEIGHT", help="The weight of a feature."),
-    ] = None,
+    theta: list[str] | None = Option(
+        None, "--theta", "-t", metavar="FEATURE=WEIGHT", help="The weight of a feature."
+    ),
     network: Edges = None,
     vertices: Vertices = None,
     size: Size = None,
@@ -94,22 +89,17 @@ def learn(
     network: Edges = None,
     vertices: Vertices = None,
     size: Size = None,
-    method: Annotated[
-        str,
-        typer.Option(
-            help="bethe, bethe_observed, exact, pseudo_likelihood, monte_carlo, contrastive_divergence."
-        ),
-    ] = "bethe",
-    optimiser: Annotated[str, typer.Option(help="lbfgs or conjugate_gradient.")] = "lbfgs",
+    method: str = Option(
+        "bethe", help="bethe, bethe_observed, exact, pseudo_likelihood, monte_carlo, contrastive_divergence."
+    ),
+    optimiser: str = Option("lbfgs", help="lbfgs or conjugate_gradient."),
     fix: Fix = None,
-    start: Annotated[
-        list[str] | None, typer.Option("--start", metavar="FEATURE=WEIGHT", help="Start of the first ascent.")
-    ] = None,
-    starts: Annotated[int, typer.Option(min=1, help="Number of ascents.")] = 4,
-    ridge: Annotated[float, typer.Option(min=0, help="Precision of a normal prior on the weights.")] = 0.0,
-    share: Annotated[
-        bool, typer.Option("--share", help="Share weights among networks of different sizes.")
-    ] = False,
+    start: list[str] | None = Option(
+        None, "--start", metavar="FEATURE=WEIGHT", help="Start of the first ascent."
+    ),
+    starts: int = Option(4, min=1, help="Number of ascents."),
+    ridge: float = Option(0.0, min=0, help="Precision of a normal prior on the weights."),
+    share: bool = Option(False, "--share", help="Share weights among networks of different sizes."),
     bindings: Bindings = "merged",
     weights: Weights = "ground",
     seed: Seed = 0,
@@ -150,19 +140,19 @@ def learn(
 
 def landscape(
     path: Scheme,
-    x: Annotated[str, typer.Option(metavar="FEATURE=LOW:HIGH", help="The feature on the x axis.")],
-    y: Annotated[str, typer.Option(metavar="FEATURE=LOW:HIGH", help="The feature on the y axis.")],
+    x: str = Option(metavar="FEATURE=LOW:HIGH", help="The feature on the x axis."),
+    y: str = Option(metavar="FEATURE=LOW:HIGH", help="The feature on the y axis."),
     network: Edges = None,
     vertices: Vertices = None,
     size: Size = None,
     fix: Fix = None,
-    points: Annotated[int, typer.Option(min=2, help="Points on each axis.")] = 100,
-    runs: Annotated[int, typer.Option(min=0, help="Number of ascents by conjugate gradient.")] = 8,
-    method: Annotated[str, typer.Option(help="bethe, bethe_observed, exact or pseudo_likelihood.")] = "bethe",
+    points: int = Option(100, min=2, help="Points on each axis."),
+    runs: int = Option(8, min=0, help="Number of ascents by conjugate gradient."),
+    method: str = Option("bethe", help="bethe, bethe_observed, exact or pseudo_likelihood."),
     bindings: Bindings = "merged",
     weights: Weights = "ground",
     seed: Seed = 0,
-    plot: Annotated[Path | None, typer.Option(help="Draw it into this .png, .svg or .pdf.")] = None,
+    plot: Path | None = Option(None, help="Draw it into this .png, .svg or .pdf."),
     out: Report = None,
     json: Json = False,
 ) -> None:
