@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hiddenfield.cli.options import with_reader
+from hiddenfield.cli.options import expanded
 from hiddenfield.errors import HiddenfieldError, SkippedInputWarning
 
 __all__ = ["build", "main"]
@@ -64,7 +64,7 @@ def build(*, debug: bool = False) -> typer.Typer:
         else:
             app.add_typer(place := typer.Typer(help=module.HELP, no_args_is_help=True), name=name)
         for part, command in commands.items():
-            place.command(name=part)(with_reader(command) if debug else guarded(with_reader(command)))
+            place.command(name=part)(expanded(command) if debug else guarded(expanded(command)))
     return app
 
 

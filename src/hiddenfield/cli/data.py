@@ -6,11 +6,11 @@ import inspect
 import platform
 import time
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from typer import Argument, Option
 
-from hiddenfield.cli.options import Json, Source, Target, emit, given_options
+from hiddenfield.cli.options import Json, Reader, Source, Target, emit, given_options
 from hiddenfield.machine import version as version_of
 
 PACKAGES = ("torch", "numpy", "numba", "pyarrow", "scikit-learn", "rdkit", "torch-geometric")
@@ -18,7 +18,7 @@ PACKAGES = ("torch", "numpy", "numba", "pyarrow", "scikit-learn", "rdkit", "torc
 
 def convert(
     path: Source,
-    reader: dict[str, Any],
+    reader: Reader,
     output: Path = Argument(help="A .parquet or .arrow file, or a folder for shards.", show_default=False),
     target: Target = None,
     shard_size: int | None = Option(None, min=1, help="Structures in a shard, when OUTPUT is a folder."),
@@ -41,7 +41,7 @@ def convert(
 
 def describe(
     path: Source,
-    reader: dict[str, Any],
+    reader: Reader,
     target: Target = None,
     plot: Path | None = Option(None, help="Also draw the distributions into this .png, .svg or .pdf."),
     json: Json = False,

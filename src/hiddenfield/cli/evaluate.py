@@ -20,7 +20,7 @@ CURVE = (0.25, 0.5)
 
 def evaluate(
     path: cli.Source,
-    reader: dict[str, Any],
+    reader: cli.Reader,
     target: str | None = Option(None, help="What to predict; needed where the data have several or none."),
     model: str = Option("loopy_bp", help="Inference algorithm to embed: loopy_bp, mean_field, ..."),
     split: str = Option(

@@ -24,7 +24,7 @@ Run = Annotated[
 
 def fit(
     path: cli.Source,
-    reader: dict[str, Any],
+    reader: cli.Reader,
     out: Path = Option(..., "--out", "-o", help="Folder for the model and its results.", show_default=False),
     target: cli.Target = None,
     task: cli.Task = "auto",
@@ -63,7 +63,7 @@ def fit(
     from hiddenfield.evaluation.fitting import Plan, fit_run
     from hiddenfield.evaluation.reading import read_for_learning
     from hiddenfield.report import collect_run, write_report
-    from hiddenfield.report.write import fit_as_text, scores_as_text
+    from hiddenfield.report.results import fit_as_text, scores_as_text
 
     compare = report if baselines is None else baselines
     if (report or compare) and test_fraction == 0:
@@ -103,7 +103,7 @@ def fit(
 def predict(
     run: Run,
     path: cli.Source,
-    reader: dict[str, Any],
+    reader: cli.Reader,
     output: Path = Option(..., "--output", "-o", help="A .csv, .tsv or .parquet file.", show_default=False),
     probabilities: bool = Option(False, "--probabilities", help="Also write the probability of every class."),
     json: cli.Json = False,
@@ -125,7 +125,7 @@ def predict(
 def embed(
     run: Run,
     path: cli.Source,
-    reader: dict[str, Any],
+    reader: cli.Reader,
     output: Path = Option(
         ..., "--output", "-o", help="A .csv, .tsv, .parquet or .npy file.", show_default=False
     ),

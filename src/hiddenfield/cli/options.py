@@ -49,20 +49,31 @@ def reader_options(
     return given | named_values(setting, "--set")
 
 
-def with_reader(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command with the options of `reader_options` instead of a parameter `reader` that holds them."""
-    own, reading = (inspect.signature(f, eval_str=True) for f in (command, reader_options))
-    if "reader" not in own.parameters:
-        return command
-    every = [own.parameters[name] for name in own.parameters if name != "reader"]
-    every = [p.replace(kind=p.KEYWORD_ONLY) for p in (*every, *reading.parameters.values())]
+Reader = Annotated[dict[str, Any], reader_options]
+
+
+def expanded(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command with single options for each group of them.
+
+    A group is a parameter ``Annotated[kind, function]``: the options are the function's, and the command is given what
+    the function makes of them.
+    """
+    own = inspect.signature(command, eval_str=True)
+    groups: dict[str, tuple[Callable[..., Any], list[inspect.Parameter]]] = {}
+    for name, parameter in own.parameters.items():
+        make = getattr(parameter.annotation, "__metadata__", (None,))[0]
+        if inspect.isfunction(make):
+            groups[name] = make, list(inspect.signature(make, eval_str=True).parameters.values())
+    every = [parameter for name, parameter in own.parameters.items() if name not in groups]
+    every += [parameter for _, parameters in groups.values() for parameter in parameters]
 
     @functools.wraps(command)
     def run(**options: Any) -> None:
-        reader = reader_options(**{name: options.pop(name) for name in reading.parameters})
-        command(reader=reader, **options)
+        for name, (make, parameters) in groups.items():
+            options[name] = make(**{parameter.name: options.pop(parameter.name) for parameter in parameters})
+        command(**options)
 
-    run.__signature__ = own.replace(parameters=every)  # type: ignore[attr-defined]
+    run.__signature__ = inspect.Signature([p.replace(kind=p.KEYWORD_ONLY) for p in every])  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in every}
     return run
 
