@@ -22,12 +22,7 @@ Run = Annotated[
 ]
 
 
-def fit(
-    path: cli.Source,
-    reader: cli.Reader,
-    out: Path = Option(..., "--out", "-o", help="Folder for the model and its results.", show_default=False),
-    target: cli.Target = None,
-    task: cli.Task = "auto",
+def _network(
     model: str | None = Option(None, help="Inference algorithm to embed: loopy_bp, mean_field, ..."),
     dim: int | None = Option(None, min=1, help="Length of the messages."),
     rounds: int | None = Option(None, min=1, help="How often messages are passed."),
@@ -43,6 +38,22 @@ def fit(
         None, min=1, help="Processes that share every batch, one per GPU or CPU core."
     ),
     parameter: cli.Parameter = None,
+) -> dict[str, Any]:
+    given = dict(locals())
+    further = cli.named_values(given.pop("parameter"), "--parameter")
+    return cli.given_options(**given) | further
+
+
+Network = Annotated[dict[str, Any], _network]
+
+
+def fit(
+    path: cli.Source,
+    network: Network,
+    reader: cli.Reader,
+    out: Path = Option(..., "--out", "-o", help="Folder for the model and its results.", show_default=False),
+    target: cli.Target = None,
+    task: cli.Task = "auto",
     test_fraction: float = Option(0.1, help="Share of the structures held out as the test part."),
     seed: int = Option(0, min=0, help="Of the split and of everything random."),
     resume: bool = Option(False, "--resume", help="Continue an interrupted run in the same folder."),
@@ -70,19 +81,8 @@ def fit(
         raise InputError("a report or a comparison needs test structures; give --test-fraction more than 0")
     start = time.perf_counter()
     structures, reader = read_for_learning(path, reader | cli.given_options(target=target))
-    parameters = cli.given_options(
-        model=model,
-        dim=dim,
-        rounds=rounds,
-        epochs=epochs,
-        batch_size=batch_size,
-        learning_rate=learning_rate,
-        resample=resample,
-        ensemble=ensemble,
-        device=device,
-    ) | cli.named_values(parameter, "--parameter")
     found = fit_run(
-        structures, out, Plan(task, test_fraction, seed, parameters, reader), resume=resume, verbose=not json
+        structures, out, Plan(task, test_fraction, seed, network, reader), resume=resume, verbose=not json
     )
     result, lines = found.as_dict(), [fit_as_text(found)]
     seconds = time.perf_counter() - start
