@@ -157,7 +157,9 @@ def collect(
             f"no test structure has the target {column.name!r}; there is nothing to compare with"
         )
     assert test.targets is not None
-    truth, predicted = test.targets[:, 0].cpu().numpy(), _predicted(estimator, test, position, words)
+    truth, predicted = test.targets[:, 0].cpu().numpy(), estimator._predictions(test)[position].mean(axis=0)
+    if words is not None:
+        predicted = np.pad(predicted, ((0, 0), (0, len(words) - predicted.shape[1])))
     histories = list(estimator.histories_)
     if seconds is None:
         seconds = sum(row["seconds"] for history in histories for row in history.rows)
@@ -258,17 +260,6 @@ def _recoded(pack: Structures, words: Vocabulary) -> Structures:
     assert pack.targets is not None
     codes = torch.from_numpy(own.recode_to(words)).to(pack.targets)
     return pack.replace(targets=codes[pack.targets.long()], target_vocabularies=(words,))
-
-
-def _predicted(
-    estimator: StructureEstimator, test: Structures, position: int, words: Vocabulary | None
-) -> Float[Array, "structures ..."]:
-    if words is None:
-        numbers = estimator.predict(test)  # type: ignore[attr-defined]
-        return numbers if numbers.ndim == 1 else numbers[:, position]
-    tables = estimator.predict_proba(test)  # type: ignore[attr-defined]
-    table = tables[position] if isinstance(tables, list) else tables
-    return np.pad(table, ((0, 0), (0, len(words) - table.shape[1])))
 
 
 def _shares(estimator: StructureEstimator, test: Structures, predicted: Array, position: int) -> Shares:

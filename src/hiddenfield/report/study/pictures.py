@@ -225,6 +225,8 @@ def roc_panel(axes: Axes, heading: str, curves: Mapping[str, Roc], colours: Mapp
     axes.set_ylabel("true positive rate")
     axes.set_title(heading, fontsize=9.5)
     axes.set_aspect("equal")
+    if not curves:
+        return
     size = 7 if len(curves) <= 5 else 6
     legend = axes.legend(loc="lower right", fontsize=size, handlelength=1.6, labelspacing=0.3, frameon=True)
     # A poor curve may run below it.
