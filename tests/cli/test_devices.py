@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.cli.calling import done
@@ -25,6 +27,8 @@ def test_two_processes_fit_what_one_fits(capsys, tmp_path):
         ]
         quick = ["--epochs", "2", "--dim", "4", "--rounds", "2", "-p", "hidden=4", "--device", "cpu"]
         found[devices] = done(capsys, *command, *quick, "--devices", str(devices))
+        settings = json.loads((tmp_path / str(devices) / "settings.json").read_text())
+        assert settings["parameters"]["devices"] == devices
     assert found[1]["best_epoch"] == found[2]["best_epoch"]
     for name, value in found[1]["test"]["size"].items():
         assert found[2]["test"]["size"][name] == pytest.approx(value, rel=1e-4), name

@@ -15,7 +15,7 @@ from sklearn.svm import SVC, LinearSVC
 import hiddenfield as hf
 from hiddenfield.errors import HiddenfieldError, InputError, ReadError, TrainingError
 from hiddenfield.evaluation import Assessment, AssessmentSettings, Between, Split, assess, compare
-from hiddenfield.evaluation.assessment import cells, running
+from hiddenfield.evaluation.assessment import assessing, cells
 from hiddenfield.evaluation.assessment.cells import work_together
 from hiddenfield.evaluation.assessment.problem import Problem, inner_splits, outer_splits
 from hiddenfield.evaluation.measuring import choose_metric
@@ -42,7 +42,7 @@ def table(count=60, seed=0):
 
 def settled(found):
     """Return everything but the time."""
-    return {name: value for name, value in found.content.items() if name != "seconds"}
+    return {name: value for name, value in found.as_dict().items() if name != "seconds"}
 
 
 # -- what comes out ----------------------------------------------------------------------------------------
@@ -102,21 +102,21 @@ def test_numbers_from_structures():
     pack = hf.datasets.huckel(30, seed=0)
     settings = AssessmentSettings(folds=2, metric="rmse")
     found = assess("loopy_bp", pack, pack.targets[:, 0].numpy(), settings, parameters=QUICK)
-    assert found.content["task"] == "regression"
-    assert found.content["metrics"]["rmse"] == pytest.approx(found.mean)
-    assert found.content["metrics"]["mae"] < found.mean
-    beside = found.content["baselines"]
+    assert found.as_dict()["task"] == "regression"
+    assert found.as_dict()["metrics"]["rmse"] == pytest.approx(found.mean)
+    assert found.as_dict()["metrics"]["mae"] < found.mean
+    beside = found.as_dict()["baselines"]
     assert all(entry["metrics"]["rmse"] == pytest.approx(entry["mean"]) for entry in beside.values())
-    ranges = found.content["ranges"]
+    ranges = found.as_dict()["ranges"]
     assert len(ranges) == 10
     assert sum(part["count"] for part in ranges) == 30
     np.testing.assert_allclose(
         np.diff([part["low"] for part in ranges]), ranges[0]["high"] - ranges[0]["low"]
     )
     assert all((part["mae"] is None) == (part["count"] == 0) for part in ranges)
-    assert found.content["training_curve"]["metric"] == "valid_rmse"
-    assert "roc" not in found.content
-    assert set(found.content["baselines"]) == {
+    assert found.as_dict()["training_curve"]["metric"] == "valid_rmse"
+    assert "roc" not in found.as_dict()
+    assert set(found.as_dict()["baselines"]) == {
         "mean predictor",
         "labels + ridge",
         "WL-3 + ridge",
@@ -142,8 +142,8 @@ def test_the_test_part_has_no_part_in_any_choice(tmp_path):
         cells = sorted((tmp_path / name / "cells").glob("*.json"))
         results.append((found, [json.loads(cell.read_text())["content"] for cell in cells]))
     (first, cells), (second, others) = results
-    assert first.content["folds"][0]["selected"] == second.content["folds"][0]["selected"]
-    assert first.content["folds"][0]["epochs"] == second.content["folds"][0]["epochs"]
+    assert first.as_dict()["folds"][0]["selected"] == second.as_dict()["folds"][0]["selected"]
+    assert first.as_dict()["folds"][0]["epochs"] == second.as_dict()["folds"][0]["epochs"]
     assert [cell.get("predictions") for cell in cells] == [cell.get("predictions") for cell in others]
     assert first.mean == pytest.approx(1 - second.mean)
 
@@ -159,25 +159,25 @@ def test_selection_agrees_with_scikit_learn():
     problem = Problem.of(X, y)
     outer = outer_splits(problem, settings)
     for fold, split, inner in zip(
-        found.content["folds"], outer, inner_splits(problem, outer, settings), strict=True
+        found.as_dict()["folds"], outer, inner_splits(problem, outer, settings), strict=True
     ):
         local = [(np.searchsorted(split.train, s.train), np.searchsorted(split.train, s.test)) for s in inner]
         search = GridSearchCV(KNeighborsClassifier(), space, cv=local).fit(X[split.train], y[split.train])
         assert fold["selected"] == search.best_params_
         assert fold["value"] == search.score(X[split.test], y[split.test])
-    assert found.content["protocol"]["seeds"] == 1
-    assert set(found.content["baselines"]) == {"class frequencies", "features + logistic"}
-    assert found.content["leakage"] is None
-    assert set(found.content["roc"]["baselines"]) == {"features + logistic"}
-    assert not {"num_parameters", "training_curve", "ranges"} & set(found.content)
+    assert found.as_dict()["protocol"]["seeds"] == 1
+    assert set(found.as_dict()["baselines"]) == {"class frequencies", "features + logistic"}
+    assert found.as_dict()["leakage"] is None
+    assert set(found.as_dict()["roc"]["baselines"]) == {"features + logistic"}
+    assert not {"num_parameters", "training_curve", "ranges"} & set(found.as_dict())
 
 
 def test_random_search_and_ridge():
     X, _ = table()
     settings = AssessmentSettings(folds=3, nested=True, space={"alpha": Between(1e-3, 1e3)}, draws=4)
     found = assess(Ridge(), X, X[:, 0] * 2.0 + 0.1, settings)
-    assert len(found.content["protocol"]["candidates"]) == 4
-    assert found.mean < 0.1 < found.content["baselines"]["mean predictor"]["mean"]
+    assert len(found.as_dict()["protocol"]["candidates"]) == 4
+    assert found.mean < 0.1 < found.as_dict()["baselines"]["mean predictor"]["mean"]
 
 
 class LengthClassifier(ClassifierMixin, BaseEstimator):
@@ -194,9 +194,9 @@ class LengthClassifier(ClassifierMixin, BaseEstimator):
 
 def test_a_strangers_estimator_on_structures():
     found = assess(LengthClassifier(), words(), settings=AssessmentSettings(folds=3))
-    assert found.content["model"] == "LengthClassifier"
-    assert "no arcs, same head" not in found.content["baselines"]
-    assert found.content["leakage"]["count"] >= 0
+    assert found.as_dict()["model"] == "LengthClassifier"
+    assert "no arcs, same head" not in found.as_dict()["baselines"]
+    assert found.as_dict()["leakage"]["count"] >= 0
 
 
 def test_scores_instead_of_probabilities():
@@ -238,9 +238,9 @@ def test_selection_and_a_single_split_go_by_what_is_said():
     settings = AssessmentSettings(
         split="hold_out", test_fraction=0.3, nested=True, space={"threshold": [0.01, 0.5]}, baselines=False
     )
-    assert assess(model, X, y, settings).content["folds"][0]["selected"] == {"threshold": 0.5}
+    assert assess(model, X, y, settings).as_dict()["folds"][0]["selected"] == {"threshold": 0.5}
     found = assess(model.set_params(threshold=0.01), X, y, AssessmentSettings(split="hold_out"))
-    assert found.content["interval"][0] <= found.mean <= found.content["interval"][1] < 0.9
+    assert found.as_dict()["interval"][0] <= found.mean <= found.as_dict()["interval"][1] < 0.9
 
 
 class Dreamer(ClassifierMixin, BaseEstimator):
@@ -260,9 +260,9 @@ class Dreamer(ClassifierMixin, BaseEstimator):
 def test_a_single_split_has_an_interval_too():
     X, y = table()
     found = assess(LogisticRegression(), X, y, AssessmentSettings(split="hold_out", test_fraction=0.3))
-    assert found.content["std"] is None
-    assert found.content["interval"][0] <= found.mean <= found.content["interval"][1]
-    assert found.content["protocol"]["interval"].startswith("bootstrap")
+    assert found.as_dict()["std"] is None
+    assert found.as_dict()["interval"][0] <= found.mean <= found.as_dict()["interval"][1]
+    assert found.as_dict()["protocol"]["interval"].startswith("bootstrap")
 
 
 @pytest.mark.parametrize("task", ["classification", "regression"])
@@ -271,8 +271,8 @@ def test_simple_models_of_a_single_split_have_intervals_and_are_compared(tmp_pat
     y = None if task == "classification" else pack.num_nodes.numpy() + 0.5
     given = {"settings": AssessmentSettings(split="hold_out", test_fraction=0.4), "parameters": QUICK}
     found = assess("mean_field", pack, y, **given, folder=tmp_path / "run")
-    assert len(found.content["baselines"]) == 4
-    for name, entry in found.content["baselines"].items():
+    assert len(found.as_dict()["baselines"]) == 4
+    for name, entry in found.as_dict()["baselines"].items():
         low, high = entry["interval"]
         assert low <= entry["mean"] <= high, name
         against = entry["model_against_it"]
@@ -283,7 +283,7 @@ def test_simple_models_of_a_single_split_have_intervals_and_are_compared(tmp_pat
         if against["interval"][0] > 0 or against["interval"][1] < 0:
             assert against["verdict"] in ("better", "worse")
     if task == "regression":
-        assert found.content["baselines"]["labels + ridge"]["model_against_it"]["verdict"] == "worse"
+        assert found.as_dict()["baselines"]["labels + ridge"]["model_against_it"]["verdict"] == "worse"
     # Cells of earlier versions, and those of very many structures, kept no predictions of simple models.
     cell = tmp_path / "run" / "cells" / "simple-000-000-00-00.json"
     assert len(json.loads(cell.read_text())["content"]["tables"]) == 3
@@ -291,16 +291,16 @@ def test_simple_models_of_a_single_split_have_intervals_and_are_compared(tmp_pat
     monkeypatch.setattr(cells, "MOST_KEPT", 10)
     again = assess("mean_field", pack, y, **given, folder=tmp_path / "run", resume=True)
     assert "tables" not in json.loads(cell.read_text())["content"]
-    assert again.content["interval"] == found.content["interval"]
-    for name, entry in again.content["baselines"].items():
+    assert again.as_dict()["interval"] == found.as_dict()["interval"]
+    for name, entry in again.as_dict()["baselines"].items():
         assert ("model_against_it" in entry) == (name == "no arcs, same head")
-        assert entry["mean"] == found.content["baselines"][name]["mean"]
+        assert entry["mean"] == found.as_dict()["baselines"][name]["mean"]
 
 
 def test_selection_on_the_reported_folds_is_shown_apart():
     settings = AssessmentSettings(folds=2, as_published=True, space={"dim": [2, 4]}, baselines=False)
     found = assess("mean_field", words(), settings=settings, parameters={"epochs": 4, "hidden": 4})
-    published = found.content["as_published"]
+    published = found.as_dict()["as_published"]
     assert published["selected"]["dim"] in (2, 4)
     assert 1 <= published["epoch"] <= 4
     assert published["mean"] == pytest.approx(np.mean(published["folds"]))
@@ -313,10 +313,10 @@ def test_leakage_is_reported_and_what_it_is_worth():
     split = [Split("one", np.arange(12), np.arange(12, 24))]
     settings = AssessmentSettings(split=split)
     found = assess("mean_field", pack, settings=settings, parameters=QUICK)
-    leakage = found.content["leakage"]
+    leakage = found.as_dict()["leakage"]
     assert leakage["folds"][0] == leakage["count"] >= 4
     assert leakage["mean_without"] is not None
-    assert found.content["folds"][0]["test"] == 12
+    assert found.as_dict()["folds"][0]["test"] == 12
 
 
 def test_missing_targets_are_left_out_and_given_positions_kept(tmp_path):
@@ -327,8 +327,8 @@ def test_missing_targets_are_left_out_and_given_positions_kept(tmp_path):
     file.write_text(json.dumps([{"train": list(range(10)), "test": list(range(10, 20))}]))
     found = assess(KNeighborsClassifier(), X, y, AssessmentSettings(split_file=file))
     counts = {"used": 18, "without target": 2, "tested": 10, "in no split": 0}
-    assert found.content["structures"] == counts
-    assert (found.content["folds"][0]["train"], found.content["folds"][0]["test"]) == (8, 10)
+    assert found.as_dict()["structures"] == counts
+    assert (found.as_dict()["folds"][0]["train"], found.as_dict()["folds"][0]["test"]) == (8, 10)
     model = KNeighborsClassifier().fit(np.delete(X[:10], [3, 7], axis=0), list(np.delete(y[:10], [3, 7])))
     assert found.mean == np.mean(model.predict(X[10:]) == y[10:])
 
@@ -337,7 +337,7 @@ def test_structures_that_no_split_contains_are_counted():
     X, y = table(20)
     split = [Split("one", np.arange(10), np.arange(10, 13)), Split("two", np.arange(8), np.arange(10, 15))]
     found = assess(KNeighborsClassifier(), X, y, AssessmentSettings(split=split, baselines=False))
-    assert found.content["structures"] == {"used": 20, "without target": 0, "tested": 5, "in no split": 5}
+    assert found.as_dict()["structures"] == {"used": 20, "without target": 0, "tested": 5, "in no split": 5}
 
 
 def test_features_that_are_not_finite_numbers():
@@ -360,13 +360,13 @@ def test_features_that_are_not_finite_numbers():
         (make_pipeline(encoded, LogisticRegression()), frame),
     ):
         found = assess(model, given, y, settings)
-        assert set(found.content["baselines"]) == {"class frequencies"}
-        assert "no linear baseline" in found.content["protocol"]["text"]
-        assert "not all features are finite numbers" in found.content["protocol"]["note"]
+        assert set(found.as_dict()["baselines"]) == {"class frequencies"}
+        assert "no linear baseline" in found.as_dict()["protocol"]["text"]
+        assert "not all features are finite numbers" in found.as_dict()["protocol"]["note"]
     results = [assess(LogisticRegression(), given, y, settings) for given in (X, coo_matrix(X))]
     assert results[0].values == pytest.approx(results[1].values)
-    assert results[0].content["baselines"] == results[1].content["baselines"]
-    assert "note" not in results[1].content["protocol"]
+    assert results[0].as_dict()["baselines"] == results[1].as_dict()["baselines"]
+    assert "note" not in results[1].as_dict()["protocol"]
 
 
 def test_the_protocol_says_only_what_was_done():
@@ -376,7 +376,7 @@ def test_the_protocol_says_only_what_was_done():
         given = (estimator, *table()) if parameters is None else ("mean_field", words(12))
         options = {"folds": 2, "baselines": False} | changes
         found = assess(*given, settings=AssessmentSettings(**options), parameters=parameters)
-        return found.content["protocol"]["text"]
+        return found.as_dict()["protocol"]["text"]
 
     # An epoch is chosen by our networks, if something is kept aside, and not by whatever has the same parameter.
     assert "epoch" not in words_for(GradientBoostingClassifier(n_estimators=3))
@@ -487,23 +487,23 @@ def test_networks_side_by_side_are_assessed_as_one_by_one(tmp_path, monkeypatch)
         groups.append(len(cells))
         yield from work_together(context, cells)
 
-    monkeypatch.setattr(running, "_side_by_side", lambda context: True)
-    monkeypatch.setattr(running, "work_together", together)
+    monkeypatch.setattr(assessing, "_side_by_side", lambda context: True)
+    monkeypatch.setattr(assessing, "work_together", together)
     found = assess("loopy_bp", words(), settings=settings, parameters=options, folder=tmp_path / "together")
     # The selection (2 folds, 2 widths, 2 numbers of rounds), the reported folds (the same), the final fits, the same
     # without arcs, and half the structures.
     assert groups == [8, 8, 4, 4, 2]
-    assert [fold["selected"] for fold in found.content["folds"]] == [
-        fold["selected"] for fold in alone.content["folds"]
+    assert [fold["selected"] for fold in found.as_dict()["folds"]] == [
+        fold["selected"] for fold in alone.as_dict()["folds"]
     ]
     assert np.allclose(found.values, alone.values, atol=1e-6)
-    assert found.content["as_published"] == alone.content["as_published"]
-    for name, entry in alone.content["baselines"].items():
-        assert np.isclose(found.content["baselines"][name]["mean"], entry["mean"]), name
+    assert found.as_dict()["as_published"] == alone.as_dict()["as_published"]
+    for name, entry in alone.as_dict()["baselines"].items():
+        assert np.isclose(found.as_dict()["baselines"][name]["mean"], entry["mean"]), name
 
 
 def test_one_failure_side_by_side_loses_nothing_else(tmp_path, monkeypatch):
-    monkeypatch.setattr(running, "_side_by_side", lambda context: True)
+    monkeypatch.setattr(assessing, "_side_by_side", lambda context: True)
     plain = cells._final
 
     def failing(context, cell, model):
@@ -539,18 +539,18 @@ def test_side_by_side_wherever_the_gpu_computes(monkeypatch, device, own, expect
         (),
         device=device,
     )
-    assert running._side_by_side(context) == expected
+    assert assessing._side_by_side(context) == expected
 
 
 @pytest.mark.parametrize("parent", [7, 8])
 def test_a_worker_ends_with_its_owner_even_if_that_is_gone_before(monkeypatch, parent):
     ended, started = [], []
-    monkeypatch.setattr(running.os, "getppid", lambda: parent)
-    monkeypatch.setattr(running.os, "_exit", ended.append)
-    monkeypatch.setattr(running.threading.Thread, "start", lambda thread: started.append(thread))
-    running._end_with.cache_clear()
-    running._end_with(7)
-    running._end_with.cache_clear()
+    monkeypatch.setattr(assessing.os, "getppid", lambda: parent)
+    monkeypatch.setattr(assessing.os, "_exit", ended.append)
+    monkeypatch.setattr(assessing.threading.Thread, "start", lambda thread: started.append(thread))
+    assessing._end_with.cache_clear()
+    assessing._end_with(7)
+    assessing._end_with.cache_clear()
     assert ended == ([] if parent == 7 else [1])
     assert started or parent != 7
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import given, strategies as st
 from sklearn.decomposition import PCA
 
 import hiddenfield as hf
+from hiddenfield.evaluation.assessment.details import error_ranges
 from hiddenfield.report.examples import (
     best_and_worst,
     draw_graph,
@@ -19,7 +21,7 @@ from hiddenfield.report.examples import (
     layout,
     share_colours,
 )
-from hiddenfield.report.panels import binned_errors, confusion, principal_components
+from hiddenfield.report.panels import confusion, principal_components
 from tests.data.strategies import structures
 from tests.report.test_report import ATTACK, results
 
@@ -38,11 +40,11 @@ def test_principal_components_are_those_of_scikit_learn(seed, count, width):
 @given(st.lists(st.tuples(st.floats(-9, 9), st.floats(-9, 9)), min_size=1, max_size=60))
 def test_bins_hold_every_error(pairs):
     truth, predicted = np.array(pairs).T
-    edges, counts, errors, spread = binned_errors(truth, predicted)
-    assert counts.sum() == len(truth)
-    assert len(edges) == len(counts) + 1
-    assert np.average(errors, weights=counts) == pytest.approx(np.abs(truth - predicted).mean())
-    assert np.isfinite(spread).all()
+    ranges = error_ranges(truth, predicted)
+    assert sum(part.count for part in ranges) == len(truth)
+    assert all(low.high == high.low for low, high in itertools.pairwise(ranges))
+    total = sum(part.count * part.mae for part in ranges if part.mae is not None)
+    assert total / len(truth) == pytest.approx(np.abs(truth - predicted).mean())
 
 
 def test_rows_of_a_confusion_matrix_are_the_true_classes():

@@ -26,7 +26,7 @@ from hiddenfield.studies import (
     merge_results,
     run_experiment,
 )
-from hiddenfield.studies.running import cut_down
+from hiddenfield.studies.base import cut_down
 from tests.evaluation import made_up
 
 
@@ -172,7 +172,7 @@ def ablation_in(order, monkeypatch):
         found = made_up.row("A", model, "honest", parameters["mean"], seed=parameters["seed"], baselines={})
         return msgspec.convert(found, Assessment)
 
-    monkeypatch.setattr("hiddenfield.studies.running.assess", assessed)
+    monkeypatch.setattr("hiddenfield.studies.base.assess", assessed)
     variants = {"plain": 0.5, "wide": 0.6, "deep": 0.55}
     words = hf.data.from_sequences(["A", "B"], targets=["x", "y"])
     trials = [

@@ -1,4 +1,4 @@
-"""The command line: one module per subcommand, each of which parses, calls and prints.
+"""The command line: subcommands that parse, call and print.
 
 Exit codes: 0 done; 1 the input or the work failed, with one line that says why and what to do; 2 the command was
 called wrongly; 130 interrupted.
@@ -16,24 +16,26 @@ from typing import Annotated, Any
 
 import typer
 
+from hiddenfield.cli.options import expanded
 from hiddenfield.errors import HiddenfieldError, SkippedInputWarning
 
 __all__ = ["build", "main"]
 
-COMMANDS = (
-    "convert",
-    "describe",
-    "generate",
-    "fit",
-    "predict",
-    "embed",
-    "evaluate",
-    "reproduce",
-    "infer",
-    "relational",
-    "formats",
-    "version",
-)
+# The module of each subcommand: a function of that name, or a group of functions.
+COMMANDS = {
+    "convert": "data",
+    "describe": "data",
+    "generate": "data",
+    "fit": "fit",
+    "predict": "fit",
+    "embed": "fit",
+    "evaluate": "evaluate",
+    "reproduce": "evaluate",
+    "infer": "infer",
+    "relational": "relational",
+    "formats": "data",
+    "version": "data",
+}
 
 
 def build(*, debug: bool = False) -> typer.Typer:
@@ -54,15 +56,15 @@ def build(*, debug: bool = False) -> typer.Typer:
     ) -> None:
         """Latent-variable models of sequences, trees, graphs and relations."""
 
-    for name in COMMANDS:
-        module = importlib.import_module(f"hiddenfield.cli.{name}")
-        if hasattr(module, "COMMANDS"):
-            group = typer.Typer(help=module.HELP, no_args_is_help=True)
-            for part, command in module.COMMANDS.items():
-                group.command(name=part)(command if debug else guarded(command))
-            app.add_typer(group, name=name)
+    for name, home in COMMANDS.items():
+        module = importlib.import_module(f"hiddenfield.cli.{home}")
+        place, commands = app, vars(module).get("COMMANDS")
+        if commands is None:
+            commands = {name: getattr(module, name)}
         else:
-            app.command(name=name)(module.command if debug else guarded(module.command))
+            app.add_typer(place := typer.Typer(help=module.HELP, no_args_is_help=True), name=name)
+        for part, command in commands.items():
+            place.command(name=part)(expanded(command) if debug else guarded(expanded(command)))
     return app
 
 

@@ -1,11 +1,12 @@
-"""``hiddenfield evaluate``."""
+"""``hiddenfield evaluate`` and ``reproduce``."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+from typer import Argument, Option
 
 from hiddenfield.cli import options as cli
 from hiddenfield.errors import InputError
@@ -17,93 +18,58 @@ if TYPE_CHECKING:
 CURVE = (0.25, 0.5)
 
 
-def command(
+def evaluate(
     path: cli.Source,
-    target: Annotated[
-        str | None, typer.Option(help="What to predict; needed where the data have several or none.")
-    ] = None,
-    model: Annotated[
-        str, typer.Option(help="Inference algorithm to embed: loopy_bp, mean_field, ...")
-    ] = "loopy_bp",
-    split: Annotated[
-        str,
-        typer.Option(
-            help="k_fold, stratified, repeated, hold_out, files, scaffold, scaffold_hold_out, leave_one_group_out."
-        ),
-    ] = "auto",
-    folds: Annotated[int | None, typer.Option(help="Parts of the split.", show_default="10")] = None,
-    repeats: Annotated[
-        int | None, typer.Option(min=1, help="How often the folds are drawn anew.", show_default="1")
-    ] = None,
-    test_fraction: Annotated[
-        float | None, typer.Option(help="Share to test on, of a hold-out.", show_default="0.1")
-    ] = None,
-    split_file: Annotated[
-        Path | None, typer.Option(help="Given indices: .zip or folder of index files, or JSON.")
-    ] = None,
-    group: Annotated[
-        str | None, typer.Option(help="Column of a table whose groups are left out in turn.")
-    ] = None,
-    nested: Annotated[
-        bool, typer.Option("--nested", help="Select settings within every training part.")
-    ] = False,
-    grid: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--grid", metavar="NAME=A,B,...", help="Values to select from, or a range LOW..HIGH with --draws."
-        ),
-    ] = None,
-    draws: Annotated[
-        int | None, typer.Option(min=1, help="Random combinations instead of the whole grid.")
-    ] = None,
-    inner: Annotated[
-        str | None,
-        typer.Option(
-            metavar="hold_out|k_fold",
-            help="How the inner validation parts are drawn.",
-            show_default="hold_out",
-        ),
-    ] = None,
-    inner_folds: Annotated[
-        int | None, typer.Option(help="Parts of an inner k_fold.", show_default="5")
-    ] = None,
-    inner_fraction: Annotated[
-        float | None, typer.Option(help="Share of an inner hold-out.", show_default="0.1")
-    ] = None,
-    seeds: Annotated[
-        int | None,
-        typer.Option(min=1, help="Final fits per fold; by default 1, nested 3.", show_default=False),
-    ] = None,
-    metric: Annotated[
-        str | None, typer.Option(help="accuracy, balanced_accuracy, roc_auc; mae, rmse, r2.")
-    ] = None,
+    reader: cli.Reader,
+    target: str | None = Option(None, help="What to predict; needed where the data have several or none."),
+    model: str = Option("loopy_bp", help="Inference algorithm to embed: loopy_bp, mean_field, ..."),
+    split: str = Option(
+        "auto",
+        help="k_fold, stratified, repeated, hold_out, files, scaffold, scaffold_hold_out, leave_one_group_out.",
+    ),
+    folds: int | None = Option(None, help="Parts of the split.", show_default="10"),
+    repeats: int | None = Option(None, min=1, help="How often the folds are drawn anew.", show_default="1"),
+    test_fraction: float | None = Option(None, help="Share to test on, of a hold-out.", show_default="0.1"),
+    split_file: Path | None = Option(None, help="Given indices: .zip or folder of index files, or JSON."),
+    group: str | None = Option(None, help="Column of a table whose groups are left out in turn."),
+    nested: bool = Option(False, "--nested", help="Select settings within every training part."),
+    grid: list[str] | None = Option(
+        None,
+        "--grid",
+        metavar="NAME=A,B,...",
+        help="Values to select from, or a range LOW..HIGH with --draws.",
+    ),
+    draws: int | None = Option(None, min=1, help="Random combinations instead of the whole grid."),
+    inner: str | None = Option(
+        None,
+        metavar="hold_out|k_fold",
+        help="How the inner validation parts are drawn.",
+        show_default="hold_out",
+    ),
+    inner_folds: int | None = Option(None, help="Parts of an inner k_fold.", show_default="5"),
+    inner_fraction: float | None = Option(None, help="Share of an inner hold-out.", show_default="0.1"),
+    seeds: int | None = Option(
+        None, min=1, help="Final fits per fold; by default 1, nested 3.", show_default=False
+    ),
+    metric: str | None = Option(None, help="accuracy, balanced_accuracy, roc_auc; mae, rmse, r2."),
     task: cli.Task = "auto",
     parameter: cli.Parameter = None,
-    baselines: Annotated[bool, typer.Option("--baselines/--no-baselines", help="Also fit baselines.")] = True,
-    as_published: Annotated[
-        bool,
-        typer.Option("--as-published", help="Also the result of selection on the reported folds: too good."),
-    ] = False,
-    learning_curve: Annotated[
-        str | None, typer.Option(metavar="SHARE,...", help="Also fit to shares of the training structures.")
-    ] = None,
-    against: Annotated[
-        Path | None, typer.Option(help="Folder or JSON of another model on the same splits, to compare with.")
-    ] = None,
+    baselines: bool = Option(True, "--baselines/--no-baselines", help="Also fit baselines."),
+    as_published: bool = Option(
+        False, "--as-published", help="Also the result of selection on the reported folds: too good."
+    ),
+    learning_curve: str | None = Option(
+        None, metavar="SHARE,...", help="Also fit to shares of the training structures."
+    ),
+    against: Path | None = Option(
+        None, help="Folder or JSON of another model on the same splits, to compare with."
+    ),
     device: cli.Device = None,
     jobs: cli.Jobs = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of everything random.")] = 0,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Folder that keeps every finished piece.")
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue with what the folder holds.")] = False,
-    report: Annotated[
-        Path | None, typer.Option(help="Also write a page (.html), with a learning curve.")
-    ] = None,
-    format: cli.Format = None,
-    structure: cli.Structure = None,
-    on_error: cli.OnError = None,
-    setting: cli.Setting = None,
+    seed: int = Option(0, min=0, help="Of everything random."),
+    out: Path | None = Option(None, "--out", "-o", help="Folder that keeps every finished piece."),
+    resume: bool = Option(False, "--resume", help="Continue with what the folder holds."),
+    report: Path | None = Option(None, help="Also write a page (.html), with a learning curve."),
     json: cli.Json = False,
 ) -> None:
     """Estimate how good a model is on structures that it has not seen.
@@ -147,8 +113,8 @@ def command(
         **of_split,
         **of_inner,
     )
-    options = cli.reader_options(format, structure, [target] if target else None, on_error, setting)
-    structures, _ = read_for_learning(path, options, keep=group)
+    named = {"target": [target]} if target else {}
+    structures, _ = read_for_learning(path, reader | named, keep=group)
     if other is not None:
         assessing.check_comparable(other, f"--against {against}", structures, settings)
     found = assessing.assess(
@@ -201,3 +167,86 @@ def _shares(text: str) -> tuple[float, ...]:
     if not all(isinstance(value, float) for value in listed):
         raise InputError(f"--learning-curve expects shares between 0 and 1, such as 0.25,0.5; got {text!r}")
     return tuple(listed)
+
+
+def reproduce(
+    name: str = Argument(
+        metavar="NAME",
+        help="Experiment, such as s2v-graphs or inex; an unknown name lists all.",
+        show_default=False,
+    ),
+    quick: bool = Option(False, "--quick", help="Run a part that takes minutes."),
+    data: Path | None = Option(
+        None, help="Folder with graphs/ and sequences/; by default $HIDDENFIELD_DATA."
+    ),
+    only: list[str] | None = Option(None, "--only", help="Only this data set; may be given several times."),
+    model: list[str] | None = Option(None, "--model", help="Only this model; may be given several times."),
+    variant: list[str] | None = Option(
+        None, "--variant", help="Only this variant of training; may be given several times."
+    ),
+    column: list[str] | None = Option(
+        None, "--column", help="Only this protocol; may be given several times."
+    ),
+    out: Path | None = Option(
+        None, "--out", "-o", help="File for the result (JSON); rows are added to an existing one."
+    ),
+    page: Path | None = Option(
+        None, help="Also write the page of the result (.md), with its plots beside it."
+    ),
+    results: list[Path] | None = Option(
+        None,
+        "--from",
+        help="Run nothing, read this result (JSON); may be given several times, to join the rows of several "
+        "machines.",
+    ),
+    keep: Path | None = Option(
+        None, help="Folder that keeps every finished cell; a later run continues from it."
+    ),
+    device: cli.Device = None,
+    jobs: cli.Jobs = None,
+    json: cli.Json = False,
+) -> None:
+    """Run a published experiment and compare the results with the published figures.
+
+    Full experiments take hours on a GPU; --quick runs a part of each.
+    """
+    from hiddenfield.evaluation.records import write_json
+    from hiddenfield.report.study import read_result, results_page, write_page
+    from hiddenfield.studies import EXPERIMENTS, join_results, run_experiment
+
+    experiment = EXPERIMENTS.choose(name)
+    cli.check_writable(out, "--out")
+    cli.check_writable(page, "--page")
+    cli.check_writable(keep, "--keep", folder=True)
+    if results:
+        part = cli.given_options(quick=quick, only=only, model=model, variant=variant, column=column)
+        without = [*part, *cli.given_options(data=data, keep=keep, device=device, jobs=jobs)]
+        if without:
+            named = ", ".join(f"--{option}" for option in without)
+            raise InputError(f"--from reads results and runs nothing; leave out {named}")
+        content = join_results(experiment, [read_result(file, name) for file in results])
+        if out is not None:
+            write_json(out, content.as_dict())
+    else:
+        content = run_experiment(
+            experiment,
+            None if experiment.computed else _data(data),
+            experiment.scale(quick, only, model, variant, column),
+            folder=keep,
+            device=device,
+            jobs=jobs,
+            show_progress=not json,
+            before=read_result(out, name) if out is not None and out.exists() else None,
+            each=None if out is None else lambda found: write_json(out, found.as_dict()),
+        )
+    cli.emit(content.as_dict(), results_page(content, None if page is None else page.stem), json)
+    if page is not None:
+        write_page(page, content)
+
+
+def _data(given: Path | None) -> Path:
+    if given is not None:
+        return given
+    if "HIDDENFIELD_DATA" not in os.environ:
+        raise InputError("no folder of data; give --data, or set HIDDENFIELD_DATA to the folder with graphs/")
+    return Path(os.environ["HIDDENFIELD_DATA"])

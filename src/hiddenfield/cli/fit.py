@@ -1,68 +1,70 @@
-"""``hiddenfield fit``."""
+"""``hiddenfield fit``, ``predict`` and ``embed``."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from hiddenfield.cli import options as cli
 from hiddenfield.errors import InputError
+from hiddenfield.report.drawing import check_suffix
+
+if TYPE_CHECKING:
+    from hiddenfield.estimators import StructureEstimator
+    from hiddenfield.evaluation.reading import NewData
+
+Run = Annotated[
+    Path, Argument(metavar="RUN", help="Folder of hiddenfield fit, or of a saved model.", show_default=False)
+]
 
 
-def command(
-    path: cli.Source,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="Folder for the model and its results.", show_default=False)
-    ],
-    format: cli.Format = None,
-    structure: cli.Structure = None,
-    target: cli.Target = None,
-    on_error: cli.OnError = None,
-    setting: cli.Setting = None,
-    task: cli.Task = "auto",
-    model: Annotated[
-        str | None, typer.Option(help="Inference algorithm to embed: loopy_bp, mean_field, ...")
-    ] = None,
-    dim: Annotated[int | None, typer.Option(min=1, help="Length of the messages.")] = None,
-    rounds: Annotated[int | None, typer.Option(min=1, help="How often messages are passed.")] = None,
-    epochs: Annotated[
-        int | None, typer.Option(min=1, help="Passes over the data; by default by its size.")
-    ] = None,
-    batch_size: Annotated[
-        int | None, typer.Option(min=1, help="Structures in a batch; by default by their number.")
-    ] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Of the optimizer.")] = None,
-    resample: Annotated[
-        float | None, typer.Option(help="Draw rare targets as often as frequent ones: width of the bins.")
-    ] = None,
-    ensemble: Annotated[
-        int | None, typer.Option(min=1, help="Networks whose predictions are averaged.")
-    ] = None,
+def _network(
+    model: str | None = Option(None, help="Inference algorithm to embed: loopy_bp, mean_field, ..."),
+    dim: int | None = Option(None, min=1, help="Length of the messages."),
+    rounds: int | None = Option(None, min=1, help="How often messages are passed."),
+    epochs: int | None = Option(None, min=1, help="Passes over the data; by default by its size."),
+    batch_size: int | None = Option(None, min=1, help="Structures in a batch; by default by their number."),
+    learning_rate: float | None = Option(None, help="Of the optimizer."),
+    resample: float | None = Option(
+        None, help="Draw rare targets as often as frequent ones: width of the bins."
+    ),
+    ensemble: int | None = Option(None, min=1, help="Networks whose predictions are averaged."),
     device: cli.Device = None,
-    devices: Annotated[
-        int | None, typer.Option(min=1, help="Processes that share every batch, one per GPU or CPU core.")
-    ] = None,
+    devices: int | None = Option(
+        None, min=1, help="Processes that share every batch, one per GPU or CPU core."
+    ),
     parameter: cli.Parameter = None,
-    test_fraction: Annotated[
-        float, typer.Option(help="Share of the structures held out as the test part.")
-    ] = 0.1,
-    seed: Annotated[int, typer.Option(min=0, help="Of the split and of everything random.")] = 0,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue an interrupted run in the same folder.")
-    ] = False,
-    report: Annotated[
-        bool, typer.Option("--report/--no-report", help="Also write report.html, the results as a page.")
-    ] = False,
-    baselines: Annotated[
-        bool | None,
-        typer.Option(
-            "--baselines/--no-baselines",
-            help="Compare with baselines, on the first target; by default where there is a report.",
-        ),
-    ] = None,
+) -> dict[str, Any]:
+    given = dict(locals())
+    further = cli.named_values(given.pop("parameter"), "--parameter")
+    return cli.given_options(**given) | further
+
+
+Network = Annotated[dict[str, Any], _network]
+
+
+def fit(
+    path: cli.Source,
+    network: Network,
+    reader: cli.Reader,
+    out: Path = Option(..., "--out", "-o", help="Folder for the model and its results.", show_default=False),
+    target: cli.Target = None,
+    task: cli.Task = "auto",
+    test_fraction: float = Option(0.1, help="Share of the structures held out as the test part."),
+    seed: int = Option(0, min=0, help="Of the split and of everything random."),
+    resume: bool = Option(False, "--resume", help="Continue an interrupted run in the same folder."),
+    report: bool = Option(
+        False, "--report/--no-report", help="Also write report.html, the results as a page."
+    ),
+    baselines: bool | None = Option(
+        None,
+        "--baselines/--no-baselines",
+        help="Compare with baselines, on the first target; by default where there is a report.",
+    ),
     json: cli.Json = False,
 ) -> None:
     """Fit a model to a data set, measure it on held-out structures, and save both.
@@ -72,28 +74,15 @@ def command(
     from hiddenfield.evaluation.fitting import Plan, fit_run
     from hiddenfield.evaluation.reading import read_for_learning
     from hiddenfield.report import collect_run, write_report
-    from hiddenfield.report.write import fit_as_text, scores_as_text
+    from hiddenfield.report.results import fit_as_text, scores_as_text
 
     compare = report if baselines is None else baselines
     if (report or compare) and test_fraction == 0:
         raise InputError("a report or a comparison needs test structures; give --test-fraction more than 0")
     start = time.perf_counter()
-    structures, reader = read_for_learning(
-        path, cli.reader_options(format, structure, target, on_error, setting)
-    )
-    parameters = cli.given_options(
-        model=model,
-        dim=dim,
-        rounds=rounds,
-        epochs=epochs,
-        batch_size=batch_size,
-        learning_rate=learning_rate,
-        resample=resample,
-        ensemble=ensemble,
-        device=device,
-    ) | cli.named_values(parameter, "--parameter")
+    structures, reader = read_for_learning(path, reader | cli.given_options(target=target))
     found = fit_run(
-        structures, out, Plan(task, test_fraction, seed, parameters, reader), resume=resume, verbose=not json
+        structures, out, Plan(task, test_fraction, seed, network, reader), resume=resume, verbose=not json
     )
     result, lines = found.as_dict(), [fit_as_text(found)]
     seconds = time.perf_counter() - start
@@ -109,3 +98,76 @@ def command(
             lines += [f"report: {result['report']}"]
     lines.insert(1, f"saved to {out} in {seconds:.1f} s")
     cli.emit({"output": str(out), "seconds": round(seconds, 3), **result}, "\n".join(lines), json)
+
+
+def predict(
+    run: Run,
+    path: cli.Source,
+    reader: cli.Reader,
+    output: Path = Option(..., "--output", "-o", help="A .csv, .tsv or .parquet file.", show_default=False),
+    probabilities: bool = Option(False, "--probabilities", help="Also write the probability of every class."),
+    json: cli.Json = False,
+) -> None:
+    """Predict the targets of new structures: one row for each, in their order; rows left out are empty.
+
+    With --on-error skip a column says why a row was left out.
+    """
+    from hiddenfield.evaluation.reading import prediction_columns
+
+    def columns_of(model: StructureEstimator, new: NewData) -> tuple[dict[str, Any], dict[str, Any], str]:
+        columns = new.row_columns(errors=reader.get("on_error") == "skip")
+        columns |= prediction_columns(model, new, probabilities=probabilities)
+        return columns, {"columns": list(columns)}, ""
+
+    _apply("predicted", columns_of, run, path, reader, output, (".csv", ".tsv", ".parquet"), json)
+
+
+def embed(
+    run: Run,
+    path: cli.Source,
+    reader: cli.Reader,
+    output: Path = Option(
+        ..., "--output", "-o", help="A .csv, .tsv, .parquet or .npy file.", show_default=False
+    ),
+    json: cli.Json = False,
+) -> None:
+    """Embed new structures: one row per structure, in their order, as a table or a plain array.
+
+    With --on-error skip, rows that could not be read stay empty, and a column of the table says why.
+    """
+
+    def columns_of(model: StructureEstimator, new: NewData) -> tuple[dict[str, Any], dict[str, Any], str]:
+        vectors = new.spread(model.embed(new.structures), float("nan"))
+        plain, width = output.suffix.lower() == ".npy", vectors.shape[1]
+        columns = {} if plain else new.row_columns(errors=reader.get("on_error") == "skip")
+        columns |= {f"embedding_{k}": vectors[:, k] for k in range(width)}
+        return columns, {"width": width}, f", width {width}"
+
+    _apply("embedded", columns_of, run, path, reader, output, (".csv", ".tsv", ".parquet", ".npy"), json)
+
+
+def _apply(
+    done: str,
+    columns_of: Callable[[StructureEstimator, NewData], tuple[dict[str, Any], dict[str, Any], str]],
+    run: Path,
+    path: Path,
+    reader: dict[str, Any],
+    output: Path,
+    suffixes: tuple[str, ...],
+    json: bool,
+) -> None:
+    """Read new structures, write the columns that a model gives for them, and say what was done."""
+    import hiddenfield
+    from hiddenfield.evaluation.reading import read_new
+    from hiddenfield.report.terminal import write_table
+
+    start = time.perf_counter()
+    check_suffix(output, "the output", *suffixes)
+    model = hiddenfield.load(run)
+    new = read_new(model, run, path, reader)
+    columns, further, told = columns_of(model, new)
+    write_table(output, columns)
+    seconds = time.perf_counter() - start
+    result = {"output": str(output), "rows": new.total, done: len(new.rows), "left_out": new.left_out()}
+    text = f"{len(new.rows):,} of {new.total:,} rows {done}{told}, written to {output} in {seconds:.1f} s"
+    cli.emit(result | further | {"seconds": round(seconds, 3)}, text, json)

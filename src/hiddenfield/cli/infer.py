@@ -3,48 +3,36 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-import typer
+from typer import Argument, Option
 
 from hiddenfield.cli.options import Json, emit, named_values
 from hiddenfield.errors import InputError
 
 
-def command(
-    path: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="A .uai, .fg or .bif file.", show_default=False)
-    ],
-    evidence: Annotated[Path | None, typer.Option(help="A UAI evidence file (.evid).")] = None,
-    sample: Annotated[
-        int | None, typer.Option(min=0, help="Which evidence set of the file, if it has several; from 0.")
-    ] = None,
-    given: Annotated[
-        list[str] | None,
-        typer.Option("--given", "-g", metavar="VARIABLE=STATE", help="An observation, by names or numbers."),
-    ] = None,
-    method: Annotated[str, typer.Option(help="Algorithm: loopy_bp, mean_field, ...")] = "loopy_bp",
-    query: Annotated[
-        Literal["marginals", "map", "partition"], typer.Option(help="What to compute.")
-    ] = "marginals",
-    parameter: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--parameter", "-p", metavar="NAME=VALUE", help="An option of the algorithm, e.g. damping=0.5."
-        ),
-    ] = None,
-    compare: Annotated[
-        bool, typer.Option("--compare", help="Run all algorithms and compare time, log Z and errors.")
-    ] = False,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Also write a UAI result file: MAR, PR (log10) or MPE.")
-    ] = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="Also draw the model with its marginals into this .png, .svg or .pdf.")
-    ] = None,
-    format: Annotated[
-        str | None, typer.Option("--format", help="Format of MODEL; by default that of its suffix.")
-    ] = None,
+def infer(
+    path: Path = Argument(metavar="MODEL", help="A .uai, .fg or .bif file.", show_default=False),
+    evidence: Path | None = Option(None, help="A UAI evidence file (.evid)."),
+    sample: int | None = Option(
+        None, min=0, help="Which evidence set of the file, if it has several; from 0."
+    ),
+    given: list[str] | None = Option(
+        None, "--given", "-g", metavar="VARIABLE=STATE", help="An observation, by names or numbers."
+    ),
+    method: str = Option("loopy_bp", help="Algorithm: loopy_bp, mean_field, ..."),
+    query: Literal["marginals", "map", "partition"] = Option("marginals", help="What to compute."),
+    parameter: list[str] | None = Option(
+        None, "--parameter", "-p", metavar="NAME=VALUE", help="An option of the algorithm, e.g. damping=0.5."
+    ),
+    compare: bool = Option(False, "--compare", help="Run all algorithms and compare time, log Z and errors."),
+    out: Path | None = Option(
+        None, "--out", "-o", help="Also write a UAI result file: MAR, PR (log10) or MPE."
+    ),
+    plot: Path | None = Option(
+        None, help="Also draw the model with its marginals into this .png, .svg or .pdf."
+    ),
+    format: str | None = Option(None, "--format", help="Format of MODEL; by default that of its suffix."),
     json: Json = False,
 ) -> None:
     """Infer marginals, the partition function or the most likely assignment of a given model.

@@ -2,62 +2,80 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option, echo
 
 from hiddenfield.errors import InputError
 
-Source = Annotated[Path, typer.Argument(metavar="PATH", help="File or folder to read.", show_default=False)]
-Format = Annotated[
-    str | None, typer.Option("--format", help="Format of PATH; recognised from the file by default.")
-]
-Structure = Annotated[str | None, typer.Option(help="Column of a table that holds the SMILES or sequences.")]
+Source = Annotated[Path, Argument(metavar="PATH", help="File or folder to read.", show_default=False)]
 Target = Annotated[
     list[str] | None,
-    typer.Option("--target", help="Column of a table to predict; may be given several times."),
+    Option("--target", help="Column of a table to predict; may be given several times."),
 ]
-OnError = Annotated[
-    str | None, typer.Option(metavar="raise|skip", help="What to do with a molecule that cannot be parsed.")
-]
-Setting = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", metavar="NAME=VALUE", help="Another option of the format; see hiddenfield formats."
-    ),
-]
-Task = Annotated[
-    str, typer.Option(metavar="auto|regression|classification", help="What kind of target it is.")
-]
+Task = Annotated[str, Option(metavar="auto|regression|classification", help="What kind of target it is.")]
 Parameter = Annotated[
     list[str] | None,
-    typer.Option(
-        "--parameter", "-p", metavar="NAME=VALUE", help="A parameter of the estimator, e.g. dropout=0.2."
-    ),
+    Option("--parameter", "-p", metavar="NAME=VALUE", help="A parameter of the estimator, e.g. dropout=0.2."),
 ]
-Device = Annotated[str | None, typer.Option(metavar="auto|cpu|cuda", help="Where to compute.")]
+Device = Annotated[str | None, Option(metavar="auto|cpu|cuda", help="Where to compute.")]
 Jobs = Annotated[
     int | None,
-    typer.Option(
-        min=1, help="Cells to run at a time; by default depends on the machine.", show_default=False
-    ),
+    Option(min=1, help="Cells to run at a time; by default depends on the machine.", show_default=False),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
+Json = Annotated[bool, Option("--json", help="Print the result as one JSON object.")]
 
 
 def reader_options(
-    format: str | None,
-    structure: str | None,
-    target: list[str] | None,
-    on_error: str | None,
-    settings: list[str] | None = None,
+    format: str | None = Option(
+        None, "--format", help="Format of PATH; recognised from the file by default."
+    ),
+    structure: str | None = Option(None, help="Column of a table that holds the SMILES or sequences."),
+    on_error: str | None = Option(
+        None, metavar="raise|skip", help="What to do with a molecule that cannot be parsed."
+    ),
+    setting: list[str] | None = Option(
+        None, "--set", metavar="NAME=VALUE", help="Another option of the format; see hiddenfield formats."
+    ),
 ) -> dict[str, Any]:
     """Return the options that were given, as `hiddenfield.read` takes them."""
-    given = given_options(format=format, structure=structure, target=target, on_error=on_error)
-    return given | named_values(settings, "--set")
+    given = given_options(format=format, structure=structure, on_error=on_error)
+    return given | named_values(setting, "--set")
+
+
+Reader = Annotated[dict[str, Any], reader_options]
+
+
+def expanded(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command with single options for each group of them.
+
+    A group is a parameter ``Annotated[kind, function]``: the options are the function's, and the command is given what
+    the function makes of them.
+    """
+    own = inspect.signature(command, eval_str=True)
+    groups: dict[str, tuple[Callable[..., Any], list[inspect.Parameter]]] = {}
+    for name, parameter in own.parameters.items():
+        make = getattr(parameter.annotation, "__metadata__", (None,))[0]
+        if inspect.isfunction(make):
+            groups[name] = make, list(inspect.signature(make, eval_str=True).parameters.values())
+    every = [parameter for name, parameter in own.parameters.items() if name not in groups]
+    every += [parameter for _, parameters in groups.values() for parameter in parameters]
+
+    @functools.wraps(command)
+    def run(**options: Any) -> None:
+        for name, (make, parameters) in groups.items():
+            options[name] = make(**{parameter.name: options.pop(parameter.name) for parameter in parameters})
+        command(**options)
+
+    run.__signature__ = inspect.Signature([p.replace(kind=p.KEYWORD_ONLY) for p in every])  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in every}
+    return run
 
 
 def named_values(settings: list[str] | None, option: str) -> dict[str, Any]:
@@ -133,4 +151,4 @@ def parse(text: str) -> Any:
 
 def emit(result: dict[str, Any], text: str, as_json: bool) -> None:
     """Print the result: for a program on request, for a person otherwise."""
-    typer.echo(json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False) if as_json else text)
+    echo(json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False) if as_json else text)

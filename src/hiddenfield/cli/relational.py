@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from hiddenfield.cli.options import Json, emit, named_values
 from hiddenfield.errors import InputError
@@ -18,42 +18,46 @@ if TYPE_CHECKING:
 
 HELP = "Relational models: inference, learning and landscapes from a scheme (a TOML file) and networks."
 
-Scheme = Annotated[Path, typer.Argument(metavar="SCHEME", help="A scheme: a TOML file.", show_default=False)]
-Edges = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--network", help="Edges: two names per line, and optionally 1, 0 or ? (unknown). May be repeated."
+Scheme = Annotated[Path, Argument(metavar="SCHEME", help="A scheme: a TOML file.", show_default=False)]
+Fix = Annotated[list[str] | None, Option("--fix", metavar="FEATURE=WEIGHT", help="Hold a weight at a value.")]
+Seed = Annotated[int, Option(help="Seed of random starts and samples.")]
+Report = Annotated[Path | None, Option("--out", "-o", help="Write a report with figures: one .html file.")]
+
+
+def _domain(
+    network: list[Path] | None = Option(
+        None,
+        "--network",
+        help="Edges: two names per line, and optionally 1, 0 or ? (unknown). May be repeated.",
     ),
-]
-Vertices = Annotated[
-    Path | None, typer.Option(help="A CSV of all vertices by name; further columns are their attributes.")
-]
-Size = Annotated[
-    int | None,
-    typer.Option(min=1, help="Number of vertices, where no network gives it or some have no edges."),
-]
-Bindings = Annotated[str, typer.Option(help="merged, ordered or cluster: how features become factors.")]
-Weights = Annotated[str, typer.Option(help="ground or binding: what a weight counts.")]
-Fix = Annotated[
-    list[str] | None, typer.Option("--fix", metavar="FEATURE=WEIGHT", help="Hold a weight at a value.")
-]
-Seed = Annotated[int, typer.Option(help="Seed of random starts and samples.")]
-Report = Annotated[
-    Path | None, typer.Option("--out", "-o", help="Write a report with figures: one .html file.")
-]
+    vertices: Path | None = Option(
+        None, help="A CSV of all vertices by name; further columns are their attributes."
+    ),
+    size: int | None = Option(
+        None, min=1, help="Number of vertices, where no network gives it or some have no edges."
+    ),
+) -> dict[str, Any]:
+    return {"network": network or [], "vertices": vertices, "size": size}
+
+
+def _conventions(
+    bindings: str = Option("merged", help="merged, ordered or cluster: how features become factors."),
+    weights: str = Option("ground", help="ground or binding: what a weight counts."),
+) -> dict[str, Any]:
+    return {"bindings": bindings, "weights": weights}
+
+
+Domain = Annotated[dict[str, Any], _domain]
+Conventions = Annotated[dict[str, Any], _conventions]
 
 
 def infer(
     path: Scheme,
-    theta: Annotated[
-        list[str] | None,
-        typer.Option("--theta", "-t", metavar="FEATURE=WEIGHT", help="The weight of a feature."),
-    ] = None,
-    network: Edges = None,
-    vertices: Vertices = None,
-    size: Size = None,
-    bindings: Bindings = "merged",
-    weights: Weights = "ground",
+    domain: Domain,
+    conventions: Conventions,
+    theta: list[str] | None = Option(
+        None, "--theta", "-t", metavar="FEATURE=WEIGHT", help="The weight of a feature."
+    ),
     json: Json = False,
 ) -> None:
     """Find all fixed points of belief propagation on the template: log Z, marginals, expected counts, stability.
@@ -72,18 +76,18 @@ def infer(
     missing = [name for name in scheme.features if name not in given]
     if missing:
         raise InputError(f"give a weight for {', '.join(missing)}: --theta {missing[0]}=…")
-    networks = _networks(scheme, network, vertices, size)
+    networks = _networks(scheme, domain)
     if len(networks) > 1:
         raise InputError("inference is about one network; give --network once")
-    if not networks and size is None:
+    if not networks and domain["size"] is None:
         raise InputError("how many vertices are there? Give --size or --network")
     ordered = {name: given[name] for name in scheme.features}
     row = np.array(list(ordered.values()))
-    sizes = scheme.check_sizes(networks[0].sizes if networks else size or 0)
-    points = find_phases(scheme, sizes, row, bindings=bindings, weights=weights)
-    record, lines = describe_phases(scheme, sizes, ordered, points, bindings, weights)
+    sizes = scheme.check_sizes(networks[0].sizes if networks else domain["size"] or 0)
+    points = find_phases(scheme, sizes, row, **conventions)
+    record, lines = describe_phases(scheme, sizes, ordered, points, **conventions)
     if networks and networks[0].unknown:
-        found = predict_pairs(scheme, networks[0], row, bindings=bindings, weights=weights)
+        found = predict_pairs(scheme, networks[0], row, **conventions)
         further, more = describe_prediction(networks[0], found)
         record, lines = record | further, lines + more
     emit(record, "\n".join(lines), json)
@@ -91,27 +95,19 @@ def infer(
 
 def learn(
     path: Scheme,
-    network: Edges = None,
-    vertices: Vertices = None,
-    size: Size = None,
-    method: Annotated[
-        str,
-        typer.Option(
-            help="bethe, bethe_observed, exact, pseudo_likelihood, monte_carlo, contrastive_divergence."
-        ),
-    ] = "bethe",
-    optimiser: Annotated[str, typer.Option(help="lbfgs or conjugate_gradient.")] = "lbfgs",
+    domain: Domain,
+    conventions: Conventions,
+    method: str = Option(
+        "bethe", help="bethe, bethe_observed, exact, pseudo_likelihood, monte_carlo, contrastive_divergence."
+    ),
+    optimiser: str = Option("lbfgs", help="lbfgs or conjugate_gradient."),
     fix: Fix = None,
-    start: Annotated[
-        list[str] | None, typer.Option("--start", metavar="FEATURE=WEIGHT", help="Start of the first ascent.")
-    ] = None,
-    starts: Annotated[int, typer.Option(min=1, help="Number of ascents.")] = 4,
-    ridge: Annotated[float, typer.Option(min=0, help="Precision of a normal prior on the weights.")] = 0.0,
-    share: Annotated[
-        bool, typer.Option("--share", help="Share weights among networks of different sizes.")
-    ] = False,
-    bindings: Bindings = "merged",
-    weights: Weights = "ground",
+    start: list[str] | None = Option(
+        None, "--start", metavar="FEATURE=WEIGHT", help="Start of the first ascent."
+    ),
+    starts: int = Option(4, min=1, help="Number of ascents."),
+    ridge: float = Option(0.0, min=0, help="Precision of a normal prior on the weights."),
+    share: bool = Option(False, "--share", help="Share weights among networks of different sizes."),
     seed: Seed = 0,
     out: Report = None,
     json: Json = False,
@@ -123,7 +119,7 @@ def learn(
     from hiddenfield.report.relational import describe_fit, write_fit_report
 
     scheme = read_scheme(path)
-    networks = _networks(scheme, network, vertices, size, needed="to learn from")
+    networks = _networks(scheme, domain, needed="to learn from")
     check_suffix(out, "a report's file", ".html", ".htm")
     with progress(starts, f"learning by {method}") as advance:
         fit = fit_relational(
@@ -136,8 +132,7 @@ def learn(
             fixed=_numbers(scheme, fix, "--fix"),
             ridge=ridge,
             share=share,
-            bindings=bindings,
-            weights=weights,
+            **conventions,
             seed=seed,
             advance=advance,
         )
@@ -150,19 +145,16 @@ def learn(
 
 def landscape(
     path: Scheme,
-    x: Annotated[str, typer.Option(metavar="FEATURE=LOW:HIGH", help="The feature on the x axis.")],
-    y: Annotated[str, typer.Option(metavar="FEATURE=LOW:HIGH", help="The feature on the y axis.")],
-    network: Edges = None,
-    vertices: Vertices = None,
-    size: Size = None,
+    domain: Domain,
+    conventions: Conventions,
+    x: str = Option(metavar="FEATURE=LOW:HIGH", help="The feature on the x axis."),
+    y: str = Option(metavar="FEATURE=LOW:HIGH", help="The feature on the y axis."),
     fix: Fix = None,
-    points: Annotated[int, typer.Option(min=2, help="Points on each axis.")] = 100,
-    runs: Annotated[int, typer.Option(min=0, help="Number of ascents by conjugate gradient.")] = 8,
-    method: Annotated[str, typer.Option(help="bethe, bethe_observed, exact or pseudo_likelihood.")] = "bethe",
-    bindings: Bindings = "merged",
-    weights: Weights = "ground",
+    points: int = Option(100, min=2, help="Points on each axis."),
+    runs: int = Option(8, min=0, help="Number of ascents by conjugate gradient."),
+    method: str = Option("bethe", help="bethe, bethe_observed, exact or pseudo_likelihood."),
     seed: Seed = 0,
-    plot: Annotated[Path | None, typer.Option(help="Draw it into this .png, .svg or .pdf.")] = None,
+    plot: Path | None = Option(None, help="Draw it into this .png, .svg or .pdf."),
     out: Report = None,
     json: Json = False,
 ) -> None:
@@ -174,7 +166,7 @@ def landscape(
     from hiddenfield.report.relational import describe_landscape, paint_landscape, write_landscape_report
 
     scheme = read_scheme(path)
-    networks = _networks(scheme, network, vertices, size, needed="whose likelihood is drawn")
+    networks = _networks(scheme, domain, needed="whose likelihood is drawn")
     check_suffix(out, "a report's file", ".html", ".htm")
     check_suffix(plot, "a plot's file", *IMAGES)
     with progress(points * points, "landscape") as advance:
@@ -187,8 +179,7 @@ def landscape(
             points=points,
             runs=runs,
             method=method,
-            bindings=bindings,
-            weights=weights,
+            **conventions,
             seed=seed,
             advance=advance,
         )
@@ -205,20 +196,15 @@ def landscape(
 COMMANDS = {"infer": infer, "learn": learn, "landscape": landscape}
 
 
-def _networks(
-    scheme: RelationalScheme,
-    paths: list[Path] | None,
-    vertices: Path | None,
-    size: int | None,
-    needed: str = "",
-) -> list[Network]:
+def _networks(scheme: RelationalScheme, domain: dict[str, Any], needed: str = "") -> list[Network]:
     from hiddenfield.models.relational import read_network
 
-    if vertices is not None and len(paths or []) != 1:
+    paths, vertices = domain["network"], domain["vertices"]
+    if vertices is not None and len(paths) != 1:
         raise InputError("--vertices belongs to one network: give it with one --network")
     if needed and not paths:
         raise InputError(f"give the network {needed}: --network edges.csv")
-    return [read_network(scheme, path, vertices, size=size) for path in paths or []]
+    return [read_network(scheme, path, vertices, size=domain["size"]) for path in paths]
 
 
 def _numbers(scheme: RelationalScheme, texts: list[str] | None, option: str) -> dict[str, float]:

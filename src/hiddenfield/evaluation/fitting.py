@@ -30,7 +30,8 @@ from hiddenfield.evaluation.records import (
     read_record,
     write_json,
 )
-from hiddenfield.evaluation.splits.drawn import hold_out_positions
+from hiddenfield.evaluation.splits.base import Request
+from hiddenfield.evaluation.splits.drawn import hold_out
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Int
 
@@ -136,9 +137,9 @@ def _held_out(
     assert structures.targets is not None
     single = len(structures.target_names) == 1 and structures.target_vocabularies[0] is not None
     classes = structures.targets[answered, 0].long().cpu().numpy() if single else None
-    generator = np.random.default_rng([plan.seed, 0])
-    train, test = hold_out_positions(len(answered), classes, plan.test_fraction, generator)
-    return answered[train], answered[test]
+    request = Request(len(answered), classes, test_fraction=plan.test_fraction, seed=plan.seed)
+    (split,) = hold_out(request)
+    return answered[split.train], answered[split.test]
 
 
 def make_estimator(classify: bool, parameters: Mapping[str, Any]) -> StructureEstimator:

@@ -12,33 +12,19 @@ import numpy as np
 from hiddenfield.errors import InputError
 from hiddenfield.estimators import StructureClassifier
 from hiddenfield.evaluation.records import Metrics, finite_metrics
-from hiddenfield.learning.metrics import accuracy, balanced_accuracy, mae, r2, rmse, roc_auc
+from hiddenfield.learning.metrics import (
+    accuracy as accuracy,
+    balanced_accuracy as balanced_accuracy,
+    mae as mae,
+    r2 as r2,
+    rmse as rmse,
+    roc_auc as roc_auc,
+)
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Float, Int
 
 if TYPE_CHECKING:
     from hiddenfield.evaluation.assessment.problem import Problem
-
-__all__ = [
-    "METRICS",
-    "NAMES",
-    "Metric",
-    "Predictions",
-    "Score",
-    "accuracy",
-    "balanced_accuracy",
-    "better",
-    "capital",
-    "choose_metric",
-    "mae",
-    "measure",
-    "measured",
-    "predicted",
-    "r2",
-    "rmse",
-    "roc_auc",
-    "rounded",
-]
 
 
 @dataclass(frozen=True)

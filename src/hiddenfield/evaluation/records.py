@@ -234,11 +234,6 @@ class Assessment(Record, frozen=True, kw_only=True):
         """The metric, fold by fold."""
         return [fold.value for fold in self.folds]
 
-    @property
-    def content(self) -> dict[str, Any]:
-        """The record as plain values, as `as_dict` returns it."""
-        return self.as_dict()
-
     @classmethod
     def read(cls, path: str | Path) -> Assessment:
         """Read what ``hiddenfield evaluate --json`` printed, or what its folder holds."""

@@ -18,7 +18,7 @@ from hiddenfield.evaluation.records import (
     TrainingCurve,
 )
 from hiddenfield.report.drawing import BLUE, GREY, RED, draw
-from hiddenfield.report.page import Section, escape, facts, figure_box, html_table, write_html
+from hiddenfield.report.page import Section, escape, facts, figure_box, figures, html_table, write_html
 from hiddenfield.report.study import Picture, Row, draw_picture
 from hiddenfield.report.study.tables import copies_in_words, interval_text, number
 from hiddenfield.report.terminal import text_table
@@ -39,20 +39,41 @@ Measured = Assessment | BaselineRecord | AsPublished
 
 def assessment_as_text(found: Assessment) -> str:
     """Return a table of the baselines and the model, and below it what a reader must know."""
-    heads = ("model", "mean", "± std", "95 % interval", "the model is", "p")
-    rows = [
-        (name, *_cells(entry), _verdict(entry.model_against_it), _p_value(entry.model_against_it))
-        for name, entry in found.baselines.items()
-    ]
-    rows.append((found.model, *_cells(found), "", ""))
-    if found.as_published is not None:
-        rows.append(("as published (too good)", *_cells(found.as_published), "", ""))
-    lines = [text_table(heads, rows, text=(0, 4), title=f"{NAMES[found.metric]} of {found.target}")]
+    heads, rows, _ = _comparison(found)
+    texts = (0, len(heads) - 2)
+    lines = [text_table(heads, rows, text=texts, title=f"{NAMES[found.metric]} of {found.target}")]
     lines += filter(None, [structures_in_words(found.structures)])
     lines += [f"protocol: {found.protocol.text}"]
     if found.leakage is not None:
         lines.append(f"leakage: {leakage_in_words(found.leakage)}")
     return "\n".join([*lines, f"{found.seconds:.1f} s"])
+
+
+def _comparison(found: Assessment) -> tuple[list[str], list[list[str]], int]:
+    """Return heads and rows of a table of baselines and model, and which row is the model's."""
+
+    def row(name: str, entry: Measured, against: ComparisonRecord | None = None) -> list[str]:
+        interval = None if isinstance(entry, AsPublished) else entry.interval
+        size = None if isinstance(entry, AsPublished) else entry.num_parameters
+        p = None if against is None else against.p_value
+        return [
+            name,
+            number(entry.mean),
+            "" if entry.std is None else number(entry.std),
+            interval_text(interval),
+            *["" if size is None else f"{size:,}"] * sized,
+            _verdict(against),
+            "" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}",
+        ]
+
+    sized = found.num_parameters is not None
+    rows = [row(name, entry, entry.model_against_it) for name, entry in found.baselines.items()]
+    rows.append(row(found.model, found))
+    if found.as_published is not None:
+        rows.append(row("as published (too good)", found.as_published))
+        rows[-1][-2] = "chosen on these folds"
+    heads = ["model", "mean", "± std", "95 % interval", *["weights"] * sized, "the model is", "p"]
+    return heads, rows, len(found.baselines)
 
 
 def against_as_text(other: Assessment, found: ComparisonRecord) -> str:
@@ -84,22 +105,8 @@ def leakage_in_words(leakage: LeakageRecord) -> str:
     return f"{text}; without them the mean is {number(leakage.mean_without)}"
 
 
-def _cells(entry: Measured) -> tuple[str, str, str]:
-    interval = None if isinstance(entry, AsPublished) else entry.interval
-    return (
-        number(entry.mean),
-        "" if entry.std is None else number(entry.std),
-        interval_text(interval),
-    )
-
-
 def _verdict(against: ComparisonRecord | None) -> str:
     return "" if against is None else VERDICTS.get(against.verdict, against.verdict)
-
-
-def _p_value(against: ComparisonRecord | None) -> str:
-    value = None if against is None else against.p_value
-    return "" if value is None else "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
 # -- the page ----------------------------------------------------------------------------------------------
@@ -134,41 +141,18 @@ def write_assessment(path: str | Path, found: Assessment, *, title: str = "Asses
 
 
 def _sections(found: Assessment) -> list[Section]:
-    sections: list[Section] = [("Comparison", _comparison(found))]
+    heads, rows, own = _comparison(found)
+    compared = html_table(heads, rows, text=(0, len(heads) - 2), own=own)
+    sections: list[Section] = [("Comparison", f"<p>{_note(found)}</p>{compared}")]
     pictures = [_box_plots(found), *([] if found.learning_curve is None else [_curve_plot(found)])]
-    sections.append(("Folds", f'<div class="figures">{"".join(pictures)}</div>'))
+    sections.append(("Folds", figures(pictures)))
     if details := _detail_plots(found):
-        sections.append(("Training and errors", f'<div class="figures">{"".join(details)}</div>'))
+        sections.append(("Training and errors", figures(details)))
     sections.append(("Every split", _folds(found)))
     if found.leakage is not None:
         sections.append(("Leakage", _leakage(found.leakage)))
     sections.append(("Protocol", facts(_facts(found))))
     return sections
-
-
-def _comparison(found: Assessment) -> str:
-    def row(name: str, entry: Measured, remark: str) -> list[str]:
-        size = None if isinstance(entry, AsPublished) else entry.num_parameters
-        return [name, *_cells(entry), *["" if size is None else f"{size:,}"] * sized, remark]
-
-    sized = found.num_parameters is not None
-    rows = []
-    for name, entry in found.baselines.items():
-        parts = [_verdict(entry.model_against_it), _p_value(entry.model_against_it)]
-        rows.append(row(name, entry, ", p ".join(filter(None, parts))))
-    rows.append(row(found.model, found, ""))
-    own = len(rows) - 1
-    if found.as_published is not None:
-        rows.append(row("as published", found.as_published, "too good: chosen on these folds"))
-    heads = [
-        "model",
-        "mean",
-        "± std",
-        "95 % interval",
-        *["weights"] * sized,
-        "compared with it, the model is",
-    ]
-    return f"<p>{_note(found)}</p>{html_table(heads, rows, text=(0, len(heads) - 1), own=own)}"
 
 
 def _note(found: Assessment) -> str:

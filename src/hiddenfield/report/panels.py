@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.metrics import confusion_matrix
 
+from hiddenfield.evaluation.assessment.details import GRID, error_ranges, mean_roc
+from hiddenfield.evaluation.records import Roc
 from hiddenfield.learning import History
-from hiddenfield.learning.metrics import roc_auc, roc_curve
 from hiddenfield.report.drawing import BLUE, GREY, MANY_POINTS, RED, draw, plain_log_scale
-from hiddenfield.report.page import figure_box, shortened
+from hiddenfield.report.page import figure_box, figures, shortened
+from hiddenfield.report.study.pictures import COLOURS, range_panel, roc_panel
 from hiddenfield.shapes import Array, Float
 
 if TYPE_CHECKING:
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 METRICS = {"valid_mae": "mean absolute error", "valid_accuracy": "accuracy"}
-MOST_BINS = 12
 MOST_CURVES = 8
 MOST_CELLS = 20
 MOST_COLOURS = 9
@@ -52,7 +53,7 @@ def learning_curves(histories: Sequence[History]) -> str:
         name = METRICS[metric].capitalize()
         caption = f"{name} on the validation structures; the line marks the epoch that was kept."
         pictures.append(figure_box(draw("metric", kept, title="validation metric by epoch"), caption))
-    return f'<div class="figures">{"".join(pictures)}</div>'
+    return figures(pictures)
 
 
 def _by_epoch(
@@ -105,47 +106,18 @@ def error_by_range(
     target: str, truth: Float[Array, " structures"], predicted: Float[Array, " structures"]
 ) -> str:
     """Draw the mean absolute error in bins of the target, and below it how many structures each bin holds."""
-    edges, counts, errors, spread = binned_errors(truth, predicted)
+    ranges = error_ranges(truth, predicted)
 
     def paint(figure: Figure) -> None:
         upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[2, 1])
-        middle, width = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
-        there = counts > 0
-        upper.bar(middle[there], errors[there], 0.92 * width[there], color=RED)
-        style: dict[str, Any] = {"fmt": "none", "ecolor": "#5c6873", "elinewidth": 1, "capsize": 2}
-        upper.errorbar(middle[there], errors[there], spread[there], **style)
+        range_panel(upper, lower, {"": ranges})
         upper.axhline(np.abs(truth - predicted).mean(), color=GREY, linewidth=1, linestyle="--")
-        upper.set_ylabel("mean absolute error")
-        lower.bar(middle, counts, 0.92 * width, color=BLUE)
-        lower.set(xlabel=f"{shortened(target, 40)}, true", ylabel="structures")
+        lower.set_xlabel(f"{shortened(target, 40)}, true")
 
     picture = draw("ranges", paint, width=5.0, height=4.2, title="mean absolute error by range of the target")
-    caption = "Error in ranges of the target, with its standard error; dashed: over all. Below, the structures in each."
-    return figure_box(picture, caption)
-
-
-def binned_errors(
-    truth: Float[Array, " structures"], predicted: Float[Array, " structures"]
-) -> tuple[Array, Array, Array, Array]:
-    """Return the bounds of equally wide bins of the truth and, for each, count, mean absolute error, standard error.
-
-    Examples
-    --------
-    >>> edges, counts, errors, _ = binned_errors(
-    ...     np.array([0.0, 1.0, 1.0, 1.0]), np.array([0.5, 1.0, 1.0, 2.0])
-    ... )
-    >>> counts.tolist(), errors.round(2).tolist()
-    ([1, 3], [0.5, 0.33])
-    """
-    bins = int(min(MOST_BINS, max(1, np.sqrt(len(truth)))))
-    edges = np.histogram_bin_edges(truth, bins=bins)
-    bin_of = np.clip(np.searchsorted(edges, truth, side="right") - 1, 0, bins - 1)
-    absolute = np.abs(truth - predicted)
-    counts = np.bincount(bin_of, minlength=bins)
-    some = np.maximum(counts, 1)
-    means = np.bincount(bin_of, absolute, minlength=bins) / some
-    squares = np.bincount(bin_of, (absolute - means[bin_of]) ** 2, minlength=bins)
-    return edges, counts, means, np.sqrt(squares / np.maximum(counts - 1, 1) / some)
+    return figure_box(
+        picture, "Error in ranges of the target; dashed: over all. Below, the structures in each."
+    )
 
 
 # -- classes -----------------------------------------------------------------------------------------------
@@ -158,22 +130,22 @@ def roc(
 ) -> str:
     """Draw the ROC curve of the second of two classes, or of each of several against the rest."""
     codes = [1] if len(classes) == 2 else _most_frequent(truth, len(classes))[:MOST_CURVES]
-    members = {code: truth == code for code in codes}
-    curves = {code: own for code, own in members.items() if 0 < own.sum() < len(own)}
+    curves = {}
+    for code in codes:
+        found = mean_roc([(truth == code).astype(np.float64)], [probabilities[:, code]])
+        if found is not None:
+            name = shortened(classes[code], 18)
+            name = f"{name} {code}" if name in curves else name
+            curves[name] = Roc(name, GRID.tolist(), found.true_positive, None, found.auc, {})
+    colours = {name: COLOURS[k] for k, name in enumerate(curves)}
 
     def paint(figure: Figure) -> None:
-        axes = figure.add_subplot()
-        axes.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle="--")
-        for k, (code, own) in enumerate(curves.items()):
-            false, true = roc_curve(own, probabilities[:, code])
-            label = f"{shortened(classes[code], 18)}: {roc_auc(own, probabilities[:, code]):.3f}"
-            axes.plot(false, true, color=BLUE if len(curves) == 1 else f"C{k}", linewidth=1.5, label=label)
-        axes.set(xlabel="false positive rate", ylabel="true positive rate", aspect="equal")
-        axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
-        if curves:
-            axes.legend(title="class: area", loc="lower right")
+        roc_panel(figure.add_subplot(), "", curves, colours)
 
-    caption = "ROC on the test structures: the share of a class that is found against that of the others taken for it."
+    caption = (
+        "ROC on the test structures: the share of a class that is found against that of the others taken for it; in "
+        "brackets the area under the curve."
+    )
     return figure_box(draw("roc", paint, width=4.6, height=4.2, title="ROC curves"), caption)
 
 

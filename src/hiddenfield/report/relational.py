@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hiddenfield.evaluation.records import finite
 from hiddenfield.fields.relational import RelationalScheme
 from hiddenfield.models.relational.landscape import Landscape
 from hiddenfield.models.relational.learning import RelationalFit
@@ -17,7 +18,7 @@ from hiddenfield.models.relational.observations import Network
 from hiddenfield.models.relational.phases import Phase
 from hiddenfield.models.relational.prediction import PairPrediction
 from hiddenfield.report.drawing import BLUE, GREY, RED, draw
-from hiddenfield.report.page import Section, facts, figure_box, html_table, write_html
+from hiddenfield.report.page import Section, facts, figure_box, figures, html_table, write_html
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -96,13 +97,13 @@ def describe_fit(networks: Sequence[Network], fit: RelationalFit) -> Description
         "method": fit.method,
         "theta": _named(fit.names, fit.theta),
         "standard_errors": _named(fit.names, fit.standard_errors),
-        "log_likelihood": _finite(fit.log_likelihood),
+        "log_likelihood": finite(fit.log_likelihood),
         "gradient": _named(fit.names, fit.gradient),
         "converged": fit.converged,
         "status": fit.status,
         "phases": fit.phases,
         "ascents": [
-            {"end": ascent.parameters.tolist(), "value": _finite(ascent.value), "status": ascent.status}
+            {"end": ascent.parameters.tolist(), "value": finite(ascent.value), "status": ascent.status}
             for ascent in fit.ascents
         ],
     }
@@ -129,13 +130,13 @@ def describe_landscape(networks: Sequence[Network], found: Landscape) -> Descrip
         "fixed": found.fixed,
         "x": found.x.tolist(),
         "y": found.y.tolist(),
-        "log_likelihood": [[_finite(v) for v in row] for row in found.log_likelihood.tolist()],
+        "log_likelihood": [[finite(v) for v in row] for row in found.log_likelihood.tolist()],
         "phases": found.phases.tolist(),
         "ascents": [
             {
                 "start": ascent.trace[0].tolist(),
                 "end": ascent.parameters.tolist(),
-                "log_likelihood": _finite(ascent.value),
+                "log_likelihood": finite(ascent.value),
                 "converged": ascent.converged,
                 "status": ascent.status,
             }
@@ -177,7 +178,7 @@ def write_fit_report(
         boxes.append(
             figure_box(traces, "The free weights along each ascent; one that found no maximum is dashed.")
         )
-    sections.append(("Pictures", f'<div class="figures">{"".join(boxes)}</div>'))
+    sections.append(("Pictures", figures(boxes)))
     rows = [(f"network {i + 1}", repr(network)) for i, network in enumerate(networks)]
     search = [(f"start {i + 1}", f"{a.status}, {len(a.trace)} steps") for i, a in enumerate(fit.ascents)]
     sections.append(("Data and search", facts([("Networks", rows), ("Search", search)])))
@@ -364,8 +365,4 @@ def _listed(names: Iterable[str], values: Iterable[float], digits: int) -> str:
 
 
 def _named(names: Iterable[str], values: Iterable[float]) -> dict[str, float | None]:
-    return {name: _finite(value) for name, value in zip(names, values, strict=True)}
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
+    return {name: finite(value) for name, value in zip(names, values, strict=True)}

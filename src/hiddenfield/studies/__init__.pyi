@@ -4,11 +4,9 @@ from .base import (
     QUICK as QUICK,
     Experiment as Experiment,
     Figure as Figure,
+    Result as Result,
     Scale as Scale,
     Trial as Trial,
-)
-from .running import (
-    Result as Result,
     join_results as join_results,
     merge_results as merge_results,
     run_experiment as run_experiment,

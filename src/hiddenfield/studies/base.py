@@ -1,25 +1,33 @@
-"""Experiment, Trial and the registry of experiments."""
+"""Experiments and their trials, how they are run, and how rows of several runs are put together."""
 
 from __future__ import annotations
 
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
+from hiddenfield.data.paths import existing
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError
+from hiddenfield.evaluation.assessment.assessing import assess
 from hiddenfield.evaluation.assessment.settings import AssessmentSettings
+from hiddenfield.evaluation.records import Assessment
 from hiddenfield.evaluation.splits.base import Split
+from hiddenfield.machine import describe_machine
 from hiddenfield.registry import Registry, choose
-from hiddenfield.report.study.records import Figure, Scale
+from hiddenfield.report.study.records import Figure as Figure, Result as Result, Row, Run, Scale as Scale
+from hiddenfield.shapes import Array, Int
 
-__all__ = ["EXPERIMENTS", "FULL", "QUICK", "Experiment", "Figure", "Scale", "Trial", "chosen_trials", "study"]
-
+# For a row that is selected on the reported folds these would be of other fits.
+NOT_OF_PUBLISHED = ("roc", "training_curve", "ranges", "num_parameters", "learning_curve")
+PACKAGES = ("hiddenfield", "torch", "numpy", "numba", "scikit-learn")
 
 FULL = Scale()
 QUICK = Scale(structures=120, folds=2, epochs=3, models=("mean_field", "loopy_bp"), small_grid=True)
@@ -179,3 +187,223 @@ def chosen_trials(experiment: Experiment, scale: Scale) -> list[Trial]:
             f"nothing of {experiment.name} is left to run: no trial matches all that was asked for; ask for less"
         )
     return chosen
+
+
+# -- running -----------------------------------------------------------------------------------------------
+
+
+def run_experiment(
+    experiment: Experiment,
+    data: str | Path | None,
+    scale: Scale = FULL,
+    *,
+    folder: str | Path | None = None,
+    device: str | None = None,
+    jobs: int | None = 1,
+    show_progress: bool = False,
+    before: Result | None = None,
+    each: Callable[[Result], None] | None = None,
+) -> Result:
+    """Assess every trial of an experiment that the scale selects.
+
+    Parameters
+    ----------
+    experiment
+        One of `EXPERIMENTS`.
+    data
+        The folder that holds ``graphs/`` and ``sequences/``; None where the structures are computed.
+    scale
+        How much of it.
+    folder
+        Keeps every finished cell; a run that finds one of the same plan continues from it.
+    device, jobs, show_progress
+        As in `assess`.
+    before
+        An earlier result, whose rows stay beside the new ones; see `merge_results`.
+    each
+        Called with the result so far after every trial.
+
+    Returns
+    -------
+    Result
+        One row per trial, each with the machine, versions and date of its run.
+    """
+    chosen = chosen_trials(experiment, scale)
+    recorded = msgspec.structs.replace(scale, data=None, models=None, variants=None, columns=None)
+    empty = _described(experiment, Result(experiment=experiment.name, scale=recorded, rows=[]))
+    content = empty if before is None else merge_results(before, empty)
+    if data is None and not experiment.computed:
+        raise InputError("this experiment reads its structures: name the folder with graphs/ and sequences/")
+    place = Path() if data is None or experiment.computed else existing(data)
+    run = msgspec.convert(describe_machine(PACKAGES) | {"device": device or "auto"}, Run)
+    source: Any = None
+    for trial in chosen:
+        if source != _source(trial):  # reading 30,000 molecules takes longer than a quick trial
+            source, (everything, given) = _source(trial), trial.load(place)
+        structures, splits = cut_down(everything, given, scale)
+        parameters = _parameters(trial, scale)
+        found = assess(
+            trial.model,
+            structures,
+            settings=replace(_scaled(trial.settings, scale, splits), device=device, jobs=jobs),
+            parameters=parameters,
+            folder=None if folder is None else Path(folder) / trial.name,
+            resume=folder is not None,
+            show_progress=show_progress,
+        )
+        new = msgspec.structs.replace(empty, rows=[_row(trial, found, parameters, run)])
+        content = _ordered(experiment, merge_results(content, new))
+        if each is not None:
+            each(content)
+    return content
+
+
+def _parameters(trial: Trial, scale: Scale) -> dict[str, Any]:
+    """Return the parameters of the model at a scale: with a small grid, two networks stand for an ensemble."""
+    limits = {"epochs": scale.epochs, "ensemble": 2 if scale.small_grid else None}
+    return {
+        name: value if limits.get(name) is None else min(value, limits[name])
+        for name, value in trial.parameters.items()
+    }
+
+
+def _source(trial: Trial) -> Any:
+    """Return what two trials on the same structures and splits have in common."""
+    load = trial.load
+    return (load.func, load.args) if isinstance(load, partial) else load
+
+
+def _row(trial: Trial, found: Assessment, parameters: dict[str, Any], run: Run) -> Row:
+    if found.as_published is not None:
+        found = msgspec.structs.replace(found, **dict.fromkeys(NOT_OF_PUBLISHED))
+    place = dict(zip(("data", "model", "variant", "column"), trial.place, strict=True))
+    return Row.of(found, **place, figures=trial.figures, parameters=parameters, run=run)
+
+
+# -- a part of an experiment -------------------------------------------------------------------------------
+
+
+def cut_down(
+    structures: Structures, splits: Sequence[Split] | None, scale: Scale, seed: int = 0
+) -> tuple[Structures, list[Split] | None]:
+    """Return as many structures and splits as the scale allows, with members of every class in every part.
+
+    Examples
+    --------
+    >>> import hiddenfield as hf
+    >>> words = hf.data.from_sequences(["A"] * 100, targets=["x", "y"] * 50)
+    >>> split = Split("one", np.arange(60), np.arange(60, 100))
+    >>> pack, splits = cut_down(words, [split], Scale(structures=20))
+    >>> len(pack), len(splits[0].train), len(splits[0].test)
+    (20, 10, 10)
+    """
+    if splits is not None and scale.folds is not None:
+        splits = splits[: scale.folds]
+    if scale.structures is None or len(structures) <= scale.structures:
+        return structures, None if splits is None else list(splits)
+    generator = np.random.default_rng(seed)
+    everything = np.arange(len(structures))
+    parts = [everything] if splits is None else [split.test for split in splits]
+    rest = np.setdiff1d(everything, np.concatenate(parts))
+    if len(rest) and len(parts) == 1:
+        parts = [*parts, rest]
+    quota = max(scale.structures // len(parts), 2)
+    kept = np.unique(np.concatenate([_some(part, structures, quota, generator) for part in parts]))
+    place = np.full(len(structures), -1, dtype=np.int64)
+    place[kept] = np.arange(len(kept))
+    return structures[kept], None if splits is None else [_renumbered(split, place) for split in splits]
+
+
+def _some(
+    part: Int[Array, " part"], structures: Structures, quota: int, generator: np.random.Generator
+) -> Int[Array, " some"]:
+    """Draw some positions; of every class at least two, if there are two."""
+    order = generator.permutation(part)
+    if structures.targets is None or structures.target_vocabularies[0] is None:
+        return order[:quota]
+    codes = structures.targets[:, 0].cpu().numpy()[order]
+    first = np.concatenate([np.flatnonzero(codes == code)[:2] for code in np.unique(codes)])
+    others = np.setdiff1d(np.arange(len(order)), first)
+    return order[np.concatenate([first, others])[: max(quota, len(first))]]
+
+
+def _renumbered(split: Split, place: Int[Array, " structures"]) -> Split:
+    parts = [place[part][place[part] >= 0] for part in (split.train, split.test)]
+    if not all(map(len, parts)):
+        raise InputError(f"{split.name} is left with nothing; allow more structures")
+    # The given validation part is too small now; an inner hold-out is drawn instead.
+    return Split(split.name, *parts)
+
+
+def _scaled(settings: AssessmentSettings, scale: Scale, splits: Sequence[Split] | None) -> AssessmentSettings:
+    """Return the settings of an assessment at a scale, with given splits if there are some."""
+    changes: dict[str, Any] = {} if splits is None else {"split": list(splits)}
+    if splits is None and scale.folds is not None:
+        changes |= {"folds": min(settings.folds, scale.folds), "repeats": min(settings.repeats, scale.folds)}
+    if scale.small_grid:
+        space = {
+            name: values[:2] if k == 0 else values[:1]
+            for k, (name, values) in enumerate(settings.space.items())
+        }
+        changes |= {"space": space, "seeds": 1}
+    return replace(settings, **changes)
+
+
+# -- several runs ------------------------------------------------------------------------------------------
+
+
+def merge_results(before: Result, after: Result) -> Result:
+    """Return a result with the rows of another beside its own; of the same trial the later row stays.
+
+    Hours of an experiment can so be spread over several runs. Both must be of the same experiment at the same scale.
+    """
+    for name in ("experiment", "scale"):
+        one, two = getattr(before, name), getattr(after, name)
+        if one != two:
+            raise InputError(
+                f"results of {name} {one!r} and {two!r} do not go together; write to another file"
+            )
+    rows = {row.place: row for row in (*before.rows, *after.rows)}
+    return msgspec.structs.replace(after, rows=list(rows.values()))
+
+
+def join_results(experiment: Experiment, results: Sequence[Result]) -> Result:
+    """Return one result with the rows of several, in the order of the experiment's trials.
+
+    Of the same trial the last row stays; rows of trials that the experiment does not have come at the end. Trials
+    without a row are listed as missing. What was published is no part of a run: figures, title and remarks are those
+    that the experiment has now.
+    """
+    content = results[0]
+    for other in results[1:]:
+        content = merge_results(content, other)
+    content = _described(experiment, _ordered(experiment, content))
+    figures = {trial.place: trial.figures for trial in experiment.trials(content.scale)}
+    rows = [msgspec.structs.replace(row, figures=figures.get(row.place, row.figures)) for row in content.rows]
+    there = {row.place for row in rows}
+    missing = tuple(place for place in figures if place not in there)
+    return msgspec.structs.replace(content, rows=rows, missing=missing)
+
+
+def _described(experiment: Experiment, content: Result) -> Result:
+    return msgspec.structs.replace(
+        content,
+        title=experiment.title,
+        about=experiment.about,
+        layout=experiment.layout,
+        remarks=experiment.remarks,
+    )
+
+
+def _ordered(experiment: Experiment, content: Result) -> Result:
+    """Return a result whose rows are in the order of the trials, whenever they were run; unknown ones at the end.
+
+    Rows of an ablation also name the variant that they are compared with: the experiment's first on the same data.
+    """
+    trials = experiment.trials(content.scale)
+    order = {trial.place: position for position, trial in enumerate(trials)}
+    rows = sorted(content.rows, key=lambda row: order.get(row.place, len(order)))
+    if experiment.layout == "ablation":
+        first = {(trial.data, trial.column): trial.variant or trial.model for trial in reversed(trials)}
+        rows = [msgspec.structs.replace(row, reference=first.get((row.data, row.column))) for row in rows]
+    return msgspec.structs.replace(content, rows=rows)

@@ -155,8 +155,13 @@ class Cell:
 def work(context: Context, cell: Cell) -> Record:
     """Do a cell; return its result."""
     kind = KINDS[cell.kind]
-    fitting = kind.fitting(context, cell)
-    return kind.result(context, cell, None if fitting is None else fitting.fit())
+    model, (X, y, aside) = kind.fitting(context, cell)
+    try:
+        if model is not None:
+            model.fit(X, y, **({} if aside is None else {"aside": aside}))
+    except TrainingError as error:
+        model = error
+    return kind.result(context, cell, model)
 
 
 def work_together(context: Context, cells: Sequence[Cell]) -> Iterator[tuple[Cell, Record]]:
@@ -166,10 +171,9 @@ def work_together(context: Context, cells: Sequence[Cell]) -> Iterator[tuple[Cel
     """
     from hiddenfield.estimators.together import fit_in_parts
 
-    fittings = [KINDS[cell.kind].fitting(context, cell) for cell in cells]
-    several = [fitting for fitting in fittings if fitting is not None]
+    models, data = zip(*(KINDS[cell.kind].fitting(context, cell) for cell in cells), strict=True)
     error: HiddenfieldError | None = None
-    for place, model in fit_in_parts([f.model for f in several], [(f.X, f.y, f.aside) for f in several]):
+    for place, model in fit_in_parts(models, data):
         try:
             result = KINDS[cells[place].kind].result(context, cells[place], model)
         except HiddenfieldError as failure:
@@ -180,28 +184,15 @@ def work_together(context: Context, cells: Sequence[Cell]) -> Iterator[tuple[Cel
         raise error
 
 
-@dataclass(frozen=True, eq=False)
-class Fitting:
-    """An estimator and what it is to be fitted to."""
-
-    model: Any
-    X: Any
-    y: Any
-    aside: Int[Array, " aside"] | None
-
-    def fit(self) -> Any:
-        """Return the fitted estimator, or the error if training failed."""
-        try:
-            return self.model.fit(self.X, self.y, **({} if self.aside is None else {"aside": self.aside}))
-        except TrainingError as error:
-            return error
+Fitting = tuple[Any, tuple[Any, Any, Any]]
+"""An estimator, and X, y and positions to choose the epoch on, or None, that it is to be fitted to."""
 
 
 @dataclass(frozen=True)
 class Kind:
     """A kind of cell: what is fitted, what is then measured, and the record that it leaves."""
 
-    fitting: Callable[[Context, Cell], Fitting | None]
+    fitting: Callable[[Context, Cell], Fitting]
     result: Callable[[Context, Cell, Any], Record]
     record: type[Record]
 
@@ -312,7 +303,7 @@ KINDS: dict[str, Kind] = {
     ),
     "final": Kind(_fit_final, _final, FinalResult),
     "blind": Kind(_fit_blind, lambda c, cell, model: _final(c.without_arcs, cell, model), FinalResult),
-    "simple": Kind(lambda c, cell: None, _baselines, BaselineResult),
+    "simple": Kind(lambda c, cell: (None, (None, None, None)), _baselines, BaselineResult),
     "curve": Kind(
         lambda c, cell: _fitting(c, cell, _part_of(c, cell, c.splits[cell.fold].train)), _curve, CurveResult
     ),
@@ -341,9 +332,9 @@ def _fitting(
     places = {name: context.device for name in known if name.split("__")[-1] == "device"}
     model.set_params(**cell.parameters, **seeds, **(places if context.device else {}))
     if aside is None or not accepts_aside(model):
-        return Fitting(model, problem.take(train), problem.y[train], None)
+        return model, (problem.take(train), problem.y[train], None)
     both = np.concatenate([train, aside])
-    return Fitting(model, problem.take(both), problem.y[both], np.arange(len(train), len(both)))
+    return model, (problem.take(both), problem.y[both], np.arange(len(train), len(both)))
 
 
 def _validated(context: Context, cell: Cell, split: Split) -> Fitting:

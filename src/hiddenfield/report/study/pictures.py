@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hiddenfield.evaluation.measuring import METRICS, NAMES
-from hiddenfield.evaluation.records import Roc, RocCurve
+from hiddenfield.evaluation.records import ErrorRange, Roc, RocCurve
 from hiddenfield.report.drawing import GREY, draw, plain_log_scale
 from hiddenfield.report.page import escape
 from hiddenfield.report.study.records import Result, Row, best_of, by
@@ -194,32 +194,40 @@ def _draw_roc(picture: Picture) -> str:
     def paint(figure: Figure) -> None:
         _with_room(figure)
         for k, (heading, rows) in enumerate(picture.panels.items()):
-            _roc_panel(figure.add_subplot(down, across, k + 1), heading, rows, colours)
+            curves = {row.label: row.roc for row in rows if row.roc is not None}
+            roc_panel(figure.add_subplot(down, across, k + 1), heading, curves, colours)
 
     # A single panel is square too, but the picture is as wide as others, so that its text is as large as theirs.
     width, height = (3.7 * across, 3.8 * down) if across > 1 else (5.6, 4.1)
     return draw(picture.name, paint, width=width, height=height, title=picture.title)
 
 
-def _roc_panel(axes: Axes, heading: str, rows: Sequence[Row], colours: dict[str, str]) -> None:
+def roc_panel(axes: Axes, heading: str, curves: Mapping[str, Roc], colours: Mapping[str, str]) -> None:
+    """Draw ROC curves by name, with bands where there are few, and the baseline that counts colours."""
     axes.plot([0, 1], [0, 1], color="#c5ccd3", linewidth=0.9, linestyle=":")
-    curves = [(row.label, row.roc) for row in rows if row.roc is not None]
-    for name, roc in curves:
-        if roc.std and len(rows) <= FEW:
+    for name, roc in curves.items():
+        if roc.std and len(curves) <= FEW:
             mean, std = np.array(roc.true_positive), np.array(roc.std)
             low, high = np.clip(mean - std, 0, 1), np.clip(mean + std, 0, 1)
             axes.fill_between(roc.false_positive, low, high, color=colours[name], alpha=0.12, linewidth=0)
         _roc_line(axes, roc.false_positive, roc, name, colours[name], "-")
     # The colour counts do not depend on the model: one curve is enough.
-    counts = [pair for _, roc in curves for pair in roc.baselines.items() if pair[0].startswith("WL")]
-    for name, curve in counts[:1]:
-        _roc_line(axes, curves[0][1].false_positive, curve, name, GREY, "--")
+    counts = [
+        (roc.false_positive, curve, name)
+        for roc in curves.values()
+        for name, curve in roc.baselines.items()
+        if name.startswith("WL")
+    ]
+    for false, curve, name in counts[:1]:
+        _roc_line(axes, false, curve, name, GREY, "--")
     axes.set(xlim=(-0.015, 1.015), ylim=(-0.015, 1.015))
     axes.set_xlabel("false positive rate")
     axes.set_ylabel("true positive rate")
     axes.set_title(heading, fontsize=9.5)
     axes.set_aspect("equal")
-    size = 7 if len(rows) <= 5 else 6
+    if not curves:
+        return
+    size = 7 if len(curves) <= 5 else 6
     legend = axes.legend(loc="lower right", fontsize=size, handlelength=1.6, labelspacing=0.3, frameon=True)
     # A poor curve may run below it.
     legend.get_frame().set(facecolor="#ffffff", edgecolor="none", alpha=0.85)
@@ -304,18 +312,19 @@ def _draw_ranges(picture: Picture) -> str:
         grid = figure.add_gridspec(2, across, height_ratios=(3, 1))
         for k, (heading, rows) in enumerate(picture.panels.items()):
             top = figure.add_subplot(grid[0, k])
-            _range_panel(top, figure.add_subplot(grid[1, k], sharex=top), rows)
+            ranges = {row.label: row.ranges for row in rows if row.ranges is not None}
+            range_panel(top, figure.add_subplot(grid[1, k], sharex=top), ranges)
             if across > 1:
                 figure.axes[-1].set_xlabel(f"target ({heading})")
 
     return draw(picture.name, paint, width=5.8 * across, height=4.6, title=picture.title)
 
 
-def _range_panel(top: Axes, bottom: Axes, rows: Sequence[Row]) -> None:
-    lines = [(row.label, row.ranges) for row in rows if row.ranges is not None]
-    parts = lines[0][1]
+def range_panel(top: Axes, bottom: Axes, lines: Mapping[str, Sequence[ErrorRange]]) -> None:
+    """Draw errors in ranges of the target by name, and below them how many structures each range holds."""
+    parts = next(iter(lines.values()))
     middles = [(part.low + part.high) / 2 for part in parts]
-    for k, (name, ranges) in enumerate(lines):
+    for k, (name, ranges) in enumerate(lines.items()):
         values = [np.nan if part.mae is None else part.mae for part in ranges]
         colour, mark = COLOURS[k % len(COLOURS)], MARKS[k % len(MARKS)]
         top.plot(middles, values, color=colour, marker=mark, markersize=4, linewidth=1.4, label=name)
@@ -323,10 +332,10 @@ def _range_panel(top: Axes, bottom: Axes, rows: Sequence[Row]) -> None:
     top.margins(y=0.12)
     top.set_ylim(bottom=0)
     top.tick_params(labelbottom=False)
-    if len(rows) > 1:
-        columns = 2 if len(rows) < 5 else 3
+    if len(lines) > 1:
+        columns = 2 if len(lines) < 5 else 3
         top.legend(fontsize=8, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns, borderaxespad=0.2)
-    width = parts[0].high - parts[0].low
+    width = parts[0].high - parts[0].low or 1.0
     bottom.bar(middles, [part.count for part in parts], width=0.9 * width, color="#c5ccd3")
     bottom.set_ylabel("structures")
     bottom.set_xlabel("target")

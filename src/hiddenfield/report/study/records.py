@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
-import numpy as np
 
 from hiddenfield.data.paths import read_text
 from hiddenfield.errors import ReadError
 from hiddenfield.evaluation.measuring import METRICS
 from hiddenfield.evaluation.records import AsPublished, Assessment, Record
-from hiddenfield.evaluation.significance import confidence_interval
+from hiddenfield.evaluation.significance import summarise
 
 ROUNDS = re.compile(r"T = \d+")
 IN_ROW = re.compile(r"(.*) - at `\$\.rows\[(\d+)\]\.?(.*)`")
@@ -148,16 +147,12 @@ class Row(Assessment, frozen=True, kw_only=True):
         return f"{self.protocol.text.split(';')[0]}; {self.as_published.text}"
 
     @property
-    def shown_interval(self) -> tuple[float, float] | None:
+    def shown_interval(self) -> Sequence[float] | None:
         """95 % interval of the reported mean, computed from the folds where these were selected on."""
         if self.as_published is None:
-            return None if self.interval is None else (self.interval[0], self.interval[1])
-        if len(self.as_published.folds) < 2:
-            return None
-        metric = METRICS[self.metric]
-        found = confidence_interval(self.as_published.folds, self.protocol.test_share)
-        low, high = np.clip(found, metric.lowest, metric.highest).tolist()
-        return (low, high) if np.isfinite([low, high]).all() else None
+            return self.interval
+        folds, share = self.as_published.folds, self.protocol.test_share
+        return summarise(folds, share, METRICS[self.metric]).interval
 
 
 class Result(Record, frozen=True, kw_only=True):
