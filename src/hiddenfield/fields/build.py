@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -126,7 +127,9 @@ def concatenate_fields(fields: Sequence[FactorGraph]) -> FactorGraph:
     """Join fields end to end into one batch: a disjoint union whose results come graph by graph.
 
     The variables of each field follow those of the one before, and so do its graphs: a batch may be joined again.
-    Groups of one shape are merged; tables are copied, in linear time. Names are kept where every field has them.
+    The first groups of a shape of all fields are merged, then the second ones, and so on: copies of one field keep its
+    groups, on which `Wiring.interleave` and `separate` rely. Tables are copied, in linear time. Names are kept where
+    every field has them.
 
     Examples
     --------
@@ -140,10 +143,12 @@ def concatenate_fields(fields: Sequence[FactorGraph]) -> FactorGraph:
         raise InputError("concatenate at least one field")
     first = fields[0]
     offsets = np.concatenate([[0], np.cumsum([field.num_variables for field in fields])])
-    merged: dict[tuple[int, ...], list[tuple[int, FactorGroup]]] = {}
+    merged: dict[tuple[int, tuple[int, ...]], list[tuple[int, FactorGroup]]] = {}
     for offset, field in zip(offsets.tolist(), fields, strict=False):
+        earlier: Counter[tuple[int, ...]] = Counter()
         for group in field.groups:
-            merged.setdefault(group.states, []).append((offset, group))
+            merged.setdefault((earlier[group.states], group.states), []).append((offset, group))
+            earlier[group.states] += 1
     ptrs = [fields[0].variable_ptr[:1]]
     ptrs += [field.variable_ptr[1:] + int(offset) for offset, field in zip(offsets, fields, strict=False)]
     named = all(field.variable_names for field in fields)
