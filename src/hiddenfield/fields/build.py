@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -74,7 +75,7 @@ def from_factors(
         )
     # A list keeps the rows of an array alive, which are told apart by their identity.
     stacks = _stack_tables(list(scopes), list(log_tables), dtype)
-    device = stacks[0].tables.device if stacks else torch.device("cpu")
+    device = stacks[0][1].log_tables.device if stacks else torch.device("cpu")
     sizes = _cardinalities(stacks, cardinalities)
     count = torch.ones(len(sizes), dtype=dtype)
     if counts is not None:
@@ -82,20 +83,17 @@ def from_factors(
     factor_count = torch.ones(len(scopes), dtype=dtype)
     if factor_counts is not None:
         factor_count = _positive(factor_counts, len(scopes), "factor", dtype)
-    for stack in stacks:
-        _check_scopes(stack, sizes, count.numpy())
-    names = _check_names(variable_names, state_names, sizes.tolist())
-    count = count.to(device)
     constant = torch.zeros(1, dtype=dtype, device=device)
     groups = []
-    for stack in stacks:
-        scope = torch.from_numpy(stack.scopes).to(device)
-        weight = factor_count[torch.from_numpy(stack.factors)].to(device)
-        if stack.arity == 0:
-            constant = constant + (weight * stack.tables[stack.index]).sum()
+    for factors, group in stacks:
+        _check_scopes(factors, group, sizes, count.numpy())
+        weighted = replace(group, count=factor_count[factors].to(device))
+        if group.arity:
+            groups.append(weighted)
         else:
-            own = stack.tables.shape[0] == len(scope)
-            groups.append(FactorGroup(scope, stack.tables, None if own else stack.index, weight))
+            constant = constant + (weighted.count * group.expanded()).sum()
+    names = _check_names(variable_names, state_names, sizes.tolist())
+    count = count.to(device)
     bounds = torch.tensor([0, len(sizes)], device=device)
     cards = torch.from_numpy(sizes).to(device)
     return from_groups(cards, groups, bounds, count, constant, *names)
@@ -126,7 +124,9 @@ def concatenate_fields(fields: Sequence[FactorGraph]) -> FactorGraph:
     """Join fields end to end into one batch: a disjoint union whose results come graph by graph.
 
     The variables of each field follow those of the one before, and so do its graphs: a batch may be joined again.
-    Groups of one shape are merged; tables are copied, in linear time. Names are kept where every field has them.
+    The first groups of a shape of all fields are merged, then the second ones, and so on: copies of one field keep its
+    groups, on which `Wiring.interleave` and `separate` rely. Tables are copied, in linear time. Names are kept where
+    every field has them.
 
     Examples
     --------
@@ -140,10 +140,12 @@ def concatenate_fields(fields: Sequence[FactorGraph]) -> FactorGraph:
         raise InputError("concatenate at least one field")
     first = fields[0]
     offsets = np.concatenate([[0], np.cumsum([field.num_variables for field in fields])])
-    merged: dict[tuple[int, ...], list[tuple[int, FactorGroup]]] = {}
+    merged: dict[tuple[int, tuple[int, ...]], list[tuple[int, FactorGroup]]] = {}
     for offset, field in zip(offsets.tolist(), fields, strict=False):
+        earlier: Counter[tuple[int, ...]] = Counter()
         for group in field.groups:
-            merged.setdefault(group.states, []).append((offset, group))
+            merged.setdefault((earlier[group.states], group.states), []).append((offset, group))
+            earlier[group.states] += 1
     ptrs = [fields[0].variable_ptr[:1]]
     ptrs += [field.variable_ptr[1:] + int(offset) for offset, field in zip(offsets, fields, strict=False)]
     named = all(field.variable_names for field in fields)
@@ -175,7 +177,7 @@ def _merge(parts: list[tuple[int, FactorGroup]]) -> FactorGroup:
 
 
 def _cardinalities(
-    stacks: Sequence[_TableStack], given: Sequence[int] | Int[Array, " variables"] | None
+    stacks: Sequence[tuple[list[int], FactorGroup]], given: Sequence[int] | Int[Array, " variables"] | None
 ) -> Int[Array, " variables"]:
     """Return the number of states of each variable, as given or else as the tables have it."""
     if given is not None:
@@ -184,12 +186,12 @@ def _cardinalities(
             variable = int(np.argmax(sizes < 1))
             raise InputError(f"variable {variable} must have at least one state, got {sizes[variable]}")
         return sizes
-    most = max((int(stack.scopes.max(initial=-1)) for stack in stacks), default=-1)
+    scopes = [group.scopes.numpy(force=True) for _, group in stacks]
+    most = max((int(scope.max(initial=-1)) for scope in scopes), default=-1)
     sizes = np.zeros(most + 1, dtype=np.int64)
-    for stack in stacks:
-        for port in range(stack.arity):
-            inside = stack.scopes[:, port] >= 0
-            sizes[stack.scopes[inside, port]] = stack.tables.shape[port + 1]
+    for scope, (_, group) in zip(scopes, stacks, strict=True):
+        for port, states in enumerate(group.states):
+            sizes[scope[scope[:, port] >= 0, port]] = states
     if (sizes == 0).any():
         raise InputError(
             f"variable {int(np.argmin(sizes))} is in no scope; say how many states it has with cardinalities="
@@ -197,30 +199,33 @@ def _cardinalities(
     return sizes
 
 
-def _check_scopes(stack: _TableStack, sizes: Int[Array, " variables"], count: Array) -> None:
+def _check_scopes(
+    factors: list[int], group: FactorGroup, sizes: Int[Array, " variables"], count: Array
+) -> None:
     """Refuse a variable that is not there, a table of another shape, and a repeated variable that has no count."""
-    outside = (stack.scopes < 0) | (stack.scopes >= len(sizes))
+    scopes = group.scopes.numpy(force=True)
+    outside = (scopes < 0) | (scopes >= len(sizes))
     if outside.any():
         row, port = np.argwhere(outside)[0]
         raise InputError(
-            f"factor {stack.factors[row]} names variable {stack.scopes[row, port]}, "
+            f"factor {factors[row]} names variable {scopes[row, port]}, "
             f"but the variables are 0 to {len(sizes) - 1}"
         )
-    wrong = (sizes[stack.scopes] != np.array(stack.tables.shape[1:], dtype=np.int64)).any(axis=1)
+    wrong = (sizes[scopes] != np.array(group.states, dtype=np.int64)).any(axis=1)
     if wrong.any():
         row = int(np.argmax(wrong))
-        scope = stack.scopes[row].tolist()
+        scope = scopes[row].tolist()
         raise InputError(
-            f"the table of factor {stack.factors[row]} over {scope} must have shape "
-            f"{tuple(sizes[scope].tolist())}, got {tuple(stack.tables.shape[1:])}"
+            f"the table of factor {factors[row]} over {scope} must have shape "
+            f"{tuple(sizes[scope].tolist())}, got {group.states}"
         )
-    for port in range(1, stack.arity):
-        repeats = (stack.scopes == stack.scopes[:, port : port + 1]).sum(axis=1)
-        bad = (repeats > 1) & (repeats > count[stack.scopes[:, port]] + 0.5)
+    for port in range(1, group.arity):
+        repeats = (scopes == scopes[:, port : port + 1]).sum(axis=1)
+        bad = (repeats > 1) & (repeats > count[scopes[:, port]] + 0.5)
         if bad.any():
             row = int(np.argmax(bad))
             raise InputError(
-                f"factor {stack.factors[row]} names variable {stack.scopes[row, port]} twice; "
+                f"factor {factors[row]} names variable {scopes[row, port]} twice; "
                 "merge the axes, or give the variable a count"
             )
 
@@ -247,37 +252,10 @@ def _positive(values: Sequence[float], length: int, kind: str, dtype: torch.dtyp
 # -- tables sorted by shape ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class _TableStack:
-    """The factors of one shape.
-
-    Parameters
-    ----------
-    factors
-        Their numbers in the list that they came in.
-    scopes
-        Their variables, port by port.
-    tables
-        The distinct log tables; factors that were given the same object share one.
-    index
-        The table of each factor.
-    """
-
-    factors: Int[Array, " factors"]
-    scopes: Int[Array, "factors arity"]
-    tables: Float[Tensor, " tables *states"]
-    index: Int[Tensor, " factors"]
-
-    @property
-    def arity(self) -> int:
-        """Number of ports."""
-        return self.scopes.shape[1]
-
-
 def _stack_tables(
     scopes: Sequence[Sequence[int]], log_tables: Sequence[Any], dtype: torch.dtype
-) -> list[_TableStack]:
-    """Sort factors by shape, in the order in which shapes first appear, and stack their tables.
+) -> list[tuple[list[int], FactorGroup]]:
+    """Sort factors by shape, in the order in which shapes first appear; return the numbers of each shape and its group.
 
     Python touches every factor once and no number of a table; gradients flow to tables that are tensors.
     """
@@ -305,11 +283,9 @@ def _stack_tables(
             raise InputError(f"a scope must list the numbers of variables: {error}") from None
         if ports.size and ports.dtype.kind not in "iu":
             raise InputError(f"a scope must list the numbers of variables, got {ports.flat[0]!r}")
-        stacks.append(
-            _TableStack(
-                np.array(factors), ports.astype(np.int64), tables, torch.tensor(index, device=tables.device)
-            )
-        )
+        own = None if len(tables) == len(factors) else torch.tensor(index, device=tables.device)
+        variables = torch.from_numpy(ports.astype(np.int64)).to(tables.device)
+        stacks.append((factors, FactorGroup(variables, tables, own, tables.new_ones(len(factors)))))
     return stacks
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations, permutations
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -12,10 +14,15 @@ import torch
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph, FactorGroup
-from hiddenfield.fields.lifting.colour_refinement import refine
-from hiddenfield.fields.lifting.factor_signatures import Symmetry, pack_symmetries, table_symmetries
+from hiddenfield.fields.lifting.colour_refinement import Symmetries, refine
 from hiddenfield.ops.equal_rows import equal_rows
 from hiddenfield.shapes import Array, Float, Int, Tensor
+
+MOST_COMPARISONS = 200_000_000
+"""Numbers compared beyond which only exchanges of two ports are tried: fewer symmetries, never a false one."""
+
+Symmetry = tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]
+"""The first port of each port's orbit, and all permutations where ports of an orbit may not be exchanged freely."""
 
 
 @runtime_checkable
@@ -250,3 +257,72 @@ def _class_group(group: FactorGroup, variable_class: Tensor, members: Array, fir
         table=None if group.table is None else group.table[chosen],
         count=group.count.new_zeros(len(first)).index_add(0, number, group.count),
     )
+
+
+# -- symmetries of tables ----------------------------------------------------------------------------------
+
+
+def table_symmetries(tables: Array) -> tuple[list[Symmetry], Int[Array, " tables"]]:
+    r"""Return the different symmetry groups of tables of one shape, and which one each table has.
+
+    A permutation g of the axes is a symmetry when :math:`T(x_0, x_1, \dots) = T(x_{g(0)}, x_{g(1)}, \dots)` for all x.
+    All permutations are tried; of tables with many ports, only exchanges of two (`MOST_COMPARISONS`).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> table_symmetries(np.array([[[1, 2], [2, 3]], [[1, 2], [0, 3]]]))
+    ([((0, 0), ()), ((0, 1), ())], array([0, 1]))
+    """
+    arity, shape = tables.ndim - 1, tables.shape[1:]
+    identity = tuple(range(arity))
+    tries = math.factorial(arity) if arity <= 8 else MOST_COMPARISONS
+    if tries * max(tables.size, 1) <= MOST_COMPARISONS:
+        candidates = [g for g in permutations(identity) if all(shape[i] == shape[g[i]] for i in identity)]
+    else:
+        candidates = [identity]
+        for i, j in combinations(identity, 2):
+            if shape[i] == shape[j]:
+                swap = {i: j, j: i}
+                candidates.append(tuple(swap.get(k, k) for k in identity))
+    holds = np.ones((len(tables), len(candidates)), dtype=bool)
+    axes = tuple(range(1, arity + 1))
+    for column, g in enumerate(candidates):
+        if g != identity:
+            moved = np.transpose(tables, (0, *(axis + 1 for axis in g)))
+            holds[:, column] = (moved == tables).all(axis=axes)
+    which, first = equal_rows(holds.astype(np.int32))
+    found = [_symmetry([g for g, kept in zip(candidates, row, strict=True) if kept]) for row in holds[first]]
+    return found, which
+
+
+def _symmetry(group: Sequence[tuple[int, ...]]) -> Symmetry:
+    """Find the orbits; keep the permutations only where they are not all those within the orbits."""
+    orbit = _orbits(group)
+    exchanges = [g for g in group if sum(i != j for i, j in enumerate(g)) <= 2]
+    # Exchanges of two that connect an orbit generate all its permutations.
+    return orbit, (() if _orbits(exchanges) == orbit else tuple(group))
+
+
+def _orbits(group: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """Return the first port that each can be taken to by the permutations; the identity is among them."""
+    orbit = list(range(len(group[0])))
+    for _ in orbit:
+        for g in group:
+            for i, j in enumerate(g):
+                orbit[i] = orbit[j] = min(orbit[i], orbit[j])
+    return tuple(orbit)
+
+
+def pack_symmetries(found: Sequence[Symmetry]) -> Symmetries:
+    """Lay symmetry groups end to end."""
+    arity = max((len(orbit) for orbit, _ in found), default=1)
+    orbits = np.zeros((len(found), arity), dtype=np.int16)
+    rows: list[tuple[int, ...]] = []
+    ptr = [0]
+    for number, (orbit, group) in enumerate(found):
+        orbits[number, : len(orbit)] = orbit
+        rows += [g + (0,) * (arity - len(g)) for g in group]
+        ptr.append(len(rows))
+    packed = np.array(rows, dtype=np.int16).reshape(-1, arity)
+    return Symmetries(orbits, np.array(ptr, dtype=np.int64), packed)

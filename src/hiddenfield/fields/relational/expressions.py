@@ -27,6 +27,19 @@ class Argument:
         return self.name
 
 
+def _truth(value: Any) -> Any:
+    return (np.asarray(value) != 0).astype(np.float64)
+
+
+def _number(compare: Callable[[Any, Any], Any]) -> Callable[[Array, Array], Array]:
+    return lambda x, y: np.asarray(compare(x, y), dtype=np.float64)
+
+
+def _combining(sign: str, function: Callable[[Any, Any], Any]) -> Callable[[Expression, Any], Expression]:
+    """Return the method of an operator: `function` of the values of two expressions, or of one and a constant."""
+    return lambda self, other: self._with(other, function, sign)
+
+
 class Expression:
     """A function of the values of some atoms. Combine with ``& | ~ == != < <= > >= + - * abs``.
 
@@ -76,62 +89,23 @@ class Expression:
     def _code(self, name: str) -> int:
         raise InputError(f"{self.text} is a number; only an attribute can be compared with the name {name!r}")
 
-    def __and__(self, other: Any) -> Expression:
-        """Both."""
-        return self._with(other, lambda x, y: _truth(x) * _truth(y), "&")
-
-    def __or__(self, other: Any) -> Expression:
-        """Either or both."""
-        return self._with(other, lambda x, y: np.maximum(_truth(x), _truth(y)), "|")
+    __and__ = _combining("&", lambda x, y: _truth(x) * _truth(y))
+    __or__ = _combining("|", lambda x, y: np.maximum(_truth(x), _truth(y)))
 
     def __invert__(self) -> Expression:
         """Not."""
         mine = self.evaluate
         return Expression(self.atoms, lambda values: 1.0 - _truth(mine(values)), f"~{self.text}")
 
-    def __eq__(self, other: Any) -> Expression:  # type: ignore[override]
-        """Equal."""
-        return self._with(other, _number(operator.eq), "==")
-
-    def __ne__(self, other: Any) -> Expression:  # type: ignore[override]
-        """Not equal."""
-        return self._with(other, _number(operator.ne), "!=")
-
-    def __lt__(self, other: Any) -> Expression:
-        """Less."""
-        return self._with(other, _number(operator.lt), "<")
-
-    def __le__(self, other: Any) -> Expression:
-        """Less or equal."""
-        return self._with(other, _number(operator.le), "<=")
-
-    def __gt__(self, other: Any) -> Expression:
-        """Greater."""
-        return self._with(other, _number(operator.gt), ">")
-
-    def __ge__(self, other: Any) -> Expression:
-        """Greater or equal."""
-        return self._with(other, _number(operator.ge), ">=")
-
-    def __add__(self, other: Any) -> Expression:
-        """Sum."""
-        return self._with(other, operator.add, "+")
-
-    def __sub__(self, other: Any) -> Expression:
-        """Difference."""
-        return self._with(other, operator.sub, "-")
-
-    def __mul__(self, other: Any) -> Expression:
-        """Product."""
-        return self._with(other, operator.mul, "*")
-
-    def __radd__(self, other: Any) -> Expression:
-        """Sum, with the number first."""
-        return self + other
-
-    def __rmul__(self, other: Any) -> Expression:
-        """Product, with the number first."""
-        return self * other
+    __eq__ = _combining("==", _number(operator.eq))  # type: ignore[assignment]
+    __ne__ = _combining("!=", _number(operator.ne))  # type: ignore[assignment]
+    __lt__ = _combining("<", _number(operator.lt))
+    __le__ = _combining("<=", _number(operator.le))
+    __gt__ = _combining(">", _number(operator.gt))
+    __ge__ = _combining(">=", _number(operator.ge))
+    __add__ = __radd__ = _combining("+", operator.add)
+    __sub__ = _combining("-", operator.sub)
+    __mul__ = __rmul__ = _combining("*", operator.mul)
 
     def __rsub__(self, other: Any) -> Expression:
         """Difference, with the number first."""
@@ -162,11 +136,3 @@ class Atom(Expression):
 
     def _code(self, name: str) -> int:
         return self.attribute.code(name)
-
-
-def _truth(value: Any) -> Any:
-    return (np.asarray(value) != 0).astype(np.float64)
-
-
-def _number(compare: Callable[[Any, Any], Any]) -> Callable[[Array, Array], Array]:
-    return lambda x, y: np.asarray(compare(x, y), dtype=np.float64)

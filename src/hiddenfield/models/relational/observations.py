@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -131,7 +131,6 @@ def networks_from_structures(scheme: RelationalScheme, structures: Structures) -
     unordered is an error that names it.
     """
     attribute = pair_attribute(scheme)
-    kind = attribute.type.parts[0]
     pack = structures.to("cpu")
     labels = {vocabulary.name: column for column, vocabulary in enumerate(pack.node_vocabularies)}
     result = []
@@ -145,23 +144,19 @@ def networks_from_structures(scheme: RelationalScheme, structures: Structures) -
                 f"{attribute.name!r} is of unordered pairs; make it symmetric, or declare ordered pairs"
             )
         keep = source <= target if attribute.type.unordered else np.ones(len(source), dtype=bool)
-        number = {i: i for i in range(one.total_nodes)}
         pairs = list(zip(source[keep].tolist(), target[keep].tolist(), strict=True))
+        values = {}
+        for name, column in labels.items():
+            other = scheme.attributes.get(name)
+            if other is not None and len(other.type.parts) == 1 and one.node_labels is not None:
+                symbols = pack.node_vocabularies[column].symbols
+                codes = np.array([other.code(str(symbol)) for symbol in symbols])
+                values[name] = dict(enumerate(codes[one.node_labels[:, column].numpy()].tolist()))
         try:
-            rows = _rows(pairs, number, "edge", attribute)
+            made = network_from_edges(scheme, pairs, vertices=range(one.total_nodes), values=values)
         except InputError as error:
             raise InputError(f"{pack.name_of(place)}: {error}") from None
-        values = {}
-        for name, other in scheme.attributes.items():
-            if len(other.type.parts) != 1:
-                continue
-            if name not in labels or one.node_labels is None:
-                values[name] = np.full(one.total_nodes, -1)
-                continue
-            symbols = pack.node_vocabularies[labels[name]].symbols
-            table = np.array([other.code(str(symbol)) for symbol in symbols])
-            values[name] = table[one.node_labels[:, labels[name]].numpy()]
-        result.append(Network({kind: one.total_nodes}, {attribute.name: rows}, values))
+        result.append(replace(made, names={}))
     return result
 
 
