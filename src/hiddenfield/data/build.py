@@ -10,6 +10,8 @@ import torch
 
 from hiddenfield.data.columns import (
     Columns,
+    Placer,
+    StructureError,
     as_array,
     as_attributes,
     as_extra,
@@ -117,6 +119,7 @@ def from_arcs(
     node_place = _placer("node", range(total_nodes), node_bounds, names)
     arc_place = _placer("arc", start, node_bounds, names)
     numbers = as_attributes(arc_attributes, arc_attribute_names, total_arcs, "arc", arc_place)
+    given = None if reverse is None else _checked_reverse(reverse, start, end, arc_place)
     codes = None if reverse is not None or symbols is None else symbols.values
     order, in_ptr = _sort(start, end, total_nodes, codes)
     if order is not None:
@@ -125,10 +128,14 @@ def from_arcs(
     dtype = np.int32 if max(total_nodes, total_arcs) < 2**31 else np.int64
     sorted_source = torch.from_numpy(np.ascontiguousarray(start, dtype=dtype))
     sorted_ptr = torch.from_numpy(np.ascontiguousarray(in_ptr, dtype=dtype))
-    if reverse is None:
+    if given is None:
         matched = match_reverse(sorted_source, sorted_ptr)
     else:
-        matched = torch.from_numpy(_given_reverse(reverse, order, start, end).astype(dtype))
+        if order is not None:
+            place = np.empty(total_arcs + 1, dtype=np.int64)
+            place[order], place[-1] = np.arange(total_arcs), -1
+            given = place[given[order]]
+        matched = torch.from_numpy(given.astype(dtype))
     features = {
         "node_labels": as_labels(node_labels, node_vocabularies, total_nodes, "node"),
         "arc_labels": symbols,
@@ -252,10 +259,8 @@ def _pack_wide(
             arc = int(bad[0])
             owner = int(structure[arc])
             nodes = f"has nodes 0 to {sizes[arc] - 1}" if sizes[arc] else "has no nodes"
-            raise InputError(
-                f"{structure_name(owner, ids)}: arc {arc - int(arc_ptr[owner])} {verb} at node {ends[arc]}, "
-                f"but the structure {nodes}"
-            )
+            message = f"arc {arc - int(arc_ptr[owner])} {verb} at node {ends[arc]}, but the structure {nodes}"
+            raise StructureError(message, owner, ids)
     offsets = node_ptr[:-1][structure]
     return start + offsets, end + offsets
 
@@ -308,8 +313,8 @@ def _order(start: Array, end: Array, total: int, before: Array) -> tuple[Array, 
     return order[by_target.numpy()], in_ptr.numpy().astype(np.int64)
 
 
-def _given_reverse(reverse: Any, order: Array | None, start: Array, end: Array) -> Array:
-    """Check the reverse that the caller gives and renumber it to the sorted arcs."""
+def _checked_reverse(reverse: Any, start: Array, end: Array, place: Placer) -> Array:
+    """Return the reverse that the caller gives, once every pair of arcs has been checked."""
     given = _indices(reverse, "reverse")
     arcs = len(start)
     if len(given) != arcs:
@@ -318,25 +323,20 @@ def _given_reverse(reverse: Any, order: Array | None, start: Array, end: Array) 
         raise InputError(
             f"reverse must lie in -1 to {arcs - 1}, got {given[(given < -1) | (given >= arcs)][0]}"
         )
-    if order is not None:
-        place = np.empty(arcs + 1, dtype=np.int64)
-        place[order], place[-1] = np.arange(arcs), -1
-        given = place[given[order]]
-    has = given >= 0
-    back = given[has]
-    wrong = (start[has] != end[back]) | (end[has] != start[back]) | (given[back] != np.flatnonzero(has))
+    own = np.arange(arcs)
+    wrong = (start == end) & (given != own)
     if wrong.any():
-        arc = int(np.flatnonzero(has)[np.argmax(wrong)])
-        other = int(given[arc])
-        raise InputError(
-            f"reverse must pair arcs that run between the same nodes the other way, each other's partner; but the arc "
-            f"{start[arc]}->{end[arc]} is paired with {start[other]}->{end[other]}"
-        )
-    wrong = (start == end) & (given != np.arange(arcs))
+        at = int(np.argmax(wrong))
+        error, arc = place(at)
+        other = -1 if given[at] < 0 else place(int(given[at]))[1]
+        raise error(f"{arc} is a self-loop, which must be its own reverse, but its reverse is {other}")
+    back = np.maximum(given, 0)
+    wrong = (given >= 0) & ((start != end[back]) | (end != start[back]) | (given[back] != own))
     if wrong.any():
-        node = int(start[np.argmax(wrong)])
-        raise InputError(
-            f"reverse must pair a self-loop with itself, but a loop at node {node} is not its own reverse"
+        at = int(np.argmax(wrong))
+        (error, arc), (_, other) = place(at), place(int(given[at]))
+        raise error(
+            f"the reverse of {arc} is {other}, which does not run between the same nodes the other way and back"
         )
     return given
 
@@ -345,17 +345,15 @@ def _taken(columns: Columns | None, rows: Array) -> Columns | None:
     return None if columns is None else columns.take(rows)
 
 
-def _placer(
-    unit: str, node: Array | range, node_ptr: Array, ids: Array | None
-) -> Callable[[int], tuple[str, str]]:
-    """Return what names the structure of a row, found by one of its nodes, and the row's number within it."""
+def _placer(unit: str, node: Array | range, node_ptr: Array, ids: Array | None) -> Placer:
+    """Return what gives the error of a row's structure, found by one of its nodes, and the row's name within it."""
 
-    def place(row: int) -> tuple[str, str]:
+    def place(row: int) -> tuple[Callable[[str], InputError], str]:
         if not 0 <= node[row] < node_ptr[-1]:
-            return "the pack", f"{unit} {row}"  # whose ends are refused later
+            return InputError, f"{unit} {row}"  # whose ends are refused later
         owner = int(np.searchsorted(node_ptr, node[row], side="right")) - 1
         before = np.asarray(node[:row])
         number = int(np.count_nonzero((before >= node_ptr[owner]) & (before < node_ptr[owner + 1])))
-        return structure_name(owner, ids), f"{unit} {number}"
+        return lambda message: StructureError(message, owner, ids), f"{unit} {number}"
 
     return place

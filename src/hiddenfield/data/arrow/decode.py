@@ -7,15 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from hiddenfield.data.arrow.features import Lists, Reader, Source, first_null, to_numpy
 from hiddenfield.data.arrow.schema import Layout, parse_layout
 from hiddenfield.data.build import from_arcs
-from hiddenfield.data.columns import as_extra, as_ids
+from hiddenfield.data.columns import StructureError
 from hiddenfield.data.structures import FEATURES, Structures
 from hiddenfield.errors import InputError, ReadError
-from hiddenfield.ops.compile import compiled
 from hiddenfield.shapes import Array, Int
 
 if TYPE_CHECKING:
@@ -86,31 +84,42 @@ def _decode(source: Source, layout: Layout, columns: Sequence[str] | None) -> St
     for lists in arc_lists.values():
         _same_lengths(source, lists, starts.lengths, "column 'source'")
     node_ptr, arc_ptr = (np.concatenate([[0], np.cumsum(counts)]) for counts in (sizes, starts.lengths))
-    reverse = None
-    if "reverse" in source.table.column_names:
-        pairs = source.lists("reverse")
-        _same_lengths(source, pairs, starts.lengths, "column 'source'")
-        reverse = source.small_integers(pairs)
-    start, end, reverse, in_ptr, ordered = _lay_out(source, node_ptr, arc_ptr, start, end, reverse)
     rows = {"structure": len(sizes), "node": int(node_ptr[-1]), "arc": int(arc_ptr[-1])}
     reader = Reader(source, layout.known, node_lists | arc_lists)
     features: dict[str, Any] = {
         name: reader.read(name, parts, rows[FEATURES[name]]) for name, parts in layout.features.items()
     }
-    ids = as_ids(reader.ids() if layout.ids else None, len(sizes))
-    extra = as_extra({column.name: reader.further(column.field) for column in layout.columns}, len(sizes))
-    if not ordered or reverse is None:
-        options = {"ids": ids, "columns": extra, **features}
-        return from_arcs(start, end, node_ptr=node_ptr, reverse=reverse, **options)
-    return Structures(
-        node_ptr=torch.from_numpy(node_ptr.astype(in_ptr.dtype)),
-        in_ptr=torch.from_numpy(in_ptr),
-        source=torch.from_numpy(start),
-        reverse=torch.from_numpy(reverse),
-        features=features,
-        ids=ids,
-        columns=extra,
-    )
+    try:
+        return from_arcs(
+            start,
+            end,
+            node_ptr=node_ptr,
+            arc_ptr=arc_ptr,
+            reverse=_reverse(source, starts.lengths, arc_ptr),
+            ids=reader.ids() if layout.ids else None,
+            columns={column.name: reader.further(column.field) for column in layout.columns},
+            **features,
+        )
+    except StructureError as error:
+        raise source.refuse(error.reason, error.structure) from None
+
+
+def _reverse(source: Source, counts: Array, arc_ptr: Array) -> Int[Array, " arcs"] | None:
+    """Return the column of reverse arcs, numbered through the pack; None where the table has none."""
+    if "reverse" not in source.table.column_names:
+        return None
+    lists = source.lists("reverse")
+    _same_lengths(source, lists, counts, "column 'source'")
+    local, owner = source.small_integers(lists), np.repeat(np.arange(len(counts)), counts)
+    wrong = (local < -1) | (local >= counts[owner])
+    if wrong.any():
+        arc = int(np.argmax(wrong))
+        row = int(owner[arc])
+        raise source.refuse(
+            f"the reverse of arc {arc - arc_ptr[row]} is {local[arc]}, but the structure has {counts[row]} arcs",
+            row,
+        )
+    return np.where(local < 0, -1, local + arc_ptr[owner])
 
 
 def _checked_layout(source: Source, layout: Layout, columns: Sequence[str] | None) -> Layout:
@@ -174,110 +183,3 @@ def _same_lengths(source: Source, lists: Lists, expected: Array, reason: str) ->
         raise source.refuse(
             f"column {lists.field!r} has {lists.lengths[row]} entries, but {reason} says {expected[row]}", row
         )
-
-
-# -- the topology: checked and numbered through the pack in one compiled pass -------------------------------
-
-WORDS = (
-    "",
-    "arc {arc} starts at node {value}, but the structure {nodes}",
-    "arc {arc} ends at node {value}, but the structure {nodes}",
-    "the reverse of arc {arc} is {value}, but the structure has {arcs} arcs",
-    "the reverse of arc {arc} is arc {value}, which does not run between the same nodes the other way and back",
-    "arc {arc} is a self-loop, which must be its own reverse, but its reverse is {value}",
-)
-
-
-def _lay_out(
-    table: Source, node_ptr: Array, arc_ptr: Array, source: Array, target: Array, reverse: Array | None
-) -> tuple[Array, Array, Array | None, Array, bool]:
-    """Check the arcs of every structure and number nodes and arcs through the pack, in one pass.
-
-    Every end must be a node of its structure; a reverse must be -1, or an arc of the structure that runs between the
-    same two nodes the other way and whose own reverse is this one. A self-loop is its own reverse.
-
-    Parameters
-    ----------
-    table
-        For the error that names the first row whose arcs are wrong.
-    node_ptr, arc_ptr
-        int64 bounds of the structures' nodes and arcs.
-    source, target, reverse
-        int32, node and arc numbers within each structure.
-
-    Returns
-    -------
-    Source, target, reverse and in_ptr, and whether the arcs stand by (target, source), as a pack has them.
-    """
-    nodes, arcs = int(node_ptr[-1]), int(arc_ptr[-1])
-    dtype = np.int32 if max(nodes, arcs) < 2**31 else np.int64
-    given = np.zeros(0, dtype=np.int32) if reverse is None else reverse
-    new_source, new_target = np.empty(arcs, dtype=dtype), np.empty(arcs, dtype=dtype)
-    new_reverse = np.empty(0 if reverse is None else arcs, dtype=dtype)
-    in_ptr = np.zeros(nodes + 1, dtype=dtype)
-    report = np.zeros(4, dtype=np.int64)  # ordered, problem, row, arc
-    new = (new_source, new_target, new_reverse, in_ptr)
-    _number(node_ptr, arc_ptr, source, target, given, *new, report, work=0)
-    ordered, problem, row, arc = report.tolist()
-    if problem:
-        size, count = int(np.diff(node_ptr)[row]), int(np.diff(arc_ptr)[row])
-        value = int((source, target, given, given, given)[problem - 1][arc])
-        held = f"has nodes 0 to {size - 1}" if size else "has no nodes"
-        number = arc - int(arc_ptr[row])
-        raise table.refuse(WORDS[problem].format(arc=number, value=value, nodes=held, arcs=count), row)
-    return new_source, new_target, None if reverse is None else new_reverse, in_ptr, bool(ordered)
-
-
-@compiled
-def _number(
-    node_ptr: Array,
-    arc_ptr: Array,
-    source: Array,
-    target: Array,
-    reverse: Array,
-    new_source: Array,
-    new_target: Array,
-    new_reverse: Array,
-    in_ptr: Array,
-    report: Array,
-) -> None:
-    ordered = 1
-    for row in range(node_ptr.size - 1):
-        first, size = node_ptr[row], node_ptr[row + 1] - node_ptr[row]
-        start, end = arc_ptr[row], arc_ptr[row + 1]
-        for arc in range(start, end):
-            if source[arc] < 0 or source[arc] >= size:
-                report[1], report[2], report[3] = 1, row, arc
-                return
-            if target[arc] < 0 or target[arc] >= size:
-                report[1], report[2], report[3] = 2, row, arc
-                return
-            if arc > start and (
-                target[arc] < target[arc - 1]
-                or (target[arc] == target[arc - 1] and source[arc] < source[arc - 1])
-            ):
-                ordered = 0
-            new_source[arc] = first + source[arc]
-            new_target[arc] = first + target[arc]
-            in_ptr[first + target[arc] + 1] += 1
-        if reverse.size == 0:
-            continue
-        for arc in range(start, end):
-            back = reverse[arc]
-            if back < -1 or back >= end - start:
-                report[1], report[2], report[3] = 3, row, arc
-                return
-            if source[arc] == target[arc] and back != arc - start:
-                report[1], report[2], report[3] = 5, row, arc
-                return
-            new_reverse[arc] = -1
-            if back >= 0:
-                other = start + back
-                same = source[other] == target[arc] and target[other] == source[arc]
-                if not same or reverse[other] != arc - start:
-                    report[1], report[2], report[3] = 4, row, arc
-                    return
-                new_reverse[arc] = other
-    for node in range(in_ptr.size - 1):
-        in_ptr[node + 1] += in_ptr[node]
-    report[0] = ordered
