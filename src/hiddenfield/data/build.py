@@ -11,13 +11,13 @@ import torch
 from hiddenfield.data.columns import (
     Columns,
     Placer,
-    StructureError,
     as_array,
     as_attributes,
     as_extra,
     as_ids,
     as_labels,
     as_targets,
+    structure_error,
     structure_name,
 )
 from hiddenfield.data.structures import Structures
@@ -111,7 +111,7 @@ def from_arcs(
             f"source and target must have one entry per arc each, got {len(start)} and {len(end)}"
         )
     if arc_ptr is not None:
-        start, end = _pack_wide(start, end, node_bounds, _bounds(arc_ptr, "arc_ptr"), names)
+        start, end = _pack_wide(start, end, node_bounds, arc_ptr, names, "arc")
     else:
         _check_pack_wide(start, end, node_bounds, names)
     total_nodes, total_arcs = int(node_bounds[-1]), len(start)
@@ -191,7 +191,7 @@ def from_edges(
     bounds = _bounds(node_ptr, "node_ptr")
     names = as_ids(options.get("ids"), len(bounds) - 1)
     if edge_ptr is not None:
-        one, other = _pack_wide(one, other, bounds, _bounds(edge_ptr, "edge_ptr"), names)
+        one, other = _pack_wide(one, other, bounds, edge_ptr, names, "edge")
     # The smaller end first, so that parallel edges come out in one order, however their ends were given.
     one, other = np.minimum(one, other), np.maximum(one, other)
     edges = len(one)
@@ -244,13 +244,16 @@ def _bounds(values: Any, name: str) -> Int[Array, " bounds"]:
 
 
 def _pack_wide(
-    start: Array, end: Array, node_ptr: Array, arc_ptr: Array, ids: Array | None
+    start: Array, end: Array, node_ptr: Array, pointers: Any, ids: Array | None, unit: str
 ) -> tuple[Array, Array]:
     """Turn node numbers within structures into numbers through the pack, checking their range."""
+    arc_ptr = _bounds(pointers, f"{unit}_ptr")
     if len(arc_ptr) != len(node_ptr):
-        raise InputError(f"arc_ptr and node_ptr must be equally long, got {len(arc_ptr)} and {len(node_ptr)}")
+        raise InputError(
+            f"{unit}_ptr and node_ptr must be equally long, got {len(arc_ptr)} and {len(node_ptr)}"
+        )
     if arc_ptr[-1] != len(start):
-        raise InputError(f"arc_ptr ends at {arc_ptr[-1]}, but there are {len(start)} arcs")
+        raise InputError(f"{unit}_ptr ends at {arc_ptr[-1]}, but there are {len(start)} {unit}s")
     structure = np.repeat(np.arange(len(node_ptr) - 1), np.diff(arc_ptr))
     sizes = np.diff(node_ptr)[structure]
     for ends, verb in ((start, "starts"), (end, "ends")):
@@ -259,8 +262,10 @@ def _pack_wide(
             arc = int(bad[0])
             owner = int(structure[arc])
             nodes = f"has nodes 0 to {sizes[arc] - 1}" if sizes[arc] else "has no nodes"
-            message = f"arc {arc - int(arc_ptr[owner])} {verb} at node {ends[arc]}, but the structure {nodes}"
-            raise StructureError(message, owner, ids)
+            message = (
+                f"{unit} {arc - int(arc_ptr[owner])} {verb} at node {ends[arc]}, but the structure {nodes}"
+            )
+            raise structure_error(message, owner, ids)
     offsets = node_ptr[:-1][structure]
     return start + offsets, end + offsets
 
@@ -354,6 +359,6 @@ def _placer(unit: str, node: Array | range, node_ptr: Array, ids: Array | None) 
         owner = int(np.searchsorted(node_ptr, node[row], side="right")) - 1
         before = np.asarray(node[:row])
         number = int(np.count_nonzero((before >= node_ptr[owner]) & (before < node_ptr[owner + 1])))
-        return lambda message: StructureError(message, owner, ids), f"{unit} {number}"
+        return lambda message: structure_error(message, owner, ids), f"{unit} {number}"
 
     return place

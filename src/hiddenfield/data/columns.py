@@ -178,12 +178,11 @@ def structure_name(position: int, ids: Array | None) -> str:
     return f"structure {position}" + ("" if ids is None else f" ({str(ids[position])!r})")
 
 
-class StructureError(InputError):
-    """What is wrong with one structure of a pack; a reader that has another name for it says so instead."""
-
-    def __init__(self, reason: str, structure: int, ids: Array | None = None) -> None:
-        self.reason, self.structure = reason, structure
-        super().__init__(f"{structure_name(structure, ids)}: {reason}")
+def structure_error(reason: str, structure: int, ids: Array | None = None) -> InputError:
+    """Return the error about one structure of a pack; a reader that has another name for it can say that instead."""
+    error = InputError(f"{structure_name(structure, ids)}: {reason}")
+    error.reason, error.structure = reason, structure
+    return error
 
 
 # Of a row: what makes the error of its structure, and the name of its node or arc within that.

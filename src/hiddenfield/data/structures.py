@@ -348,25 +348,48 @@ class Structures:
                     f"expected the {kind} label columns {expected}, but the structures have {names}; read them with "
                     "the same features"
                 )
-            if old is not None and (new := old.recoded(vocabularies)) is not old:
-                self._check_known(kind, old, new)
-                features[f"{kind}_labels"] = new
+            if old is not None:
+                features[f"{kind}_labels"] = old.recoded(vocabularies)
+        unknown = self.unknown_symbols(node_vocabularies, arc_vocabularies)
+        if unknown:
+            position, reason = next(iter(unknown.items()))
+            raise UnknownSymbolError(
+                f"{self.name_of(position)}: {reason}; leave the structure out, or fit on data that has this symbol"
+            )
         return dataclasses.replace(self, features=features)
 
-    def _check_known(self, kind: str, old: Columns, new: Columns) -> None:
-        """Refuse the first symbol that has no code in the new vocabularies."""
-        missing = torch.nonzero(new.values.T < 0)
-        if not len(missing):
-            return
-        column, row = missing[0].tolist()
-        bounds = self.node_ptr if kind == "node" else self.arc_ptr
-        owner = int(np.searchsorted(bounds.cpu().numpy(), row, side="right")) - 1
-        symbol = old.map(lambda values: values[row : row + 1]).decoded()[column][0]
-        raise UnknownSymbolError(
-            f"{self.name_of(owner)}: {old.names[column]} {symbol!r} of {kind} {row - int(bounds[owner])} is not among "
-            f"the {len(new.vocabularies[column] or ())} known symbols; leave the structure out, or fit on data that "
-            "has this symbol"
-        )
+    def unknown_symbols(
+        self,
+        node_vocabularies: Sequence[Vocabulary] | None = None,
+        arc_vocabularies: Sequence[Vocabulary] | None = None,
+    ) -> dict[int, str]:
+        """Return the positions of structures with symbols that these vocabularies lack, and of each the first one.
+
+        Columns of other names than the vocabularies are passed over.
+
+        Examples
+        --------
+        >>> import hiddenfield as hf
+        >>> hf.data.from_sequences(["TT", "CUU"]).unknown_symbols([Vocabulary("symbol", ("C", "T"))])
+        {1: "symbol 'U' of node 1 is not among the 2 known symbols"}
+        """
+        found: dict[int, str] = {}
+        for kind, words in (("node", node_vocabularies), ("arc", arc_vocabularies)):
+            columns = self.features.get(f"{kind}_labels")
+            if words is None or columns is None or columns.names != tuple(word.name for word in words):
+                continue
+            bounds = self._host_bounds[kind == "arc"].numpy()
+            for codes, old, new in zip(columns.values.T, columns.vocabularies, words, strict=True):
+                lost = None if old is None or old == new else old.recode_to(new) < 0
+                if old is None or lost is None or not lost.any():
+                    continue
+                numbers = codes.cpu().numpy()
+                rows = np.flatnonzero(lost[numbers])
+                owners, first = np.unique(np.searchsorted(bounds, rows, side="right") - 1, return_index=True)
+                for owner, row in zip(owners.tolist(), rows[first].tolist(), strict=True):
+                    place = f"{old.name} {old.symbols[numbers[row]]!r} of {kind} {row - bounds[owner]}"
+                    found.setdefault(owner, f"{place} is not among the {len(new)} known symbols")
+        return dict(sorted(found.items()))
 
     def describe(self) -> Description:
         """Count and summarise: sizes, degrees, label and target distributions, what is missing."""

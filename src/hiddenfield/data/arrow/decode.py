@@ -13,7 +13,7 @@ import torch
 
 from hiddenfield.data.arrow.schema import ATTRIBUTES, Column, Layout, parse_layout
 from hiddenfield.data.build import from_arcs
-from hiddenfield.data.columns import Columns, StructureError, numbered
+from hiddenfield.data.columns import Columns, numbered
 from hiddenfield.data.structures import FEATURES, Structures
 from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.errors import InputError, ReadError
@@ -69,9 +69,9 @@ def decode(source: Source, layout: Layout, columns: Sequence[str] | None = None)
         return _decode(source, _checked_layout(source, layout, columns))
     except ReadError:
         raise
-    except StructureError as error:
-        raise source.refuse(error.reason, error.structure) from None
-    except (InputError, pyarrow.ArrowException, NotImplementedError, UnicodeDecodeError) as error:
+    except InputError as error:
+        raise source.refuse(error.reason or str(error), error.structure) from None
+    except (pyarrow.ArrowException, NotImplementedError, UnicodeDecodeError) as error:
         raise ReadError(str(error), file=source.file) from None
     except MemoryError:
         raise ReadError("does not fit into memory; is it damaged?", file=source.file) from None
