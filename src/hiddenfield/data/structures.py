@@ -473,43 +473,33 @@ def resolve_index(index: Any, length: int) -> Int[Tensor, " chosen"]:
         index = index[0]  # as scikit-learn writes it, for any number of axes; here there is one
     if isinstance(index, slice):
         return torch.from_numpy(np.arange(length)[index].copy())
-    array = index.detach().cpu() if isinstance(index, torch.Tensor) else _as_tensor(index)
+    if isinstance(index, tuple):
+        raise InputError(f"{EXPECTED}, got the tuple {index!r}; structures have one axis")
+    try:
+        array = np.asarray(index.detach().cpu() if isinstance(index, torch.Tensor) else index)
+    except ValueError:
+        array = np.asarray(None)
+    if array.dtype.kind not in "iufb":
+        raise InputError(f"{EXPECTED}, got {type(index).__name__}: {index!r}"[:300])
     if array.ndim > 1:
-        raise InputError(f"{EXPECTED}, got an array of shape {tuple(array.shape)}")
-    if array.dtype == torch.bool:
+        raise InputError(f"{EXPECTED}, got an array of shape {array.shape}")
+    if array.dtype == bool and array.size:
         if array.shape != (length,):
-            came = tuple(array.shape)
-            raise InputError(f"a boolean mask must have one entry per structure ({length}), got {came}")
-        return array.nonzero().reshape(-1)
-    if array.is_floating_point() or array.is_complex():
+            raise InputError(
+                f"a boolean mask must have one entry per structure ({length}), got {array.shape}"
+            )
+        return torch.from_numpy(np.flatnonzero(array))
+    if array.dtype.kind == "f" and array.size:
         raise InputError(f"{EXPECTED}, got numbers of type {array.dtype}; convert them to integers first")
-    chosen = array.to(torch.int64).reshape(-1)
+    chosen = array.astype(np.int64).reshape(-1)
     bad = (chosen < -length) | (chosen >= length)
-    if bool(bad.any()):
-        raise _OutOfRange(
-            f"there are {length} structures (0 to {length - 1}), got index {int(chosen[bad][0])}"
-        )
-    return torch.where(chosen < 0, chosen + length, chosen) if bool((chosen < 0).any()) else chosen
+    if bad.any():
+        raise _OutOfRange(f"there are {length} structures (0 to {length - 1}), got index {chosen[bad][0]}")
+    return torch.from_numpy(np.where(chosen < 0, chosen + length, chosen))
 
 
 class _OutOfRange(InputError, IndexError):
     """An index beyond the pack; also an IndexError, so that Python's own protocols understand it."""
-
-
-def _as_tensor(index: Any) -> Tensor:
-    if isinstance(index, tuple):
-        raise InputError(f"{EXPECTED}, got the tuple {index!r}; structures have one axis")
-    try:
-        array = np.asarray(index)
-    except ValueError:
-        array = np.asarray(None)
-    if array.dtype == object or array.dtype.kind not in "iufb":
-        raise InputError(f"{EXPECTED}, got {type(index).__name__}: {index!r}"[:300])
-    if array.size == 0:
-        return torch.zeros(0, dtype=torch.int64)
-    array = np.ascontiguousarray(array.astype(np.int64) if array.dtype.kind == "u" else array)
-    # One entry is contiguous whatever its stride, and torch takes no negative ones.
-    return torch.from_numpy(array.copy() if min(array.strides, default=0) < 0 else array)
 
 
 def segment_count(marked: Bool[Tensor, " rows"], ptr: Int[Tensor, " bounds"]) -> Int[Tensor, " segments"]:

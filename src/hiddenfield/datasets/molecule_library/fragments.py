@@ -16,6 +16,8 @@ import re
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 
+import networkx
+
 from hiddenfield.errors import InputError
 
 SINGLE, DOUBLE, TRIPLE, AROMATIC = 1, 2, 3, 4
@@ -62,17 +64,21 @@ class Fragment:
     @cached_property
     def ring_bonds(self) -> frozenset[tuple[int, int]]:
         """The bonds, as (smaller, larger) atom numbers, whose removal leaves their atoms connected."""
-        return frozenset((min(i, j), max(i, j)) for i, j, _ in self.bonds if self._connected_without(i, j))
+        bridges = {frozenset(pair) for pair in networkx.bridges(self.graph)}
+        return frozenset(
+            (min(pair), max(pair))
+            for pair in (bond[:2] for bond in self.bonds)
+            if frozenset(pair) not in bridges
+        )
 
-    def _connected_without(self, start: int, goal: int) -> bool:
-        seen, stack = {start}, [start]
-        while stack:
-            atom = stack.pop()
-            for other in self.neighbours[atom]:
-                if {atom, other} != {start, goal} and other not in seen:
-                    seen.add(other)
-                    stack.append(other)
-        return goal in seen
+    @property
+    def graph(self) -> networkx.Graph:
+        """Atoms with element, aromaticity and hydrogens as their kind, and bonds with theirs."""
+        graph = networkx.Graph()
+        for atom, element in enumerate(self.elements):
+            graph.add_node(atom, kind=(element, self.aromatic[atom], self.hydrogens(atom)))
+        graph.add_weighted_edges_from(self.bonds, weight="kind")
+        return graph
 
     def unsaturated(self, atom: int) -> bool:
         """Whether the atom is aromatic or has a multiple bond."""
