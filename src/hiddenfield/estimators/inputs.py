@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from hiddenfield import data
-from hiddenfield.data.combine import concatenate
+from hiddenfield.data.build import concatenate
 from hiddenfield.data.structures import Structures
 from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.embedding.inputs import FeatureSizes
