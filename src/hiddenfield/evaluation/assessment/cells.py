@@ -164,7 +164,7 @@ def work_together(context: Context, cells: Sequence[Cell]) -> Iterator[tuple[Cel
 
     Where some fail, the first error is raised after all the others.
     """
-    from hiddenfield.estimators.together import fit_in_parts
+    from hiddenfield.estimators.base import fit_in_parts
 
     fittings = [KINDS[cell.kind].fitting(context, cell) for cell in cells]
     several = [fitting for fitting in fittings if fitting is not None]
