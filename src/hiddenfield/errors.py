@@ -26,7 +26,13 @@ class HiddenfieldError(Exception):
 
 
 class InputError(HiddenfieldError, ValueError):
-    """An argument, array or file does not hold what was expected."""
+    """An argument, array or file does not hold what was expected.
+
+    Where it is about one structure, `structure` is its number and `reason` the text without its name.
+    """
+
+    structure: int | None = None
+    reason: str = ""
 
 
 class UnknownSymbolError(InputError):

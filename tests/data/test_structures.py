@@ -273,7 +273,7 @@ def test_index_error_ends_iteration_as_python_expects():
         ({"source": [0, 1], "target": [1, 0], "node_ptr": [0, 2], "reverse": [0, 1]}, "the other way"),
         (
             {"source": [0, 0], "target": [0, 0], "node_ptr": [0, 1], "reverse": [1, 0]},
-            "a self-loop with itself",
+            "a self-loop, which must be its own reverse",
         ),
         ({"source": [0, 1], "target": [1, 0], "node_ptr": [0, 2], "reverse": [1]}, "one entry per arc"),
         ({"source": [0, 1], "target": [1, 0], "node_ptr": [0, 2], "reverse": [1, 7]}, "-1 to 1"),

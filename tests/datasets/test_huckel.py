@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from hiddenfield.data.combine import concatenate
+from hiddenfield.data.build import concatenate
 from hiddenfield.data.structures import Structures
 from hiddenfield.datasets.molecule_library import generate
 from hiddenfield.datasets.molecule_library.generate import huckel, huckel_range, huckel_shards, library_size

@@ -98,10 +98,10 @@ def test_lines_say_the_same_molecule_and_stay_open_where_they_should(name: str) 
             if entry is not None and entry == leave:
                 continue
             line = write(fragment, entry, leave)
-            assert Chem.CanonSmiles(line.text) == canonical
+            assert Chem.CanonSmiles(line.text()) == canonical
             assert entry is None or line.atoms[0] == entry
             if leave is not None:
-                longer = Chem.MolFromSmiles(line.text + "C")
+                longer = Chem.MolFromSmiles(line.text() + "C")
                 (host,) = longer.GetAtomWithIdx(len(fragment)).GetNeighbors()
                 assert line.atoms[host.GetIdx()] == leave
 

@@ -15,7 +15,7 @@ from hiddenfield.embedding import FeatureSizes, Predictor
 from hiddenfield.embedding.stack import stack_kind
 from hiddenfield.errors import InputError, TrainingError
 from hiddenfield.estimators import StructureClassifier, StructureRegressor
-from hiddenfield.estimators.together import fit_together
+from hiddenfield.estimators.base import fit_in_parts
 from hiddenfield.learning import History, Task, TrainSettings, together as module, train
 from hiddenfield.learning.together import train_together
 from hiddenfield.learning.trainer import Fit, Training
@@ -150,6 +150,10 @@ def test_other_kinds_and_other_data_go_alone(words):
 
 def _reversed(vocabulary):
     return type(vocabulary)(vocabulary.name, tuple(reversed(vocabulary.symbols)))
+
+
+def fit_together(models, data):
+    return [model for _, model in sorted(fit_in_parts(models, data), key=lambda found: found[0])]
 
 
 def test_estimators_fit_together_as_alone(words):

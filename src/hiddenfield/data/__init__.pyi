@@ -1,6 +1,5 @@
-from .build import from_arcs as from_arcs, from_edges as from_edges
+from .build import concatenate as concatenate, from_arcs as from_arcs, from_edges as from_edges
 from .columns import Columns as Columns
-from .combine import concatenate as concatenate
 from .convert.edge_lists import from_edge_lists as from_edge_lists, to_edge_lists as to_edge_lists
 from .convert.networkx import from_networkx as from_networkx, to_networkx as to_networkx
 from .convert.parents import from_parents as from_parents, to_parents as to_parents

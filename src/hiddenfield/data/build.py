@@ -10,19 +10,21 @@ import torch
 
 from hiddenfield.data.columns import (
     Columns,
+    Placer,
     as_array,
     as_attributes,
     as_extra,
     as_ids,
     as_labels,
     as_targets,
+    structure_error,
     structure_name,
 )
-from hiddenfield.data.structures import Structures
+from hiddenfield.data.structures import FEATURES, Structures
 from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.errors import InputError
 from hiddenfield.ops import counting_sort, match_reverse
-from hiddenfield.shapes import Array, Int
+from hiddenfield.shapes import Array, Int, Tensor
 
 Vocabularies = Sequence[Vocabulary | None] | None
 
@@ -109,7 +111,7 @@ def from_arcs(
             f"source and target must have one entry per arc each, got {len(start)} and {len(end)}"
         )
     if arc_ptr is not None:
-        start, end = _pack_wide(start, end, node_bounds, _bounds(arc_ptr, "arc_ptr"), names)
+        start, end = _pack_wide(start, end, node_bounds, arc_ptr, names, "arc")
     else:
         _check_pack_wide(start, end, node_bounds, names)
     total_nodes, total_arcs = int(node_bounds[-1]), len(start)
@@ -117,6 +119,7 @@ def from_arcs(
     node_place = _placer("node", range(total_nodes), node_bounds, names)
     arc_place = _placer("arc", start, node_bounds, names)
     numbers = as_attributes(arc_attributes, arc_attribute_names, total_arcs, "arc", arc_place)
+    given = None if reverse is None else _checked_reverse(reverse, start, end, arc_place)
     codes = None if reverse is not None or symbols is None else symbols.values
     order, in_ptr = _sort(start, end, total_nodes, codes)
     if order is not None:
@@ -125,10 +128,14 @@ def from_arcs(
     dtype = np.int32 if max(total_nodes, total_arcs) < 2**31 else np.int64
     sorted_source = torch.from_numpy(np.ascontiguousarray(start, dtype=dtype))
     sorted_ptr = torch.from_numpy(np.ascontiguousarray(in_ptr, dtype=dtype))
-    if reverse is None:
+    if given is None:
         matched = match_reverse(sorted_source, sorted_ptr)
     else:
-        matched = torch.from_numpy(_given_reverse(reverse, order, start, end).astype(dtype))
+        if order is not None:
+            place = np.empty(total_arcs + 1, dtype=np.int64)
+            place[order], place[-1] = np.arange(total_arcs), -1
+            given = place[given[order]]
+        matched = torch.from_numpy(given.astype(dtype))
     features = {
         "node_labels": as_labels(node_labels, node_vocabularies, total_nodes, "node"),
         "arc_labels": symbols,
@@ -184,7 +191,7 @@ def from_edges(
     bounds = _bounds(node_ptr, "node_ptr")
     names = as_ids(options.get("ids"), len(bounds) - 1)
     if edge_ptr is not None:
-        one, other = _pack_wide(one, other, bounds, _bounds(edge_ptr, "edge_ptr"), names)
+        one, other = _pack_wide(one, other, bounds, edge_ptr, names, "edge")
     # The smaller end first, so that parallel edges come out in one order, however their ends were given.
     one, other = np.minimum(one, other), np.maximum(one, other)
     edges = len(one)
@@ -237,13 +244,16 @@ def _bounds(values: Any, name: str) -> Int[Array, " bounds"]:
 
 
 def _pack_wide(
-    start: Array, end: Array, node_ptr: Array, arc_ptr: Array, ids: Array | None
+    start: Array, end: Array, node_ptr: Array, pointers: Any, ids: Array | None, unit: str
 ) -> tuple[Array, Array]:
     """Turn node numbers within structures into numbers through the pack, checking their range."""
+    arc_ptr = _bounds(pointers, f"{unit}_ptr")
     if len(arc_ptr) != len(node_ptr):
-        raise InputError(f"arc_ptr and node_ptr must be equally long, got {len(arc_ptr)} and {len(node_ptr)}")
+        raise InputError(
+            f"{unit}_ptr and node_ptr must be equally long, got {len(arc_ptr)} and {len(node_ptr)}"
+        )
     if arc_ptr[-1] != len(start):
-        raise InputError(f"arc_ptr ends at {arc_ptr[-1]}, but there are {len(start)} arcs")
+        raise InputError(f"{unit}_ptr ends at {arc_ptr[-1]}, but there are {len(start)} {unit}s")
     structure = np.repeat(np.arange(len(node_ptr) - 1), np.diff(arc_ptr))
     sizes = np.diff(node_ptr)[structure]
     for ends, verb in ((start, "starts"), (end, "ends")):
@@ -252,10 +262,10 @@ def _pack_wide(
             arc = int(bad[0])
             owner = int(structure[arc])
             nodes = f"has nodes 0 to {sizes[arc] - 1}" if sizes[arc] else "has no nodes"
-            raise InputError(
-                f"{structure_name(owner, ids)}: arc {arc - int(arc_ptr[owner])} {verb} at node {ends[arc]}, "
-                f"but the structure {nodes}"
+            message = (
+                f"{unit} {arc - int(arc_ptr[owner])} {verb} at node {ends[arc]}, but the structure {nodes}"
             )
+            raise structure_error(message, owner, ids)
     offsets = node_ptr[:-1][structure]
     return start + offsets, end + offsets
 
@@ -284,7 +294,7 @@ def _check_pack_wide(start: Array, end: Array, node_ptr: Array, ids: Array | Non
         )
 
 
-def _sort(start: Array, end: Array, total: int, labels: torch.Tensor | None) -> tuple[Array | None, Array]:
+def _sort(start: Array, end: Array, total: int, labels: Tensor | None) -> tuple[Array | None, Array]:
     """Return the order of the arcs by (target, source, label), None if they stand so, and the in-bounds."""
     same_target = end[1:] == end[:-1]
     if np.all((end[1:] > end[:-1]) | (same_target & (start[1:] >= start[:-1]))):
@@ -308,8 +318,8 @@ def _order(start: Array, end: Array, total: int, before: Array) -> tuple[Array, 
     return order[by_target.numpy()], in_ptr.numpy().astype(np.int64)
 
 
-def _given_reverse(reverse: Any, order: Array | None, start: Array, end: Array) -> Array:
-    """Check the reverse that the caller gives and renumber it to the sorted arcs."""
+def _checked_reverse(reverse: Any, start: Array, end: Array, place: Placer) -> Array:
+    """Return the reverse that the caller gives, once every pair of arcs has been checked."""
     given = _indices(reverse, "reverse")
     arcs = len(start)
     if len(given) != arcs:
@@ -318,25 +328,20 @@ def _given_reverse(reverse: Any, order: Array | None, start: Array, end: Array) 
         raise InputError(
             f"reverse must lie in -1 to {arcs - 1}, got {given[(given < -1) | (given >= arcs)][0]}"
         )
-    if order is not None:
-        place = np.empty(arcs + 1, dtype=np.int64)
-        place[order], place[-1] = np.arange(arcs), -1
-        given = place[given[order]]
-    has = given >= 0
-    back = given[has]
-    wrong = (start[has] != end[back]) | (end[has] != start[back]) | (given[back] != np.flatnonzero(has))
+    own = np.arange(arcs)
+    wrong = (start == end) & (given != own)
     if wrong.any():
-        arc = int(np.flatnonzero(has)[np.argmax(wrong)])
-        other = int(given[arc])
-        raise InputError(
-            f"reverse must pair arcs that run between the same nodes the other way, each other's partner; but the arc "
-            f"{start[arc]}->{end[arc]} is paired with {start[other]}->{end[other]}"
-        )
-    wrong = (start == end) & (given != np.arange(arcs))
+        at = int(np.argmax(wrong))
+        error, arc = place(at)
+        other = -1 if given[at] < 0 else place(int(given[at]))[1]
+        raise error(f"{arc} is a self-loop, which must be its own reverse, but its reverse is {other}")
+    back = np.maximum(given, 0)
+    wrong = (given >= 0) & ((start != end[back]) | (end != start[back]) | (given[back] != own))
     if wrong.any():
-        node = int(start[np.argmax(wrong)])
-        raise InputError(
-            f"reverse must pair a self-loop with itself, but a loop at node {node} is not its own reverse"
+        at = int(np.argmax(wrong))
+        (error, arc), (_, other) = place(at), place(int(given[at]))
+        raise error(
+            f"the reverse of {arc} is {other}, which does not run between the same nodes the other way and back"
         )
     return given
 
@@ -345,17 +350,85 @@ def _taken(columns: Columns | None, rows: Array) -> Columns | None:
     return None if columns is None else columns.take(rows)
 
 
-def _placer(
-    unit: str, node: Array | range, node_ptr: Array, ids: Array | None
-) -> Callable[[int], tuple[str, str]]:
-    """Return what names the structure of a row, found by one of its nodes, and the row's number within it."""
+def _placer(unit: str, node: Array | range, node_ptr: Array, ids: Array | None) -> Placer:
+    """Return what gives the error of a row's structure, found by one of its nodes, and the row's name within it."""
 
-    def place(row: int) -> tuple[str, str]:
+    def place(row: int) -> tuple[Callable[[str], InputError], str]:
         if not 0 <= node[row] < node_ptr[-1]:
-            return "the pack", f"{unit} {row}"  # whose ends are refused later
+            return InputError, f"{unit} {row}"  # whose ends are refused later
         owner = int(np.searchsorted(node_ptr, node[row], side="right")) - 1
         before = np.asarray(node[:row])
         number = int(np.count_nonzero((before >= node_ptr[owner]) & (before < node_ptr[owner + 1])))
-        return structure_name(owner, ids), f"{unit} {number}"
+        return lambda message: structure_error(message, owner, ids), f"{unit} {number}"
 
     return place
+
+
+# -- several packs end to end -------------------------------------------------------------------------------
+
+
+def concatenate(packs: Sequence[Structures]) -> Structures:
+    """Put packs end to end.
+
+    All must carry the same kinds of features, with the same names. Vocabularies may differ: the result has their
+    union, the first one's symbols first, and the codes follow.
+
+    Examples
+    --------
+    >>> import hiddenfield as hf
+    >>> both = concatenate([hf.data.from_sequences(["AC"]), hf.data.from_sequences(["GC", "T"])])
+    >>> len(both), both.node_vocabularies[0].symbols
+    (3, ('A', 'C', 'G', 'T'))
+    """
+    packs = list(packs)
+    if not packs:
+        raise InputError("concatenate needs at least one pack, got none")
+    first = packs[0]
+    if len(packs) == 1:
+        return first
+    for position, pack in enumerate(packs[1:], start=1):
+        _check_same_kind(first, pack, position)
+    packs = [pack.to(first.device) for pack in packs]
+    node_at = np.cumsum([0] + [pack.total_nodes for pack in packs]).tolist()
+    arc_at = np.cumsum([0] + [pack.total_arcs for pack in packs]).tolist()
+    dtype = torch.int32 if max(node_at[-1], arc_at[-1]) < 2**31 else torch.int64
+
+    def shifted(name: str, offsets: list[int]) -> Tensor:
+        parts = [getattr(pack, name).to(dtype) for pack in packs]
+        return torch.cat([torch.where(p < 0, p, p + at) for p, at in zip(parts, offsets, strict=False)])
+
+    def bounds(name: str, offsets: list[int]) -> Tensor:
+        parts = [getattr(pack, name)[:-1].to(dtype) + at for pack, at in zip(packs, offsets, strict=False)]
+        return torch.cat([*parts, parts[0].new_full((1,), offsets[-1])])
+
+    return Structures(
+        node_ptr=bounds("node_ptr", node_at),
+        in_ptr=bounds("in_ptr", arc_at),
+        source=shifted("source", node_at),
+        reverse=shifted("reverse", arc_at),
+        features={
+            name: Columns.concatenate([pack.features[name] for pack in packs]) for name in first.features
+        },
+        ids=None if first.ids is None else np.concatenate([pack.ids for pack in packs]),
+        columns={name: np.concatenate([pack.columns[name] for pack in packs]) for name in first.columns},
+    )
+
+
+def _check_same_kind(first: Structures, other: Structures, position: int) -> None:
+    def kinds(pack: Structures) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name in FEATURES:
+            columns, what = pack.features.get(name), name.replace("_", " ")
+            found[what] = "none" if columns is None else list(columns.names)
+            if name.endswith("targets"):
+                words = () if columns is None else columns.vocabularies
+                found[f"classes of {what}"] = [word is not None for word in words]
+        return found | {"ids": pack.ids is not None, "columns": sorted(pack.columns)}
+
+    mine, theirs = kinds(first), kinds(other)
+    for what, expected in mine.items():
+        if theirs[what] != expected:
+            raise InputError(
+                f"packs to concatenate must carry the same features: pack 0 has {what} {expected}, pack {position} has "
+                f"{theirs[what]}; use replace() to add or drop what differs"
+            )

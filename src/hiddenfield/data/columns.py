@@ -178,6 +178,17 @@ def structure_name(position: int, ids: Array | None) -> str:
     return f"structure {position}" + ("" if ids is None else f" ({str(ids[position])!r})")
 
 
+def structure_error(reason: str, structure: int, ids: Array | None = None) -> InputError:
+    """Return the error about one structure of a pack; a reader that has another name for it can say that instead."""
+    error = InputError(f"{structure_name(structure, ids)}: {reason}")
+    error.reason, error.structure = reason, structure
+    return error
+
+
+# Of a row: what makes the error of its structure, and the name of its node or arc within that.
+Placer = Callable[[int], tuple[Callable[[str], InputError], str]]
+
+
 def as_labels(values: Any, vocabularies: Vocabularies | None, rows: int, kind: str) -> Columns | None:
     """Return labels: from `Columns`, from codes where vocabularies are given, or else from the symbols themselves.
 
@@ -227,9 +238,9 @@ def _codes(values: Any, vocabularies: tuple[Vocabulary | None, ...], rows: int, 
 
 
 def as_attributes(
-    values: Any, names: Sequence[str] | None, rows: int, kind: str, place: Callable[[int], tuple[str, str]]
+    values: Any, names: Sequence[str] | None, rows: int, kind: str, place: Placer
 ) -> Columns | None:
-    """Return float32 attributes, all finite; `place` names the structure of a row, and its node or arc in there."""
+    """Return float32 attributes, all finite; `place` gives the error of a row, and names its node or arc."""
     what = f"{kind}_attributes"
     if values is None:
         if names:
@@ -252,9 +263,9 @@ def as_attributes(
     if not finite.all():
         row = int(np.argmin(finite))
         column = int(np.argmin(np.isfinite(single[row])))
-        structure, member = place(row)
-        raise InputError(
-            f"{structure}: attribute {column} of {member} is {array[row, column]}; attributes must be finite: fill in "
+        error, member = place(row)
+        raise error(
+            f"attribute {column} of {member} is {array[row, column]}; attributes must be finite: fill in "
             "or remove it first"
         )
     named = _names(names, array.shape[1], "attribute", f"{kind}_attribute_names")

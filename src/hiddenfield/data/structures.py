@@ -348,25 +348,48 @@ class Structures:
                     f"expected the {kind} label columns {expected}, but the structures have {names}; read them with "
                     "the same features"
                 )
-            if old is not None and (new := old.recoded(vocabularies)) is not old:
-                self._check_known(kind, old, new)
-                features[f"{kind}_labels"] = new
+            if old is not None:
+                features[f"{kind}_labels"] = old.recoded(vocabularies)
+        unknown = self.unknown_symbols(node_vocabularies, arc_vocabularies)
+        if unknown:
+            position, reason = next(iter(unknown.items()))
+            raise UnknownSymbolError(
+                f"{self.name_of(position)}: {reason}; leave the structure out, or fit on data that has this symbol"
+            )
         return dataclasses.replace(self, features=features)
 
-    def _check_known(self, kind: str, old: Columns, new: Columns) -> None:
-        """Refuse the first symbol that has no code in the new vocabularies."""
-        missing = torch.nonzero(new.values.T < 0)
-        if not len(missing):
-            return
-        column, row = missing[0].tolist()
-        bounds = self.node_ptr if kind == "node" else self.arc_ptr
-        owner = int(np.searchsorted(bounds.cpu().numpy(), row, side="right")) - 1
-        symbol = old.map(lambda values: values[row : row + 1]).decoded()[column][0]
-        raise UnknownSymbolError(
-            f"{self.name_of(owner)}: {old.names[column]} {symbol!r} of {kind} {row - int(bounds[owner])} is not among "
-            f"the {len(new.vocabularies[column] or ())} known symbols; leave the structure out, or fit on data that "
-            "has this symbol"
-        )
+    def unknown_symbols(
+        self,
+        node_vocabularies: Sequence[Vocabulary] | None = None,
+        arc_vocabularies: Sequence[Vocabulary] | None = None,
+    ) -> dict[int, str]:
+        """Return the positions of structures with symbols that these vocabularies lack, and of each the first one.
+
+        Columns of other names than the vocabularies are passed over.
+
+        Examples
+        --------
+        >>> import hiddenfield as hf
+        >>> hf.data.from_sequences(["TT", "CUU"]).unknown_symbols([Vocabulary("symbol", ("C", "T"))])
+        {1: "symbol 'U' of node 1 is not among the 2 known symbols"}
+        """
+        found: dict[int, str] = {}
+        for kind, words in (("node", node_vocabularies), ("arc", arc_vocabularies)):
+            columns = self.features.get(f"{kind}_labels")
+            if words is None or columns is None or columns.names != tuple(word.name for word in words):
+                continue
+            bounds = self._host_bounds[kind == "arc"].numpy()
+            for codes, old, new in zip(columns.values.T, columns.vocabularies, words, strict=True):
+                lost = None if old is None or old == new else old.recode_to(new) < 0
+                if old is None or lost is None or not lost.any():
+                    continue
+                numbers = codes.cpu().numpy()
+                rows = np.flatnonzero(lost[numbers])
+                owners, first = np.unique(np.searchsorted(bounds, rows, side="right") - 1, return_index=True)
+                for owner, row in zip(owners.tolist(), rows[first].tolist(), strict=True):
+                    place = f"{old.name} {old.symbols[numbers[row]]!r} of {kind} {row - bounds[owner]}"
+                    found.setdefault(owner, f"{place} is not among the {len(new)} known symbols")
+        return dict(sorted(found.items()))
 
     def describe(self) -> Description:
         """Count and summarise: sizes, degrees, label and target distributions, what is missing."""
@@ -450,43 +473,33 @@ def resolve_index(index: Any, length: int) -> Int[Tensor, " chosen"]:
         index = index[0]  # as scikit-learn writes it, for any number of axes; here there is one
     if isinstance(index, slice):
         return torch.from_numpy(np.arange(length)[index].copy())
-    array = index.detach().cpu() if isinstance(index, torch.Tensor) else _as_tensor(index)
+    if isinstance(index, tuple):
+        raise InputError(f"{EXPECTED}, got the tuple {index!r}; structures have one axis")
+    try:
+        array = np.asarray(index.detach().cpu() if isinstance(index, torch.Tensor) else index)
+    except ValueError:
+        array = np.asarray(None)
+    if array.dtype.kind not in "iufb":
+        raise InputError(f"{EXPECTED}, got {type(index).__name__}: {index!r}"[:300])
     if array.ndim > 1:
-        raise InputError(f"{EXPECTED}, got an array of shape {tuple(array.shape)}")
-    if array.dtype == torch.bool:
+        raise InputError(f"{EXPECTED}, got an array of shape {array.shape}")
+    if array.dtype == bool and array.size:
         if array.shape != (length,):
-            came = tuple(array.shape)
-            raise InputError(f"a boolean mask must have one entry per structure ({length}), got {came}")
-        return array.nonzero().reshape(-1)
-    if array.is_floating_point() or array.is_complex():
+            raise InputError(
+                f"a boolean mask must have one entry per structure ({length}), got {array.shape}"
+            )
+        return torch.from_numpy(np.flatnonzero(array))
+    if array.dtype.kind == "f" and array.size:
         raise InputError(f"{EXPECTED}, got numbers of type {array.dtype}; convert them to integers first")
-    chosen = array.to(torch.int64).reshape(-1)
+    chosen = array.astype(np.int64).reshape(-1)
     bad = (chosen < -length) | (chosen >= length)
-    if bool(bad.any()):
-        raise _OutOfRange(
-            f"there are {length} structures (0 to {length - 1}), got index {int(chosen[bad][0])}"
-        )
-    return torch.where(chosen < 0, chosen + length, chosen) if bool((chosen < 0).any()) else chosen
+    if bad.any():
+        raise _OutOfRange(f"there are {length} structures (0 to {length - 1}), got index {chosen[bad][0]}")
+    return torch.from_numpy(np.where(chosen < 0, chosen + length, chosen))
 
 
 class _OutOfRange(InputError, IndexError):
     """An index beyond the pack; also an IndexError, so that Python's own protocols understand it."""
-
-
-def _as_tensor(index: Any) -> Tensor:
-    if isinstance(index, tuple):
-        raise InputError(f"{EXPECTED}, got the tuple {index!r}; structures have one axis")
-    try:
-        array = np.asarray(index)
-    except ValueError:
-        array = np.asarray(None)
-    if array.dtype == object or array.dtype.kind not in "iufb":
-        raise InputError(f"{EXPECTED}, got {type(index).__name__}: {index!r}"[:300])
-    if array.size == 0:
-        return torch.zeros(0, dtype=torch.int64)
-    array = np.ascontiguousarray(array.astype(np.int64) if array.dtype.kind == "u" else array)
-    # One entry is contiguous whatever its stride, and torch takes no negative ones.
-    return torch.from_numpy(array.copy() if min(array.strides, default=0) < 0 else array)
 
 
 def segment_count(marked: Bool[Tensor, " rows"], ptr: Int[Tensor, " bounds"]) -> Int[Tensor, " segments"]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from hiddenfield.learning.batches import predict
 from hiddenfield.learning.checkpoint import History
 from hiddenfield.learning.settings import TrainSettings
 from hiddenfield.learning.task import Task
+from hiddenfield.learning.together import train_in_parts
 from hiddenfield.learning.trainer import Fit, train_fit
 from hiddenfield.shapes import Array, Float, Int
 
@@ -357,3 +358,49 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         tags.non_deterministic = self.random_state is None
         tags.no_validation = True
         return tags
+
+
+def fit_in_parts(
+    models: Sequence[StructureEstimator], data: Sequence[tuple[Any, Any, Any]]
+) -> Iterator[tuple[int, StructureEstimator | TrainingError]]:
+    """Fit estimators, each to its own data; networks that are alike are trained side by side.
+
+    Each estimator is fitted as by its own `fit`, up to rounding and the random numbers of dropout; see
+    `hiddenfield.learning.together`. No checkpoints are written.
+
+    Parameters
+    ----------
+    models
+        Estimators that are not fitted yet.
+    data
+        For each X, y and the held-out positions (or None), as `fit` takes them.
+
+    Yields
+    ------
+    tuple
+        Position and estimator, or the error where training failed, as soon as those that were trained at once are done.
+
+    Examples
+    --------
+    >>> from hiddenfield.estimators import StructureRegressor
+    >>> words, lengths = ["GA", "GATTACA", "TTT", "A", "GATT", "CCAT"], [2.0, 7.0, 3.0, 1.0, 4.0, 4.0]
+    >>> models = [StructureRegressor(dim=dim, epochs=2, random_state=0) for dim in (4, 8)]
+    >>> fitted = dict(fit_in_parts(models, [(words, lengths, None)] * 2))
+    >>> [fitted[position].network_.embedding.dim for position in (0, 1)]
+    [4, 8]
+    """
+    if len(models) != len(data):
+        raise InputError(
+            f"every estimator needs its data: got {len(models)} estimators and data for {len(data)}"
+        )
+    begun = [model._begin(X, y, aside) for model, (X, y, aside) in zip(models, data, strict=True)]
+    owner = [position for position, one in enumerate(begun) for _ in one.fits]
+    outcomes: list[dict[int, History | TrainingError]] = [{} for _ in begun]
+    for place, outcome in train_in_parts([fit for one in begun for fit in one.fits]):
+        position = owner[place]
+        outcomes[position][place] = outcome
+        if len(outcomes[position]) == len(begun[position].fits):
+            own = [outcomes[position][place] for place in sorted(outcomes[position])]
+            failed = [one for one in own if isinstance(one, TrainingError)]
+            histories = [one for one in own if isinstance(one, History)]
+            yield position, failed[0] if failed else models[position]._end(begun[position], histories)

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from hiddenfield import data
-from hiddenfield.data.combine import concatenate
+from hiddenfield.data.build import concatenate
 from hiddenfield.data.structures import Structures
 from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.embedding.inputs import FeatureSizes
@@ -272,21 +272,7 @@ leave the structure out, or fit on data that has this symbol
         >>> features.unknown(hf.data.from_sequences(["TT", "CUU"]))
         {1: "symbol 'U' of node 1 is not among the 4 known symbols"}
         """
-        found: dict[int, str] = {}
-        for kind, bounds in (("node", structures.node_ptr), ("arc", structures.arc_ptr)):
-            labels: Tensor | None = getattr(structures, f"{kind}_labels")
-            own: tuple[Vocabulary, ...] = getattr(structures, f"{kind}_vocabularies")
-            mine: tuple[Vocabulary, ...] = getattr(self, f"{kind}_vocabularies")
-            if labels is None or [v.name for v in own] != [v.name for v in mine]:
-                continue
-            for column, (old, new) in enumerate(zip(own, mine, strict=True)):
-                codes, starts = labels[:, column].long().cpu().numpy(), bounds.cpu().numpy()
-                rows = np.flatnonzero((old.recode_to(new) < 0)[codes])
-                owners, first = np.unique(np.searchsorted(starts, rows, side="right") - 1, return_index=True)
-                for owner, row in zip(owners.tolist(), rows[first].tolist(), strict=True):
-                    place = f"{old.name} {old.symbols[codes[row]]!r} of {kind} {row - starts[owner]}"
-                    found.setdefault(owner, f"{place} is not among the {len(new)} known symbols")
-        return dict(sorted(found.items()))
+        return structures.unknown_symbols(self.node_vocabularies, self.arc_vocabularies)
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, for saving."""

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ import torch
 from torch import Tensor
 
 from hiddenfield import estimators
-from hiddenfield.data.paths import read_bytes
+from hiddenfield.data.paths import atomic, read_bytes
 from hiddenfield.embedding.predictor import Predictor
 from hiddenfield.errors import InputError, ReadError
 from hiddenfield.estimators.inputs import REPRESENTATIONS, Features, Reading
@@ -42,20 +41,11 @@ def save(estimator: StructureEstimator, path: str | Path, *, overwrite: bool = F
         raise InputError(f"{path} exists already; choose another name, or overwrite=True for a saved model")
     if path.exists() and not (path.is_dir() and set(os.listdir(path)) <= {DESCRIPTION, WEIGHTS}):
         raise InputError(f"{path} exists already and is no saved model; choose another name")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    try:
-        partial.chmod(0o755)
+    with atomic(path) as partial:
+        partial.mkdir()
         _write_folder(estimator, partial)
         if path.exists():
-            old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-            os.replace(path, old)
-            os.replace(partial, path)
-            shutil.rmtree(old)
-        else:
-            os.rename(partial, path)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+            shutil.rmtree(path)
 
 
 def _write_folder(estimator: StructureEstimator, folder: Path) -> None:

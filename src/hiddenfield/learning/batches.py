@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import torch
 
-from hiddenfield.data.combine import concatenate
+from hiddenfield.data.build import concatenate
 from hiddenfield.data.structures import Structures
 from hiddenfield.embedding.base import Prepared
 from hiddenfield.embedding.members import SharedBatch

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hiddenfield.data.combine import concatenate
+from hiddenfield.data.build import concatenate
 from hiddenfield.data.formats import read
 from hiddenfield.data.structures import Structures
 from hiddenfield.evaluation.assessment.settings import AssessmentSettings

@@ -64,9 +64,9 @@ def test_kinds_of_lists() -> None:
         (
             [[(0, 1)], [(0, 3)]],
             {"num_nodes": [2, 3]},
-            "structure 1: pair 0 is (0, 3), but the structure has nodes 0 to 2",
+            "structure 1: edge 0 ends at node 3, but the structure has nodes 0 to 2",
         ),
-        ([[(0, 1), (-1, 0)]], {}, "structure 0: pair 1 is (-1, 0)"),
+        ([[(0, 1), (-1, 0)]], {}, "structure 0: edge 1 starts at node -1"),
         ([[(0, 0)]], {"num_nodes": [0]}, "the structure has no nodes"),
         (
             [[(0, 1, 2)]],
@@ -91,7 +91,7 @@ def test_kinds_of_lists() -> None:
         (
             [[(0, 1)]],
             {"node_labels": [["a"]]},
-            "structure 0: pair 0 is (0, 1), but the structure has nodes 0 to 0",
+            "structure 0: edge 0 ends at node 1, but the structure has nodes 0 to 0",
         ),
     ],
 )

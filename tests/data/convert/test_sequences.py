@@ -101,7 +101,7 @@ def test_a_given_vocabulary_gives_its_codes() -> None:
 
 def test_an_unknown_symbol_is_named_with_its_place() -> None:
     vocabulary = hf.Vocabulary("base", ("A", "C", "G", "T"))
-    with pytest.raises(UnknownSymbolError, match=r"structure 2 \('c'\): base 'N' at position 3 is not"):
+    with pytest.raises(UnknownSymbolError, match=r"structure 2 \('c'\): base 'N' of node 3 is not"):
         from_sequences(["A", "", "ACGNN"], vocabulary=vocabulary, ids=["a", "b", "c"])
 
 

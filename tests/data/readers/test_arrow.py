@@ -292,7 +292,10 @@ REFUSED = [
     ),
     ({"reverse": [[1, 0, 3], [], [-1]]}, "row 0: column 'reverse' has 3 entries, but column 'source' says 4"),
     ({"node_label_atom": [["C", None, "C"], [], ["N", "C"]]}, "row 0: column 'node_label_atom' holds null"),
-    ({"node_label_atom": [[0.5, 1, 2], [], [3, 4]]}, "column 'node_label_atom' must hold texts or integers"),
+    (
+        {"node_label_atom": [[0.5, 1, 2], [], [3, 4]]},
+        "column 'node_label_atom' must hold lists of texts or integers",
+    ),
     ({"arc_label_bond": [[1, 1, 2], [], [1]]}, "row 0: column 'arc_label_bond' has 3 entries"),
     (
         {"node_attribute_charge": [[0.5, 1, 2], [], [np.nan, 2]]},

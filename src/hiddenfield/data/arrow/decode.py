@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from hiddenfield.data.arrow.features import Lists, Reader, Source, first_null, to_numpy
-from hiddenfield.data.arrow.schema import Layout, parse_layout
+from hiddenfield.data.arrow.schema import ATTRIBUTES, Column, Layout, parse_layout
 from hiddenfield.data.build import from_arcs
-from hiddenfield.data.columns import as_extra, as_ids
+from hiddenfield.data.columns import Columns, numbered
 from hiddenfield.data.structures import FEATURES, Structures
+from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.errors import InputError, ReadError
-from hiddenfield.ops.compile import compiled
-from hiddenfield.shapes import Array, Int
+from hiddenfield.shapes import Array, Float, Int
 
 if TYPE_CHECKING:
     import pyarrow
@@ -65,51 +66,45 @@ def decode(source: Source, layout: Layout, columns: Sequence[str] | None = None)
 
     try:
         source.table.validate(full=True)
-        return _decode(source, layout, columns)
+        return _decode(source, _checked_layout(source, layout, columns))
     except ReadError:
         raise
-    except (InputError, pyarrow.ArrowException, NotImplementedError, UnicodeDecodeError) as error:
+    except InputError as error:
+        raise source.refuse(error.reason or str(error), error.structure) from None
+    except (pyarrow.ArrowException, NotImplementedError, UnicodeDecodeError) as error:
         raise ReadError(str(error), file=source.file) from None
     except MemoryError:
         raise ReadError("does not fit into memory; is it damaged?", file=source.file) from None
 
 
-def _decode(source: Source, layout: Layout, columns: Sequence[str] | None) -> Structures:
-    layout = _checked_layout(source, layout, columns)
+def _decode(source: Source, layout: Layout) -> Structures:
     starts, ends = source.lists("source"), source.lists("target")
-    _same_lengths(source, ends, starts.lengths, "column 'source'")
-    start, end = source.small_integers(starts), source.small_integers(ends)
-    node_lists, arc_lists = _lists(source, layout, "node"), _lists(source, layout, "arc")
-    sizes = _sizes(source, starts, start, end, node_lists)
-    for lists in node_lists.values():
-        _same_lengths(source, lists, sizes, "num_nodes")
-    for lists in arc_lists.values():
-        _same_lengths(source, lists, starts.lengths, "column 'source'")
-    node_ptr, arc_ptr = (np.concatenate([[0], np.cumsum(counts)]) for counts in (sizes, starts.lengths))
-    reverse = None
-    if "reverse" in source.table.column_names:
-        pairs = source.lists("reverse")
-        _same_lengths(source, pairs, starts.lengths, "column 'source'")
-        reverse = source.small_integers(pairs)
-    start, end, reverse, in_ptr, ordered = _lay_out(source, node_ptr, arc_ptr, start, end, reverse)
+    counts = starts.lengths
+    ends.check_lengths(counts, "column 'source'")
+    start, end = starts.integers(), ends.integers()
+    units: dict[str, dict[str, Field]] = {"node": {}, "arc": {}, "structure": {}}
+    for feature, columns in layout.features.items():
+        opened = source.field if FEATURES[feature] == "structure" else source.lists
+        units[FEATURES[feature]] |= {column.field: opened(column.field) for column in columns}
+    sizes = _sizes(source, counts, np.maximum(start, end), units["node"])
+    for unit, expected, reason in (("node", sizes, "num_nodes"), ("arc", counts, "column 'source'")):
+        for field in units[unit].values():
+            field.check_lengths(expected, reason)
+    node_ptr, arc_ptr = (np.concatenate([[0], np.cumsum(number)]) for number in (sizes, counts))
     rows = {"structure": len(sizes), "node": int(node_ptr[-1]), "arc": int(arc_ptr[-1])}
-    reader = Reader(source, layout.known, node_lists | arc_lists)
     features: dict[str, Any] = {
-        name: reader.read(name, parts, rows[FEATURES[name]]) for name, parts in layout.features.items()
+        name: _feature(source, name, columns, units[FEATURES[name]], layout.known, rows[FEATURES[name]])
+        for name, columns in layout.features.items()
     }
-    ids = as_ids(reader.ids() if layout.ids else None, len(sizes))
-    extra = as_extra({column.name: reader.further(column.field) for column in layout.columns}, len(sizes))
-    if not ordered or reverse is None:
-        options = {"ids": ids, "columns": extra, **features}
-        return from_arcs(start, end, node_ptr=node_ptr, reverse=reverse, **options)
-    return Structures(
-        node_ptr=torch.from_numpy(node_ptr.astype(in_ptr.dtype)),
-        in_ptr=torch.from_numpy(in_ptr),
-        source=torch.from_numpy(start),
-        reverse=torch.from_numpy(reverse),
-        features=features,
-        ids=ids,
-        columns=extra,
+    return from_arcs(
+        start,
+        end,
+        node_ptr=node_ptr,
+        arc_ptr=arc_ptr,
+        reverse=_reverse(source, counts, arc_ptr),
+        ids=source.field("id").texts() if layout.ids else None,
+        columns={column.name: source.field(column.field).further() for column in layout.columns},
+        **features,
     )
 
 
@@ -132,24 +127,13 @@ def _checked_layout(source: Source, layout: Layout, columns: Sequence[str] | Non
     return dataclasses.replace(layout, columns=tuple(c for c in layout.columns if c.name in columns))
 
 
-def _lists(source: Source, layout: Layout, unit: str) -> dict[str, Lists]:
-    """Return the list columns that have one entry per node, or per arc."""
-    parts = [columns for name, columns in layout.features.items() if FEATURES[name] == unit]
-    return {column.field: source.lists(column.field) for columns in parts for column in columns}
-
-
-def _sizes(
-    source: Source, starts: Lists, start: Array, end: Array, nodes: dict[str, Lists]
-) -> Int[Array, " rows"]:
+def _sizes(source: Source, counts: Array, largest: Array, nodes: Mapping[str, Field]) -> Int[Array, " rows"]:
     """Return the number of nodes of each row: given, or as the node columns have it, or as the arcs need it."""
-    import pyarrow
-
     if "num_nodes" in source.table.column_names:
-        column = source.table["num_nodes"]
-        source.expect("num_nodes", column.type, "integer")
-        if column.null_count:
-            raise source.refuse("column 'num_nodes' holds null", first_null(column))
-        sizes = to_numpy(source.cast(column, pyarrow.int64(), "num_nodes"))
+        field = source.field("num_nodes")
+        field.expect("integers")
+        field.no_null()
+        sizes = to_numpy(field.values.cast("int64"))
         bad = (sizes < 0) | (sizes >= 2**31)
         if bad.any():
             row = int(np.argmax(bad))
@@ -162,122 +146,270 @@ def _sizes(
         return sizes
     if nodes:
         return next(iter(nodes.values())).lengths
-    needed = np.zeros(len(starts.lengths), dtype=np.int64)
-    owner = np.repeat(np.arange(len(needed)), starts.lengths)
-    np.maximum.at(needed, owner, np.maximum(start, end).astype(np.int64) + 1)
+    needed = np.zeros(len(counts), dtype=np.int64)
+    np.maximum.at(needed, np.repeat(np.arange(len(counts)), counts), largest.astype(np.int64) + 1)
     return needed
 
 
-def _same_lengths(source: Source, lists: Lists, expected: Array, reason: str) -> None:
-    if not np.array_equal(lists.lengths, expected):
-        row = int(np.argmax(lists.lengths != expected))
+def _reverse(source: Source, counts: Array, arc_ptr: Array) -> Int[Array, " arcs"] | None:
+    """Return the column of reverse arcs, numbered through the pack; None where the table has none."""
+    if "reverse" not in source.table.column_names:
+        return None
+    field = source.lists("reverse")
+    field.check_lengths(counts, "column 'source'")
+    local, owner = field.integers(), np.repeat(np.arange(len(counts)), counts)
+    wrong = (local < -1) | (local >= counts[owner])
+    if wrong.any():
+        arc = int(np.argmax(wrong))
+        row = int(owner[arc])
         raise source.refuse(
-            f"column {lists.field!r} has {lists.lengths[row]} entries, but {reason} says {expected[row]}", row
+            f"the reverse of arc {arc - arc_ptr[row]} is {local[arc]}, but the structure has {counts[row]} arcs",
+            row,
         )
+    return np.where(local < 0, -1, local + arc_ptr[owner])
 
 
-# -- the topology: checked and numbered through the pack in one compiled pass -------------------------------
-
-WORDS = (
-    "",
-    "arc {arc} starts at node {value}, but the structure {nodes}",
-    "arc {arc} ends at node {value}, but the structure {nodes}",
-    "the reverse of arc {arc} is {value}, but the structure has {arcs} arcs",
-    "the reverse of arc {arc} is arc {value}, which does not run between the same nodes the other way and back",
-    "arc {arc} is a self-loop, which must be its own reverse, but its reverse is {value}",
-)
-
-
-def _lay_out(
-    table: Source, node_ptr: Array, arc_ptr: Array, source: Array, target: Array, reverse: Array | None
-) -> tuple[Array, Array, Array | None, Array, bool]:
-    """Check the arcs of every structure and number nodes and arcs through the pack, in one pass.
-
-    Every end must be a node of its structure; a reverse must be -1, or an arc of the structure that runs between the
-    same two nodes the other way and whose own reverse is this one. A self-loop is its own reverse.
-
-    Parameters
-    ----------
-    table
-        For the error that names the first row whose arcs are wrong.
-    node_ptr, arc_ptr
-        int64 bounds of the structures' nodes and arcs.
-    source, target, reverse
-        int32, node and arc numbers within each structure.
-
-    Returns
-    -------
-    Source, target, reverse and in_ptr, and whether the arcs stand by (target, source), as a pack has them.
-    """
-    nodes, arcs = int(node_ptr[-1]), int(arc_ptr[-1])
-    dtype = np.int32 if max(nodes, arcs) < 2**31 else np.int64
-    given = np.zeros(0, dtype=np.int32) if reverse is None else reverse
-    new_source, new_target = np.empty(arcs, dtype=dtype), np.empty(arcs, dtype=dtype)
-    new_reverse = np.empty(0 if reverse is None else arcs, dtype=dtype)
-    in_ptr = np.zeros(nodes + 1, dtype=dtype)
-    report = np.zeros(4, dtype=np.int64)  # ordered, problem, row, arc
-    new = (new_source, new_target, new_reverse, in_ptr)
-    _number(node_ptr, arc_ptr, source, target, given, *new, report, work=0)
-    ordered, problem, row, arc = report.tolist()
-    if problem:
-        size, count = int(np.diff(node_ptr)[row]), int(np.diff(arc_ptr)[row])
-        value = int((source, target, given, given, given)[problem - 1][arc])
-        held = f"has nodes 0 to {size - 1}" if size else "has no nodes"
-        number = arc - int(arc_ptr[row])
-        raise table.refuse(WORDS[problem].format(arc=number, value=value, nodes=held, arcs=count), row)
-    return new_source, new_target, None if reverse is None else new_reverse, in_ptr, bool(ordered)
+def _feature(
+    source: Source,
+    feature: str,
+    columns: Sequence[Column],
+    fields: Mapping[str, Field],
+    known: bool,
+    rows: int,
+) -> Columns:
+    """Return the columns of one feature, checked; without metadata (not `known`) vocabularies are made."""
+    if feature.endswith("labels"):
+        for column in columns:
+            fields[column.field].no_null()
+        return Columns.labels([fields[column.field].codes(column, known) for column in columns], rows)
+    names = [column.name for column in columns]
+    blocks = [np.zeros((rows, 0), dtype=np.float32)]
+    if feature in ATTRIBUTES:
+        names = []
+        for field in dict.fromkeys(column.field for column in columns):
+            block = fields[field].matrix()
+            given = [column.name for column in columns if column.field == field]
+            if not known and field in ATTRIBUTES:
+                given = list(numbered("attribute", block.shape[1]))
+            if len(given) != block.shape[1] and rows:
+                raise source.refuse(
+                    f"column {field!r} has {block.shape[1]} attributes, but {len(given)} are named"
+                )
+            names += given
+            blocks.append(block if rows else np.zeros((0, len(given)), dtype=np.float32))
+    if len(set(names)) < len(names):
+        raise source.refuse(f"columns must have {len(names)} distinct names, got {names!r:.200}; rename one")
+    if feature in ATTRIBUTES:
+        matrix = blocks[1] if len(blocks) == 2 else np.concatenate(blocks, axis=1)
+        return Columns(torch.from_numpy(matrix), tuple(names), (None,) * len(names))
+    return Columns.targets({c.name: fields[c.field].target(c, known) for c in columns}, rows)
 
 
-@compiled
-def _number(
-    node_ptr: Array,
-    arc_ptr: Array,
-    source: Array,
-    target: Array,
-    reverse: Array,
-    new_source: Array,
-    new_target: Array,
-    new_reverse: Array,
-    in_ptr: Array,
-    report: Array,
-) -> None:
-    ordered = 1
-    for row in range(node_ptr.size - 1):
-        first, size = node_ptr[row], node_ptr[row + 1] - node_ptr[row]
-        start, end = arc_ptr[row], arc_ptr[row + 1]
-        for arc in range(start, end):
-            if source[arc] < 0 or source[arc] >= size:
-                report[1], report[2], report[3] = 1, row, arc
-                return
-            if target[arc] < 0 or target[arc] >= size:
-                report[1], report[2], report[3] = 2, row, arc
-                return
-            if arc > start and (
-                target[arc] < target[arc - 1]
-                or (target[arc] == target[arc - 1] and source[arc] < source[arc - 1])
-            ):
-                ordered = 0
-            new_source[arc] = first + source[arc]
-            new_target[arc] = first + target[arc]
-            in_ptr[first + target[arc] + 1] += 1
-        if reverse.size == 0:
-            continue
-        for arc in range(start, end):
-            back = reverse[arc]
-            if back < -1 or back >= end - start:
-                report[1], report[2], report[3] = 3, row, arc
-                return
-            if source[arc] == target[arc] and back != arc - start:
-                report[1], report[2], report[3] = 5, row, arc
-                return
-            new_reverse[arc] = -1
-            if back >= 0:
-                other = start + back
-                same = source[other] == target[arc] and target[other] == source[arc]
-                if not same or reverse[other] != arc - start:
-                    report[1], report[2], report[3] = 4, row, arc
-                    return
-                new_reverse[arc] = other
-    for node in range(in_ptr.size - 1):
-        in_ptr[node + 1] += in_ptr[node]
-    report[0] = ordered
+# -- columns of a table as arrays: types and nulls are checked, and what is refused names its row ---------------
+
+
+@dataclass(frozen=True)
+class Source:
+    """A table, the file it came from and the number of its first row in it."""
+
+    table: pyarrow.Table
+    file: str | Path | None = None
+    first_row: int = 0
+
+    def refuse(self, message: str, row: int | None = None) -> ReadError:
+        """Return the error for a row, or for the table as a whole."""
+        place = "" if row is None else f"row {self.first_row + row}: "
+        return ReadError(place + message, file=self.file)
+
+    def field(self, name: str) -> Field:
+        """Return a column with one value per row."""
+        return Field(self, name, plain(self.table[name]), np.ones(self.table.num_rows, dtype=np.int64))
+
+    def lists(self, name: str) -> Field:
+        """Return a list column laid flat; refuse a row without a list."""
+        import pyarrow.compute as compute
+
+        column = self.table[name]
+        if not is_list(column.type):
+            raise self.refuse(f"column {name!r} must hold lists, it holds {column.type}")
+        if column.null_count:
+            raise self.refuse(f"column {name!r} holds null; every row needs a list", first_null(column))
+        lengths = to_numpy(compute.list_value_length(column)).astype(np.int64)
+        return Field(self, name, plain(compute.list_flatten(column)), lengths, "lists of ")
+
+
+@dataclass(frozen=True)
+class Field:
+    """A column laid flat: the values of all rows one after another, and how many each row has."""
+
+    source: Source
+    name: str
+    values: pyarrow.ChunkedArray
+    lengths: Int[Array, " rows"]
+    of: str = ""
+
+    def refuse(self, message: str, wrong: Any = None) -> ReadError:
+        """Return the error for the column, or for the row of the first value that is wrong."""
+        row = None
+        if wrong is not None:
+            row = int(np.searchsorted(np.cumsum(self.lengths), int(np.argmax(wrong)), side="right"))
+        return self.source.refuse(f"column {self.name!r} {message}", row)
+
+    def check_lengths(self, expected: Array, reason: str) -> None:
+        """Refuse a row whose list has another length than is said elsewhere."""
+        if not np.array_equal(self.lengths, expected):
+            row = int(np.argmax(self.lengths != expected))
+            came = f"column {self.name!r} has {self.lengths[row]} entries"
+            raise self.source.refuse(f"{came}, but {reason} says {expected[row]}", row)
+
+    def no_null(self, remedy: str = "fill it in or drop the row") -> None:
+        """Refuse a null."""
+        if self.values.null_count:
+            within = " within a list" if self.of else ""
+            raise self.refuse(f"holds null{within}; {remedy}", to_numpy(self.values.is_null()))
+
+    def expect(self, what: str) -> None:
+        """Refuse values of another kind than integers, numbers, texts, or texts or integers."""
+        from pyarrow import types
+
+        kind = self.values.type
+        whole = types.is_integer(kind) or types.is_boolean(kind) or types.is_null(kind)
+        kinds = {"integers": whole, "numbers": whole or types.is_floating(kind), "texts": is_text(kind)}
+        if not any(kinds[word] for word in what.split(" or ")):
+            raise self.refuse(f"must hold {self.of}{what}, it holds {self.of}{kind}")
+
+    def integers(self) -> Int[Array, " values"]:
+        """Return integers without nulls, as int32; no node or arc has a number that does not fit."""
+        self.expect("integers")
+        self.no_null()
+        values = to_numpy(self.values)
+        if values.dtype == np.int32:
+            return values
+        wide = to_numpy(self.values.cast("int64"))
+        wrong = wide != wide.astype(np.int32)
+        if wrong.any():
+            raise self.refuse(f"holds {wide[np.argmax(wrong)]}, beyond 32 bits", wrong)
+        return wide.astype(np.int32)
+
+    def codes(self, column: Column, known: bool) -> tuple[Vocabulary, Array]:
+        """Return vocabulary and codes, -1 for null.
+
+        With metadata (`known`) the column holds codes, otherwise the symbols, whose sorted vocabulary is made.
+        """
+        own, values = column.vocabulary, self.values
+        if not known or own is None:
+            if not len(values):
+                return Vocabulary(column.name, ()), np.zeros(0, dtype=np.int32)
+            self.expect("texts or integers")
+            encoded = values.dictionary_encode().unify_dictionaries()
+            own, rank = Vocabulary.from_values(column.name, encoded.chunk(0).dictionary.to_pylist())
+            positions = np.concatenate([to_numpy(chunk.indices.fill_null(-1)) for chunk in encoded.chunks])
+            return own, np.append(rank, np.int32(-1))[positions]
+        self.expect("integers")
+        codes = to_numpy(values.fill_null(-1) if values.null_count else values)
+        codes = codes.astype(np.int64) if codes.dtype.kind not in "iu" else codes
+        wrong = ((codes < 0) | (codes >= len(own))) & ~to_numpy(values.is_null())
+        if wrong.any():
+            came = values[int(np.argmax(wrong))].as_py()
+            raise self.refuse(f"holds {came}, which is no code of its {len(own)} symbols", wrong)
+        return own, codes
+
+    def matrix(self) -> Float[Array, "rows columns"]:
+        """Return numbers, or equally long lists of numbers, as single-precision rows."""
+        import pyarrow.compute as compute
+
+        self.no_null()
+        flat, width = self, 1
+        if is_list(self.values.type):
+            widths = to_numpy(compute.list_value_length(self.values))
+            width = int(widths[0]) if len(widths) else 0
+            wrong = widths != width
+            if wrong.any():
+                lengths = f"lengths {width} and {widths[np.argmax(wrong)]}"
+                raise self.refuse(f"must hold equally long lists, got {lengths}", wrong)
+            inner = compute.list_flatten(self.values)
+            flat = dataclasses.replace(self, values=inner, lengths=self.lengths * width)
+        flat.expect("numbers")
+        flat.no_null()
+        numbers = to_numpy(flat.values)
+        with np.errstate(over="ignore"):
+            single = numbers.astype(np.float32)  # a copy: the table's own memory may be a file's
+        wrong = ~np.isfinite(single)
+        if wrong.any():
+            came = numbers[np.argmax(wrong)]
+            raise flat.refuse(f"holds {came}; attributes must be finite in single precision", wrong)
+        return single.reshape(len(self.values), width)
+
+    def target(self, column: Column, known: bool) -> tuple[Float[Array, " rows"], Vocabulary | None]:
+        """Return a target as numbers with NaN for null, and its classes if it has any."""
+        if column.vocabulary is not None if known else is_text(self.values.type):
+            vocabulary, codes = self.codes(column, known)
+            return np.where(codes < 0, np.nan, codes), vocabulary
+        self.expect("numbers")
+        numbers = to_numpy(self.values.cast("float64")).astype(np.float64)
+        wrong = np.isinf(numbers)
+        if wrong.any():
+            came = numbers[np.argmax(wrong)]
+            raise self.refuse(f"holds {came}; a target must be finite, or null if missing", wrong)
+        return numbers, None
+
+    def texts(self) -> Array:
+        """Return texts, or integers as texts, without nulls."""
+        self.expect("texts or integers")
+        self.no_null()
+        return to_numpy(self.values.cast("string")).astype(np.dtypes.StringDType())
+
+    def further(self) -> Array:
+        """Return a column that merely travels along: texts or numbers of any kind."""
+        from pyarrow import types
+
+        kind = self.values.type
+        number = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
+        if not (number or is_text(kind)):
+            raise self.refuse(
+                f"holds {kind}, which does not travel with a pack (texts and numbers do); name the columns to keep "
+                "with columns="
+            )
+        self.no_null("fill it in, or name the columns to keep with columns=")
+        return self.texts() if is_text(kind) else to_numpy(self.values)
+
+
+def is_list(kind: Any) -> bool:
+    """Say whether a type is one of Arrow's list types."""
+    from pyarrow import types
+
+    return bool(
+        types.is_list(kind)
+        or types.is_large_list(kind)
+        or types.is_fixed_size_list(kind)
+        or types.is_list_view(kind)
+        or types.is_large_list_view(kind)
+    )
+
+
+def is_text(kind: Any) -> bool:
+    """Say whether a type is text."""
+    from pyarrow import types
+
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def plain(values: pyarrow.ChunkedArray) -> pyarrow.ChunkedArray:
+    """Replace dictionary codes by what they stand for; leave any other column as it is."""
+    from pyarrow import types
+
+    return values.cast(values.type.value_type) if types.is_dictionary(values.type) else values
+
+
+def first_null(values: pyarrow.ChunkedArray) -> int:
+    """Return the position of the first null."""
+    return int(np.argmax(to_numpy(values.is_null())))
+
+
+def to_numpy(values: Any) -> Array:
+    """View a column without nulls as an array, copying where it comes in several chunks or as bits."""
+    import pyarrow
+
+    if isinstance(values, pyarrow.ChunkedArray) and values.num_chunks == 1:
+        values = values.chunk(0)
+    return values.to_numpy(zero_copy_only=False)

@@ -64,14 +64,12 @@ def from_edge_lists(
     [[[0, 1], [0, 2], [1, 2]], [], [[0, 1]]]
     >>> from_edge_lists([[(0, 1)], [(0, 5)]], num_nodes=[2, 2])
     Traceback (most recent call last):
-    hiddenfield.errors.InputError: structure 1: pair 0 is (0, 5), but the structure has nodes 0 to 1
+    hiddenfield.errors.InputError: structure 1: edge 0 ends at node 5, but the structure has nodes 0 to 1
     """
     pairs, counts = integer_rows(edges, "edges", 2)
     ids = as_ids(options.get("ids"), len(counts))
     edge_ptr = np.concatenate([[0], np.cumsum(counts)])
-    owner = np.repeat(np.arange(len(counts)), counts)
-    sizes = _sizes(num_nodes, pairs, owner, len(counts), options, ids)
-    _check_range(pairs, owner, edge_ptr, sizes, ids)
+    sizes = _sizes(num_nodes, pairs, counts, options, ids)
     for name in NODE_ROWS:
         if name in options:
             options[name] = end_to_end(options[name], sizes, name, "node", ids)
@@ -82,13 +80,12 @@ def from_edge_lists(
         f"{kind}_attributes": end_to_end(edge_attributes, counts, "edge_attributes", "edge", ids),
         f"{kind}_attribute_names": edge_attribute_names,
     }
-    node_ptr = np.concatenate([[0], np.cumsum(sizes)])
-    first, second = (pairs + node_ptr[owner][:, None]).T
-    return build(first, second, node_ptr=node_ptr, **options)
+    options |= {"node_ptr": np.concatenate([[0], np.cumsum(sizes)]), f"{kind}_ptr": edge_ptr}
+    return build(*pairs.T, **options)
 
 
 def _sizes(
-    num_nodes: Any, pairs: Array, owner: Array, count: int, options: dict[str, Any], ids: Array | None
+    num_nodes: Any, pairs: Array, counts: Array, options: dict[str, Any], ids: Array | None
 ) -> Int[Array, " structures"]:
     """Return the number of nodes of every structure: given, or that of its node rows, or the largest number and one."""
     if num_nodes is not None:
@@ -96,29 +93,18 @@ def _sizes(
         if len(sizes) and sizes.min() < 0:
             at = int(np.argmin(sizes))
             raise InputError(f"{structure_name(at, ids)}: num_nodes must not be negative, got {sizes[at]}")
+        if len(sizes) != len(counts):
+            raise InputError(
+                f"num_nodes must have one entry for each of {len(counts)} structures, got {len(sizes)}"
+            )
         return sizes
     for name in NODE_ROWS:
         rows = options.get(name)
         if rows is not None:
             return row_counts(next(iter(rows.values())) if isinstance(rows, dict) else rows, name)
-    sizes = np.zeros(count, dtype=np.int64)
-    np.maximum.at(sizes, owner, pairs.max(axis=1, initial=-1) + 1)
+    sizes = np.zeros(len(counts), dtype=np.int64)
+    np.maximum.at(sizes, np.repeat(np.arange(len(counts)), counts), pairs.max(axis=1, initial=-1) + 1)
     return sizes
-
-
-def _check_range(pairs: Array, owner: Array, edge_ptr: Array, sizes: Array, ids: Array | None) -> None:
-    if len(sizes) != len(edge_ptr) - 1:
-        raise InputError(
-            f"num_nodes must have one entry for each of {len(edge_ptr) - 1} structures, got {len(sizes)}"
-        )
-    bad = np.flatnonzero(((pairs < 0) | (pairs >= sizes[owner][:, None])).any(axis=1))
-    if len(bad):
-        pair, at = int(bad[0]), int(owner[bad[0]])
-        nodes = f"has nodes 0 to {sizes[at] - 1}" if sizes[at] else "has no nodes"
-        raise InputError(
-            f"{structure_name(at, ids)}: pair {pair - edge_ptr[at]} is ({pairs[pair, 0]}, {pairs[pair, 1]}), "
-            f"but the structure {nodes}"
-        )
 
 
 def to_edge_lists(structures: Structures, *, directed: bool | None = None) -> list[Int[Array, "edges 2"]]:

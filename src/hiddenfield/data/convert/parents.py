@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from hiddenfield.data.build import from_arcs
-from hiddenfield.data.columns import as_ids, structure_name
+from hiddenfield.data.columns import as_ids, structure_error
 from hiddenfield.data.convert.edge_lists import end_to_end, integer_rows
 from hiddenfield.data.structures import Structures
 from hiddenfield.data.vocabulary import Vocabulary
@@ -128,18 +128,14 @@ def _checked(
     bad = np.flatnonzero((parent < -1) | (parent >= sizes[tree]))
     if len(bad):
         node, owner = int(bad[0]), int(tree[bad[0]])
-        raise InputError(
-            f"{structure_name(owner, ids)}: node {node - bounds[owner]} has parent {parent[node]}; expected a node "
-            f"(0 to {sizes[owner] - 1}), or -1 for the root"
-        )
+        message = f"node {node - bounds[owner]} has parent {parent[node]}; expected a node (0 to {sizes[owner] - 1})"
+        raise structure_error(f"{message}, or -1 for the root", owner, ids)
     roots = np.bincount(tree[parent < 0], minlength=len(sizes))
     odd = np.flatnonzero((roots != 1) & (sizes > 0))
     if len(odd):
         owner = int(odd[0])
-        number = roots[owner] or "none"
-        raise InputError(
-            f"{structure_name(owner, ids)}: a tree has one root, whose parent is -1; this one has {number}"
-        )
+        message = f"a tree has one root, whose parent is -1; this one has {roots[owner] or 'none'}"
+        raise structure_error(message, owner, ids)
     child = np.flatnonzero(parent >= 0)
     above = parent[child] + bounds[tree[child]]
     _refuse_cycles(child, above, bounds, ids)
@@ -159,10 +155,8 @@ def _refuse_cycles(child: Array, above: Array, bounds: Array, ids: Array | None)
     left = np.flatnonzero(ancestor != total)
     if len(left):
         owner = int(np.searchsorted(bounds, left[0], side="right")) - 1
-        raise InputError(
-            f"{structure_name(owner, ids)}: node {left[0] - bounds[owner]} never reaches the root by its parents; "
-            "a tree has no cycle"
-        )
+        message = f"node {left[0] - bounds[owner]} never reaches the root by its parents; a tree has no cycle"
+        raise structure_error(message, owner, ids)
 
 
 def _arc_labels(
@@ -226,9 +220,13 @@ def to_parents(structures: Structures) -> list[Int[Array, " nodes"]]:
         parent[structures.target.numpy()[down]] = structures.source.numpy()[down]
     else:
         parent = _from_first(structures, bounds)
-    tree = np.repeat(np.arange(len(sizes)), sizes)
-    _check_reached(structures, parent, bounds, tree)
-    local = np.where(parent < 0, -1, parent - bounds[tree])
+    local = np.where(parent < 0, -1, parent - np.repeat(bounds[:-1], sizes))
+    try:
+        _checked(local, bounds, structures.ids)
+    except InputError as error:
+        raise InputError(
+            f"{structures.name_of(error.structure or 0)} is no tree: it falls into parts, or has a cycle"
+        ) from None
     return np.split(local, bounds[1:-1]) if len(sizes) else []
 
 
@@ -245,16 +243,3 @@ def _from_first(structures: Structures, bounds: Array) -> Int[Array, " nodes"]:
     _, before = breadth_first_order(graph, total, directed=True, return_predecessors=True)
     parent = before[:total].astype(np.int64)
     return np.where((parent < 0) | (parent == total), -1, parent)
-
-
-def _check_reached(structures: Structures, parent: Array, bounds: Array, tree: Array) -> None:
-    """Refuse several roots and cycles; without these, one edge fewer than nodes makes a tree."""
-    roots = np.bincount(tree[parent < 0], minlength=len(structures))
-    odd = np.flatnonzero((roots != 1) & (np.diff(bounds) > 0))
-    if len(odd):
-        at = int(odd[0])
-        raise InputError(
-            f"{structures.name_of(at)} is no tree: it falls into {roots[at] or 'several'} parts, or has a cycle"
-        )
-    child = np.flatnonzero(parent >= 0)
-    _refuse_cycles(child, parent[child], bounds, structures.ids)

@@ -13,7 +13,7 @@ from hiddenfield.data.build import from_arcs
 from hiddenfield.data.columns import as_ids, structure_name
 from hiddenfield.data.structures import Structures
 from hiddenfield.data.vocabulary import Symbol, Vocabulary
-from hiddenfield.errors import InputError, UnknownSymbolError
+from hiddenfield.errors import InputError
 from hiddenfield.shapes import Array, Int, Tensor
 
 DIRECTION = Vocabulary("direction", ("next", "previous"))
@@ -68,8 +68,8 @@ def from_sequences(
     ['GATTACA', 'CAT', '']
     >>> from_sequences(["CAT", "CAR"], vocabulary=words.node_vocabularies[0])
     Traceback (most recent call last):
-    hiddenfield.errors.UnknownSymbolError: structure 1: symbol 'R' at position 2 is not among the 4 \
-known symbols 'A', 'C', 'G', 'T'; leave the sequence out, or use a vocabulary that has this symbol
+    hiddenfield.errors.UnknownSymbolError: structure 1: symbol 'R' of node 2 is not among the 4 known symbols; \
+leave the structure out, or fit on data that has this symbol
     """
     if arc_labels not in (None, "direction"):
         raise InputError(f"arc_labels of sequences must be 'direction' or None, got {arc_labels!r}")
@@ -77,18 +77,16 @@ known symbols 'A', 'C', 'G', 'T'; leave the sequence out, or use a vocabulary th
     names = as_ids(ids, len(sequences))
     lengths = np.fromiter(map(len, sequences), dtype=np.int64, count=len(sequences))
     bounds = np.concatenate([[0], np.cumsum(lengths)])
-    own, codes = _encode(sequences, name, bounds, names)
-    if vocabulary is not None:
-        codes = _recode(own, codes, vocabulary, bounds, names)
+    own, codes = _encode(sequences, name if vocabulary is None else vocabulary.name, bounds, names)
     source, target = _chain_arcs(bounds)
     arcs = np.arange(len(source))
-    return from_arcs(
+    chains = from_arcs(
         source,
         target,
         node_ptr=bounds,
         reverse=arcs ^ 1,
         node_labels=codes,
-        node_vocabularies=[vocabulary if vocabulary is not None else own],
+        node_vocabularies=[own],
         arc_labels=((arcs + 1) % 2).astype(np.int32) if arc_labels else None,
         arc_vocabularies=[DIRECTION] if arc_labels else None,
         targets=targets,
@@ -97,6 +95,7 @@ known symbols 'A', 'C', 'G', 'T'; leave the sequence out, or use a vocabulary th
         ids=names,
         columns=columns,
     )
+    return chains if vocabulary is None else chains.recode([vocabulary])
 
 
 def to_sequences(structures: Structures) -> list[str] | list[list[Symbol]]:
@@ -128,16 +127,21 @@ def to_sequences(structures: Structures) -> list[str] | list[list[Symbol]]:
             f"sequences have one column of node labels, but the structures have {len(vocabularies)}; "
             f"join several with single_labels()"
         )
-    bounds = structures.node_ptr.cpu().numpy().astype(np.int64)
-    _check_chains(structures, bounds)
+    other = _first_other(structures, both_ways=True)
+    if other is not None:
+        raise InputError(
+            f"{structures.name_of(other)} is no chain: expected arcs both ways between each node and the next, "
+            f"and no others, over {int(structures.num_nodes[other])} nodes; leave it out"
+        )
+    bounds = structures.node_ptr.tolist()
     symbols = vocabularies[0].symbols
     codes = structures.node_labels[:, 0].cpu().numpy()
     if all(isinstance(symbol, str) and len(symbol) == 1 for symbol in symbols):
         points = np.array([ord(str(symbol)) for symbol in symbols], dtype="<u4")
         text = points[codes].tobytes().decode("utf-32-le", "surrogatepass") if len(codes) else ""
-        return [text[first:last] for first, last in pairwise(bounds.tolist())]
+        return [text[first:last] for first, last in pairwise(bounds)]
     flat = [symbols[code] for code in codes.tolist()]
-    return [flat[first:last] for first, last in pairwise(bounds.tolist())]
+    return [flat[first:last] for first, last in pairwise(bounds)]
 
 
 def _listed(sequences: Any) -> list[Any]:
@@ -181,22 +185,6 @@ def _encode(sequences: list[Any], name: str, bounds: Array, ids: Array | None) -
     return Vocabulary.from_values(name, flat)
 
 
-def _recode(own: Vocabulary, codes: Array, vocabulary: Vocabulary, bounds: Array, ids: Array | None) -> Array:
-    """Return the codes in the given vocabulary."""
-    result = own.recode_to(vocabulary)[codes]
-    if len(result) and result.min() < 0:
-        position = int(np.argmax(result < 0))
-        owner = int(np.searchsorted(bounds, position, side="right")) - 1
-        known = ", ".join(repr(symbol) for symbol in vocabulary.symbols[:8])
-        more = ", …" if len(vocabulary) > 8 else ""
-        raise UnknownSymbolError(
-            f"{structure_name(owner, ids)}: {vocabulary.name} {own.symbols[codes[position]]!r} at position "
-            f"{position - int(bounds[owner])} is not among the {len(vocabulary)} known symbols {known}{more}; "
-            f"leave the sequence out, or use a vocabulary that has this symbol"
-        )
-    return result
-
-
 def _chain_arcs(bounds: Int[Array, " structure_bounds"]) -> tuple[Int[Array, " arcs"], Int[Array, " arcs"]]:
     """Return sources and targets of the arcs of chains, sorted by (target, source).
 
@@ -209,27 +197,6 @@ def _chain_arcs(bounds: Int[Array, " structure_bounds"]) -> tuple[Int[Array, " a
     last[ends - 1] = True
     left = np.flatnonzero(~last)
     return np.stack([left + 1, left], axis=1).ravel(), np.stack([left, left + 1], axis=1).ravel()
-
-
-def _check_chains(structures: Structures, bounds: Array) -> None:
-    """Compare the arcs with those of chains; name the first structure that differs."""
-    source, target = _chain_arcs(bounds)
-    expected = 2 * np.maximum(np.diff(bounds) - 1, 0)
-    counts = structures.num_arcs.cpu().numpy()
-    # Up to the first structure with a different number of arcs, arcs stand at the same places.
-    wrong = [int(np.argmax(counts != expected))] if (counts != expected).any() else []
-    aligned = int(expected[: wrong[0]].sum()) if wrong else len(source)
-    differs = (structures.source.cpu().numpy()[:aligned] != source[:aligned]) | (
-        structures.target.cpu().numpy()[:aligned] != target[:aligned]
-    )
-    if differs.any():
-        node = target[int(np.argmax(differs))]
-        wrong = [int(np.searchsorted(bounds, node, side="right")) - 1]
-    if wrong:
-        raise InputError(
-            f"{structures.name_of(wrong[0])} is no chain: expected arcs both ways between each node and the next, "
-            f"and no others, over {int(np.diff(bounds)[wrong[0]])} nodes; leave it out"
-        )
 
 
 # -- further labels: the position of each symbol, and the k-mer around it --------------------------------------
@@ -310,7 +277,12 @@ def with_kmers(structures: Structures, k: int = 3, name: str | None = None) -> S
     if labels is None:
         raise InputError("k-mers are words of labels, and these nodes have none")
     name = f"{k}-mer" if name is None else name
-    _check_neighbours(structures)
+    other = _first_other(structures)
+    if other is not None:
+        raise InputError(
+            f"k-mers are words of a sequence, and {structures.name_of(other)} is none: each node must be joined with "
+            f"the one before it and the one after it, and with no other; build chains with from_sequences"
+        )
     known = structures.node_vocabularies[0].symbols
     letters = known if END in known else (*known, END)
     if len(letters) ** k > MOST_WORDS:
@@ -345,8 +317,8 @@ def _with_label(structures: Structures, name: str, codes: Tensor, symbols: tuple
     )
 
 
-def _check_neighbours(structures: Structures) -> None:
-    """Refuse the first structure that is not a chain in the order of its nodes."""
+def _first_other(structures: Structures, *, both_ways: bool = False) -> int | None:
+    """Return the first structure that is not a chain in the order of its nodes; `both_ways`: with one arc each way."""
     source, target = structures.source.long(), structures.target.long()
     owner = structures.structure_of_node.long()
     apart = owner[target[(source - target).abs() != 1]]
@@ -355,10 +327,9 @@ def _check_neighbours(structures: Structures) -> None:
     joined[torch.minimum(source, target)] = True
     last = structures.node_ptr[owner + 1].long() - 1
     loose = owner[~joined & (torch.arange(structures.total_nodes, device=source.device) < last)]
-    wrong = torch.cat([apart, loose])
-    if len(wrong):
-        where = structures.name_of(int(wrong.min()))
-        raise InputError(
-            f"k-mers are words of a sequence, and {where} is none: each node must be joined with the one before it and "
-            f"the one after it, and with no other; build chains with from_sequences"
-        )
+    wrong = [apart, loose]
+    if both_ways:
+        expected = 2 * (structures.num_nodes - 1).clamp(min=0)
+        wrong += [owner[target[structures.reverse < 0]], torch.nonzero(structures.num_arcs != expected)[:, 0]]
+    found = torch.cat(wrong)
+    return int(found.min()) if len(found) else None

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hiddenfield.data.arrow.decode import decode, from_arrow
-from hiddenfield.data.arrow.features import Source
+from hiddenfield.data.arrow.decode import Source, decode, from_arrow
 from hiddenfield.data.arrow.schema import Layout, parse_layout, united_words
 from hiddenfield.data.arrow.write import MANIFEST, MANIFEST_VERSION, SUFFIXES, to_arrow, write, write_shards
-from hiddenfield.data.combine import concatenate
+from hiddenfield.data.build import concatenate
 from hiddenfield.data.formats import FORMATS, Format
 from hiddenfield.data.paths import UNREADABLE, existing, first_bytes
 from hiddenfield.data.structures import Structures

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import zipfile
-from itertools import chain
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -25,7 +24,6 @@ from hiddenfield.data.paths import (
 from hiddenfield.data.structures import Structures
 from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.errors import InputError, ReadError
-from hiddenfield.shapes import Array
 
 INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 # Folds that such archives bring along, and copies that macOS adds.
@@ -72,94 +70,74 @@ def read(path: str | Path, *, name: str | None = None) -> Structures:
 
 
 def _parsed(file: Member) -> Structures:
-    lines, numbers = _lines(file)
-    widths = np.array([len(line) for line in lines], dtype=np.int64)
-    words = np.array([int(word) for word in chain.from_iterable(lines)], dtype=np.int64)
-    starts = np.cumsum(widths) - widths
-    heads = _heads(words, starts, widths, numbers, file)
-    sizes, classes = words[starts[heads]], words[starts[heads] + 1]
-    nodes = np.setdiff1d(np.arange(1, len(lines)), heads, assume_unique=True)
-    _check_degrees(words, starts, widths, nodes, numbers, file)
-    graph = np.repeat(np.arange(len(heads)), sizes)
-    bounds = np.concatenate([[0], np.cumsum(sizes)])
-    # What stands behind label and degree, line by line.
-    degrees = widths[nodes] - 2
-    node = np.repeat(np.arange(len(nodes)), degrees)
-    place = np.arange(len(node)) - np.repeat(np.cumsum(degrees) - degrees, degrees)
-    neighbours = words[np.repeat(starts[nodes] + 2, degrees) + place]
-    wrong = np.flatnonzero((neighbours < 0) | (neighbours >= sizes[graph[node]]))
-    if len(wrong):
-        at = int(wrong[0])
-        size = int(sizes[graph[node[at]]])
-        raise file.refuse(
-            f"names neighbour {neighbours[at]}, but graph {graph[node[at]] + 1} has {size} nodes, 0 to {size - 1}; are "
-            f"they counted from 1?",
-            numbers[nodes[node[at]]],
-        )
+    (number, first), *lines = _lines(file)
+    if len(first) != 1 or first[0] < 0:
+        raise file.refuse(f"expected one number, how many graphs there are, got {first!s:.60}", number)
+    count = first[0]
+    sizes: list[int] = []
+    classes: list[int] = []
+    labels: list[int] = []
+    degrees: list[int] = []
+    neighbours: list[int] = []
+    line = 0
+    while line < len(lines) and len(sizes) < count:
+        (number, head), graph = lines[line], len(sizes) + 1
+        if len(head) != 2:
+            raise file.refuse(
+                f"expected the two integers 'nodes class' of graph {graph}, got {len(head)}; did the graph before it "
+                f"have as many nodes as it says?",
+                number,
+            )
+        size, follow = head[0], len(lines) - line - 1
+        if not 0 <= size <= follow:
+            raise file.refuse(
+                f"graph {graph} should have {size} nodes, but {follow} lines follow; is the file complete?",
+                number,
+            )
+        start = len(labels)
+        for number, words in lines[line + 1 : line + 1 + size]:
+            if len(words) < 2 or words[1] != len(words) - 2:
+                message = "expected the label of a node, its degree and as many neighbours"
+                raise file.refuse(f"{message}, got '{' '.join(map(str, words)):.60}'", number)
+            wrong = next((other for other in words[2:] if not 0 <= other < size), None)
+            if wrong is not None:
+                raise file.refuse(
+                    f"names neighbour {wrong}, but graph {graph} has {size} nodes, 0 to {size - 1}; are they counted "
+                    f"from 1?",
+                    number,
+                )
+            labels.append(words[0])
+            degrees.append(words[1])
+            neighbours += [start + other for other in words[2:]]
+        sizes.append(size)
+        classes.append(head[1])
+        line += 1 + size
+    if len(sizes) < count or line < len(lines):
+        came = f"{len(sizes)} and the end of the file" if len(sizes) < count else "more lines behind them"
+        place = lines[min(line, len(lines) - 1)][0] if lines else number
+        raise file.refuse(f"expected {count} graphs, as the first line says, got {came}", place)
     return from_arcs(
-        node,
-        bounds[graph[node]] + neighbours,
-        node_ptr=bounds,
-        node_labels=Columns.labels([Vocabulary.from_values("label", words[starts[nodes]])]),
+        np.repeat(np.arange(len(labels)), np.array(degrees, dtype=np.int64)),
+        neighbours,
+        node_ptr=np.cumsum([0, *sizes]),
+        node_labels=Columns.labels([Vocabulary.from_values("label", labels)]),
         targets=Columns.targets({"class": Vocabulary.from_values("class", classes)[::-1]}),
     )
 
 
-def _lines(file: Member) -> tuple[list[list[str]], list[int]]:
-    """Return the words of every line that is not blank, all of them integers, and the numbers of the lines."""
-    lines = [line.split() for line in decode(file.read(), file.label).split("\n")]
-    numbers = [number for number, words in enumerate(lines, start=1) if words]
-    lines = [words for words in lines if words]
+def _lines(file: Member) -> list[tuple[int, list[int]]]:
+    """Return number and words of every line that is not blank, all of them integers."""
+    lines: list[tuple[int, list[int]]] = []
+    for number, line in enumerate(decode(file.read(), file.label).split("\n"), start=1):
+        words = line.split()
+        odd = next((word for word in words if INTEGER.fullmatch(word) is None), None)
+        if odd is not None:
+            raise file.refuse(f"expected integers, got {odd[:40]!r}", number)
+        if words:
+            lines.append((number, list(map(int, words))))
     if not lines:
         raise file.refuse("expected a number of graphs, got an empty file; is it complete?")
-    for number, words in zip(numbers, lines, strict=True):
-        for word in words:
-            if INTEGER.fullmatch(word) is None:
-                raise file.refuse(f"expected integers, got {word[:40]!r}", number)
-    return lines, numbers
-
-
-def _heads(words: Array, starts: Array, widths: Array, numbers: list[int], file: Member) -> Array:
-    """Return which lines are the first of a graph; each says where the next one is."""
-    count = int(words[0])
-    if widths[0] != 1 or count < 0:
-        came = words[: widths[0]].tolist()
-        raise file.refuse(f"expected one number, how many graphs there are, got {came!s:.60}", numbers[0])
-    heads: list[int] = []
-    line, last = 1, len(starts)
-    while line < last and len(heads) < count:
-        if widths[line] != 2:
-            raise file.refuse(
-                f"expected the two integers 'nodes class' of graph {len(heads) + 1}, got {widths[line]}; did the graph "
-                f"before it have as many nodes as it says?",
-                numbers[line],
-            )
-        size = int(words[starts[line]])
-        if not 0 <= size < last - line:
-            raise file.refuse(
-                f"graph {len(heads) + 1} should have {size} nodes, but {last - line - 1} lines follow; is the file "
-                f"complete?",
-                numbers[line],
-            )
-        heads.append(line)
-        line += 1 + size
-    if len(heads) < count or line < last:
-        came = f"{len(heads)} and the end of the file" if len(heads) < count else "more lines behind them"
-        message = f"expected {count} graphs, as the first line says, got {came}"
-        raise file.refuse(message, numbers[min(line, last - 1)])
-    return np.array(heads, dtype=np.int64)
-
-
-def _check_degrees(
-    words: Array, starts: Array, widths: Array, nodes: Array, numbers: list[int], file: Member
-) -> None:
-    given = np.where(widths[nodes] > 1, words[np.minimum(starts[nodes] + 1, len(words) - 1)], -2)
-    wrong = np.flatnonzero(given != widths[nodes] - 2)
-    if len(wrong):
-        line = int(nodes[wrong[0]])
-        shown = " ".join(map(str, words[starts[line] : starts[line] + widths[line]].tolist()))
-        message = f"expected the label of a node, its degree and as many neighbours, got '{shown:.60}'"
-        raise file.refuse(message, numbers[line])
+    return lines
 
 
 # -- which text of an archive, and whether a text is one of these ------------------------------------------

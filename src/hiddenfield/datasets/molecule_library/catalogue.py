@@ -23,6 +23,7 @@ machine.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -30,6 +31,7 @@ from itertools import combinations, product
 from math import isqrt
 
 import numpy as np
+from networkx.algorithms import isomorphism
 
 from hiddenfield.datasets.molecule_library.fragments import (
     ONE_WAY_LINKERS,
@@ -189,23 +191,11 @@ def automorphisms(fragment: Fragment) -> list[tuple[int, ...]]:
     >>> len(automorphisms(parse("c1ccccc1"))), automorphisms(parse("c1ccsc1"))
     (12, [(0, 1, 2, 3, 4), (1, 0, 4, 3, 2)])
     """
-    kinds = [
-        (fragment.elements[atom], fragment.aromatic[atom], fragment.hydrogens(atom))
-        for atom in range(len(fragment))
-    ]
-    partial: list[tuple[int, ...]] = [()]
-    for atom in range(len(fragment)):
-        earlier = {other: kind for other, kind in fragment.neighbours[atom].items() if other < atom}
-        partial = [
-            (*images, image)
-            for images in partial
-            for image in range(len(fragment))
-            if image not in images
-            and kinds[image] == kinds[atom]
-            and {o: k for o, k in fragment.neighbours[image].items() if o in images}
-            == {images[other]: kind for other, kind in earlier.items()}
-        ]
-    return partial
+    same = operator.eq
+    matcher = isomorphism.GraphMatcher(fragment.graph, fragment.graph, same, same)
+    return sorted(
+        tuple(image[atom] for atom in range(len(fragment))) for image in matcher.isomorphisms_iter()
+    )
 
 
 def representative(state: State, symmetries: list[tuple[int, ...]]) -> State:

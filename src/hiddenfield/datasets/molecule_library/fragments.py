@@ -13,8 +13,11 @@ other, and the atoms of the molecule are numbered in the order of the text. `wri
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
+
+import networkx
 
 from hiddenfield.errors import InputError
 
@@ -62,17 +65,21 @@ class Fragment:
     @cached_property
     def ring_bonds(self) -> frozenset[tuple[int, int]]:
         """The bonds, as (smaller, larger) atom numbers, whose removal leaves their atoms connected."""
-        return frozenset((min(i, j), max(i, j)) for i, j, _ in self.bonds if self._connected_without(i, j))
+        bridges = {frozenset(pair) for pair in networkx.bridges(self.graph)}
+        return frozenset(
+            (min(pair), max(pair))
+            for pair in (bond[:2] for bond in self.bonds)
+            if frozenset(pair) not in bridges
+        )
 
-    def _connected_without(self, start: int, goal: int) -> bool:
-        seen, stack = {start}, [start]
-        while stack:
-            atom = stack.pop()
-            for other in self.neighbours[atom]:
-                if {atom, other} != {start, goal} and other not in seen:
-                    seen.add(other)
-                    stack.append(other)
-        return goal in seen
+    @property
+    def graph(self) -> networkx.Graph:
+        """Atoms with element, aromaticity and hydrogens as their kind, and bonds with theirs."""
+        graph = networkx.Graph()
+        for atom, element in enumerate(self.elements):
+            graph.add_node(atom, kind=(element, self.aromatic[atom], self.hydrogens(atom)))
+        graph.add_weighted_edges_from(self.bonds, weight="kind")
+        return graph
 
     def unsaturated(self, atom: int) -> bool:
         """Whether the atom is aromatic or has a multiple bond."""
@@ -222,29 +229,41 @@ ONE_WAY_LINKERS: tuple[tuple[tuple[str, int], tuple[str, int]], ...] = (
 # -- a fragment on a line: the order of its atoms and the text around each -----------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Line:
     """A fragment in written order.
 
     Attributes
     ----------
+    fragment : Fragment
+        What is written.
     atoms : tuple of int
-        The fragment's atoms in the order of the text.
-    before, after : tuple of str
-        The text of each atom with what opens before it, and what closes after it; a side group goes between.
-    leaves : tuple of bool
-        Whether nothing else hangs on the atom after its own text, so that a side group needs no parentheses.
+        Its atoms in the order of the text.
+    children : list of lists
+        For every atom those that hang on it, the one with which the text goes on last.
+    closures : dict
+        The digits of the rings that open or close at an atom.
+    leave : int or None
+        The atom at which the text is left open: all that hangs on it are branches.
     """
 
+    fragment: Fragment
     atoms: tuple[int, ...]
-    before: tuple[str, ...]
-    after: tuple[str, ...]
-    leaves: tuple[bool, ...]
+    children: list[list[int]]
+    closures: dict[int, str]
+    leave: int | None
 
-    @property
-    def text(self) -> str:
-        """The whole text."""
-        return "".join(before + after for before, after in zip(self.before, self.after, strict=True))
+    def text(self, groups: Mapping[int, str] | None = None, atom: int | None = None) -> str:
+        """Return the text, with those of the side groups behind their atoms; of an `atom` and what hangs on it."""
+        atom = self.atoms[0] if atom is None else atom
+        hanging = self.children[atom]
+        text = _atom_text(self.fragment, atom) + self.closures.get(atom, "")
+        if groups and atom in groups:
+            text += f"({groups[atom]})" if hanging or atom == self.leave else groups[atom]
+        for child in hanging:
+            part = _bond_text(self.fragment, atom, child) + self.text(groups, child)
+            text += f"({part})" if child != hanging[-1] or atom == self.leave else part
+        return text
 
 
 @lru_cache(maxsize=4096)
@@ -258,26 +277,13 @@ def write(fragment: Fragment, entry: int | None, leave: int | None) -> Line:
     Examples
     --------
     >>> from hiddenfield.datasets.molecule_library.fragments import parse
-    >>> write(parse("c1ccsc1"), 0, 2).text, write(parse("c1ccsc1"), 0, None).text
+    >>> write(parse("c1ccsc1"), 0, 2).text(), write(parse("c1ccsc1"), 0, None).text()
     ('c1csc(c1)', 'c1cscc1')
     """
     stem = _longest_path(fragment, entry, leave)
     children, parents = _spanning_tree(fragment, stem)
     order = _preorder(children, stem[0])
-    closures = _ring_closures(fragment, order, parents)
-    last = None if leave is None else stem[-1]
-    before, after, leaves = [], [], []
-    opened: dict[int, str] = {}
-    for atom in order:
-        parent = parents[atom]
-        branch = parent is not None and (atom != children[parent][-1] or parent == last)
-        bond = "" if parent is None else _bond_text(fragment, parent, atom)
-        before.append(("(" if branch else "") + bond + _atom_text(fragment, atom) + closures.get(atom, ""))
-        if branch:
-            opened[_last_descendant(children, atom)] = ")" + opened.get(_last_descendant(children, atom), "")
-        leaves.append(not children[atom] and atom != last)
-    after = [opened.get(atom, "") for atom in order]
-    return Line(tuple(order), tuple(before), tuple(after), tuple(leaves))
+    return Line(fragment, tuple(order), children, _ring_closures(fragment, order, parents), leave)
 
 
 def _longest_path(fragment: Fragment, entry: int | None, leave: int | None) -> list[int]:
@@ -318,12 +324,7 @@ def _spanning_tree(fragment: Fragment, stem: list[int]) -> tuple[list[list[int]]
 
 
 def _preorder(children: list[list[int]], root: int) -> list[int]:
-    order, stack = [], [root]
-    while stack:
-        atom = stack.pop()
-        order.append(atom)
-        stack.extend(reversed(children[atom]))
-    return order
+    return [root, *(atom for child in children[root] for atom in _preorder(children, child))]
 
 
 def _ring_closures(fragment: Fragment, order: list[int], parents: list[int | None]) -> dict[int, str]:
@@ -345,12 +346,6 @@ def _ring_closures(fragment: Fragment, order: list[int], parents: list[int | Non
                 closing[number] = (end, _bond_text(fragment, atom, order[end]))
                 digits[atom] = digits.get(atom, "") + str(number)
     return digits
-
-
-def _last_descendant(children: list[list[int]], atom: int) -> int:
-    while children[atom]:
-        atom = children[atom][-1]
-    return atom
 
 
 def _atom_text(fragment: Fragment, atom: int) -> str:

@@ -140,47 +140,31 @@ def pi_levels(
     (array([0.618]), array([-0.618]), array([4.472]))
     """
     in_pi = kinds != NOT_PI
+    molecule = np.repeat(np.arange(len(node_ptr) - 1), np.diff(node_ptr))
     pi_before = np.concatenate([[0], np.cumsum(in_pi)])
+    row = pi_before[:-1] - pi_before[node_ptr][molecule]
     sizes = np.diff(pi_before[node_ptr])
     electrons = np.add.reduceat(np.where(in_pi, ELECTRONS[kinds], 0), node_ptr[:-1])
-    order = np.argsort(sizes, kind="stable")
-    hamiltonians, offsets = _hamiltonians(kinds, first, second, node_ptr, sizes, order)
+    bound = np.flatnonzero(in_pi[first] & in_pi[second])
+    first, second = first[bound], second[bound]
+    strength = resonance_table()[kinds[first], kinds[second]]
     homo, lumo, energy = (np.empty(len(sizes)) for _ in range(3))
-    start = 0
-    for size, count in zip(*np.unique(sizes, return_counts=True), strict=True):
-        chosen = order[start : start + count]
-        begin = offsets[chosen[0]]
-        block = hamiltonians[begin : begin + count * size * size].reshape(count, size, size)
-        descending = np.linalg.eigvalsh(block)[:, ::-1]
+    place = np.empty(len(sizes), dtype=np.int64)
+    for size in np.unique(sizes):
+        chosen = np.flatnonzero(sizes == size)
+        place[chosen] = np.arange(len(chosen))
+        h = np.zeros((len(chosen), size, size))
+        atoms = np.flatnonzero(in_pi & (sizes == size)[molecule])
+        h[place[molecule[atoms]], row[atoms], row[atoms]] = COULOMB[kinds[atoms]]
+        bonds = np.flatnonzero((sizes == size)[molecule[first]])
+        own, i, j = place[molecule[first[bonds]]], row[first[bonds]], row[second[bonds]]
+        h[own, i, j] = h[own, j, i] = strength[bonds]
+        descending = np.linalg.eigvalsh(h)[:, ::-1]
         occupied = electrons[chosen, None] // 2
         homo[chosen] = np.take_along_axis(descending, occupied - 1, axis=1)[:, 0]
         lumo[chosen] = np.take_along_axis(descending, occupied, axis=1)[:, 0]
         energy[chosen] = 2.0 * np.where(np.arange(size) < occupied, descending, 0.0).sum(axis=1)
-        start += count
     return PiLevels(homo, lumo, energy, electrons)
-
-
-def _hamiltonians(
-    kinds: Array, first: Array, second: Array, node_ptr: Array, sizes: Array, order: Array
-) -> tuple[Float[Array, " entries"], Int[Array, " structures"]]:
-    """Fill the lower triangles of all h into one buffer, molecules in `order`; say where each begins."""
-    in_pi = kinds != NOT_PI
-    offsets = np.empty(len(sizes), dtype=np.int64)
-    squares = sizes[order] ** 2
-    offsets[order] = np.cumsum(squares) - squares
-    molecule = np.repeat(np.arange(len(sizes)), np.diff(node_ptr))
-    pi_before = np.cumsum(in_pi) - in_pi
-    row = pi_before - pi_before[node_ptr[molecule]]
-    buffer = np.zeros(int(squares.sum()))
-    atoms = np.flatnonzero(in_pi)
-    of_atom = molecule[atoms]
-    buffer[offsets[of_atom] + row[atoms] * (sizes[of_atom] + 1)] = COULOMB[kinds[atoms]]
-    bound = np.flatnonzero(in_pi[first] & in_pi[second])
-    one, other = first[bound], second[bound]
-    low, high = np.minimum(row[one], row[other]), np.maximum(row[one], row[other])
-    of_bond = molecule[one]
-    buffer[offsets[of_bond] + high * sizes[of_bond] + low] = resonance_table()[kinds[one], kinds[other]]
-    return buffer, offsets
 
 
 # -- from frontier orbitals to the efficiency of a solar cell ------------------------------------------------

@@ -80,16 +80,14 @@ def build_piece(
     numbers: dict[int, int] = {}
     atoms: list[AtomRow] = []
     kinds: list[int] = []
-    texts: list[str] = []
     ends: list[tuple[int, int]] = []
     bonds: list[BondRow] = []
-    for place, atom in enumerate(line.atoms):
+    for atom in line.atoms:
         joined = (atom == entry) + (atom == leave) + (atom in on_atom)
         row, kind = _atom_row(fragment, atom, joined)
         numbers[atom] = len(atoms)
         atoms.append(row)
         kinds.append(kind)
-        inserted = ""
         if atom in on_atom:
             group = on_atom[atom]
             start = len(atoms)
@@ -100,12 +98,10 @@ def build_piece(
             bonds.append(("single", int(group.unsaturated(0) or group.elements[0] in ("N", "O")), 0))
             ends.extend((start + first, start + second) for first, second, _ in group.bonds)
             bonds.extend(_bond_rows(group))
-            text = write(group, 0, None).text
-            inserted = text if line.leaves[place] else f"({text})"
-        texts.append(line.before[place] + inserted + line.after[place])
     ends.extend((numbers[first], numbers[second]) for first, second, _ in fragment.bonds)
     bonds.extend(_bond_rows(fragment))
-    return Piece("".join(texts), -1 if leave is None else numbers[leave], atoms, kinds, ends, bonds)
+    text = line.text({atom: write(group, 0, None).text() for atom, group in on_atom.items()})
+    return Piece(text, -1 if leave is None else numbers[leave], atoms, kinds, ends, bonds)
 
 
 @cache

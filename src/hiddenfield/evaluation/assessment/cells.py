@@ -169,7 +169,7 @@ def work_together(context: Context, cells: Sequence[Cell]) -> Iterator[tuple[Cel
 
     Where some fail, the first error is raised after all the others.
     """
-    from hiddenfield.estimators.together import fit_in_parts
+    from hiddenfield.estimators.base import fit_in_parts
 
     models, data = zip(*(KINDS[cell.kind].fitting(context, cell) for cell in cells), strict=True)
     error: HiddenfieldError | None = None
