@@ -10,7 +10,7 @@ import torch
 
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.layout import FlatTables
-from hiddenfield.inference.cliques.loops import MESSAGE, TABLE, collect, distribute, log_value
+from hiddenfield.inference.cliques.loops import TABLE, collect, distribute
 from hiddenfield.inference.cliques.plan import CliquePlan
 from hiddenfield.ops.compile import compiled, subroutine
 from hiddenfield.shapes import Array
@@ -107,8 +107,7 @@ def choose_states(plan, values, logs, in_logs, maximise, draws, seed, state):  #
                     along = plan.alive[plan.axis_alive[last] + k] if plan.term_kind[term] == TABLE else k
                     place = at + along * step
                     if use_logs:
-                        is_log = plan.term_kind[term] == MESSAGE and in_logs[plan.term_child[term], 1]
-                        weight[k] += log_value(values, logs, is_log, plan.term_kind[term], place)
+                        weight[k] += logs[place] if plan.term_kind[term] == TABLE else values[place]
                     else:
                         weight[k] *= values[place]
             chosen = 0
