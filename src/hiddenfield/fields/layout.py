@@ -130,20 +130,17 @@ def flat_tables(field: FactorGraph) -> FlatTables:
     if counted is not None:
         tables, start, lengths = counted, own, size
     logs = np.concatenate([flat.log_unary, tables])
-    lengths = np.concatenate([np.diff(flat.state_ptr), lengths])
-    first = np.cumsum(lengths) - lengths
-    top = np.maximum.reduceat(logs, first)
-    top[top == -np.inf] = 0.0
-    logs -= np.repeat(top, lengths)
-    least = np.minimum.reduceat(np.where(logs == -np.inf, 0.0, logs), first)
+    ptr = np.concatenate(
+        [flat.state_ptr[:-1], len(flat.log_unary) + np.cumsum(lengths) - lengths, [len(logs)]]
+    )
+    logs, top, least = scaled(logs, ptr)
     states, variables = len(flat.log_unary), np.arange(field.num_variables)
     begin = np.concatenate([flat.state_ptr[:-1], states + start])
-    number = np.zeros(len(logs), np.int64)
-    number[first] = np.arange(len(first))
+    number = np.searchsorted(ptr, begin)
     return FlatTables(
         logs,
-        top[number[begin]],
-        least[number[begin]],
+        top[number],
+        least[number],
         begin,
         np.concatenate([flat.state_ptr[:-1], states + own]),
         np.concatenate([variables, field.num_variables + flat.scope_ptr]),
@@ -151,6 +148,30 @@ def flat_tables(field: FactorGraph) -> FlatTables:
         np.concatenate([np.ones_like(variables), flat.stride]),
         states + int(size.sum()),
     )
+
+
+def scaled(logs: Array, ptr: Array) -> tuple[Array, Array, Array]:
+    """Return logarithms less the largest of their segment, these, and the least of each segment but for -inf.
+
+    Segments of -inf alone stay as they are; none is empty.
+    """
+    if not len(logs):
+        return logs, logs[:0], logs[:0]
+    top = np.maximum.reduceat(logs, ptr[:-1])
+    top = np.where(top == -np.inf, np.zeros_like(top), top)
+    relative = logs - np.repeat(top, np.diff(ptr))
+    least = np.where(relative == -np.inf, np.zeros_like(relative), relative)
+    return relative, top, np.minimum.reduceat(least, ptr[:-1])
+
+
+def scaled_tables(tables: Array, begin: Array) -> tuple[Array, Array]:
+    """Return tables end to end, each scaled to a maximum of 1, and of each factor the least entry, all as logarithms.
+
+    Factors whose tables begin at the same place share one.
+    """
+    bounds = np.unique(np.append(begin, 0))
+    relative, _, least = scaled(tables, np.append(bounds, len(tables)))
+    return relative, least[np.searchsorted(bounds, begin)]
 
 
 def _joined(parts: list[Array], dtype: type = np.float64) -> Array:

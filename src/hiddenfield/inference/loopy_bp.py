@@ -267,7 +267,9 @@ def decode(passing: MessagePassing, messages: Float[Tensor, " messages"]) -> Int
     plan.ports.messages[:] = as_array(messages.detach())
     assignment = np.full(field.num_variables, -1, np.int64)
     scores = np.empty(int(field.cardinalities.max()) if field.num_variables else 0, plan.log_unary.dtype)
-    choose_in_turn(plan.ports, np.argsort(plan.depths[0], kind="stable"), *plan.widest, scores, assignment)
+    choose_in_turn(
+        plan.ports._replace(maximise=True), np.argsort(plan.depths[0], kind="stable"), scores, assignment
+    )
     return torch.from_numpy(assignment)
 
 
@@ -293,7 +295,7 @@ def add_port(port: int, ports: Ports, assignment: Array, scratch: Scratch, score
     factor, target = ports.port_factor[port], ports.port_position[port]
     first = ports.port_ptr[port]
     states = ports.port_ptr[port + 1] - first
-    load_cavities(factor, target, ports, True, scratch)
+    load_cavities(factor, target, ports, scratch)
     if fix_chosen(factor, target, ports, assignment, scratch):
         arity = ports.factor_ptr[factor + 1] - ports.factor_ptr[factor]
         entries = 1
@@ -309,11 +311,9 @@ def add_port(port: int, ports: Ports, assignment: Array, scratch: Scratch, score
 
 
 @compiled
-def choose_in_turn(
-    ports: Ports, order: Array, widest: int, most_ports: int, scores: Array, assignment: Array
-) -> None:
+def choose_in_turn(ports: Ports, order: Array, scores: Array, assignment: Array) -> None:
     """Write the states that variables choose in the given order; `assignment` comes in as -1."""
-    scratch = make_scratch(ports.messages, widest, most_ports)
+    scratch = make_scratch(ports)
     for variable in range(order.size):
         total_of(variable, ports)
     for place in range(order.size):

@@ -17,7 +17,10 @@ from hiddenfield.shapes import Array
 
 
 class Ports(NamedTuple):
-    """What the compiled loops read and write: messages and totals, and the arrays of `MessagePlan`."""
+    """What the compiled loops read and write: messages and totals, the arrays of `MessagePlan`, and how to update.
+
+    Sums below `least` are not trusted; a factor's ports have `widest` states together and are `most_ports` at most.
+    """
 
     messages: Array
     totals: Array
@@ -35,7 +38,11 @@ class Ports(NamedTuple):
     log_tables: Array
     exp_tables: Array
     table_begin: Array
-    table_top: Array
+    maximise: bool
+    least: float
+    damping: float
+    widest: int
+    most_ports: int
 
 
 class Scratch(NamedTuple):
@@ -67,7 +74,7 @@ def total_of(variable: int, ports: Ports) -> None:
 
 
 @subroutine(allocates=False)
-def load_cavities(factor: int, target: int, ports: Ports, maximise: bool, scratch: Scratch) -> float:
+def load_cavities(factor: int, target: int, ports: Ports, scratch: Scratch) -> float:
     """Write what the factor's other ports send, port by port; that of the target becomes log 1.
 
     `logs` are less each port's largest, `weights` their exponentials. Returns the sum of what was subtracted.
@@ -98,7 +105,7 @@ def load_cavities(factor: int, target: int, ports: Ports, maximise: bool, scratc
         for state in range(states):
             if top > -np.inf:
                 logs[offset + state] -= top
-            if not maximise:
+            if not ports.maximise:
                 weights[offset + state] = math.exp(logs[offset + state])
         offset += states
     return shift
@@ -188,17 +195,17 @@ def normalise(vector: Array, states: int, maximise: bool) -> None:
 
 
 @subroutine(allocates=False)
-def port_message(port: int, ports: Ports, maximise: bool, least: float, scratch: Scratch) -> None:
+def port_message(port: int, ports: Ports, scratch: Scratch) -> None:
     """Write the new message of a port to `scratch.out`, normalised in log space.
 
-    Reads the totals of the factor's other variables. Sums below `least` are not trusted.
+    Reads the totals of the factor's other variables.
     """
     out, tops = scratch.out, scratch.tops
     factor, target = ports.port_factor[port], ports.port_position[port]
     arity = ports.factor_ptr[factor + 1] - ports.factor_ptr[factor]
     states = ports.port_ptr[port + 1] - ports.port_ptr[port]
-    shift = load_cavities(factor, target, ports, maximise, scratch)
-    if shift == -np.inf or ports.table_top[factor] == -np.inf:
+    shift = load_cavities(factor, target, ports, scratch)
+    if shift == -np.inf:
         for state in range(states):
             out[state] = -np.inf
         return
@@ -206,37 +213,37 @@ def port_message(port: int, ports: Ports, maximise: bool, least: float, scratch:
     entries = 1
     for position in range(arity):
         entries *= scratch.sizes[position]
-    if not maximise:
+    if not ports.maximise:
         gather(0, target, arity, ports.exp_tables[begin : begin + entries], scratch.weights, scratch)
         lowest, total = np.inf, 0.0
         for state in range(states):
             lowest = min(lowest, out[state])
             total += out[state]
-        if lowest >= least:
+        if lowest >= ports.least:
             for state in range(states):
                 out[state] = math.log(out[state] / total)
             return
     table = ports.log_tables[begin : begin + entries]
     gather(1, target, arity, table, scratch.logs, scratch)
-    if not maximise:
+    if not ports.maximise:
         for state in range(states):
             tops[state] = out[state]
         gather(2, target, arity, table, scratch.logs, scratch)
         for state in range(states):
             out[state] = tops[state] + math.log(out[state]) if out[state] > 0 else -np.inf
-    normalise(out, states, maximise)
+    normalise(out, states, ports.maximise)
 
 
 @subroutine(allocates=False)
-def damp(old: Array, new: Array, states: int, damping: float, maximise: bool) -> None:
+def damp(old: Array, new: Array, states: int, ports: Ports) -> None:
     """Write over the old message, damped in log space and normalised again."""
-    if damping == 0:
+    if ports.damping == 0:
         for state in range(states):
             old[state] = new[state]
         return
     for state in range(states):
-        old[state] = damping * old[state] + (1 - damping) * new[state]
-    normalise(old, states, maximise)
+        old[state] = ports.damping * old[state] + (1 - ports.damping) * new[state]
+    normalise(old, states, ports.maximise)
 
 
 @subroutine(allocates=False)
@@ -249,16 +256,17 @@ def change_of(old: Array, new: Array, states: int) -> float:
 
 
 @subroutine
-def make_scratch(like: Array, widest: int, most_ports: int) -> Scratch:
+def make_scratch(ports: Ports) -> Scratch:
     """Allocate room for one factor."""
+    dtype = ports.messages.dtype
     return Scratch(
-        np.empty(widest, like.dtype),
-        np.empty(widest, like.dtype),
-        np.empty(widest, like.dtype),
-        np.empty(widest, like.dtype),
-        np.empty(most_ports + 1, like.dtype),
-        np.empty(most_ports, np.int64),
-        np.empty(most_ports, np.int64),
+        np.empty(ports.widest, dtype),
+        np.empty(ports.widest, dtype),
+        np.empty(ports.widest, dtype),
+        np.empty(ports.widest, dtype),
+        np.empty(ports.most_ports + 1, dtype),
+        np.empty(ports.most_ports, np.int64),
+        np.empty(ports.most_ports, np.int64),
     )
 
 
@@ -270,15 +278,13 @@ def variable_totals(ports: Ports) -> None:
 
 
 @subroutine(allocates=False)
-def update_factor(
-    factor: int, ports: Ports, maximise: bool, least: float, damping: float, scratch: Scratch, new: Array
-) -> float:
+def update_factor(factor: int, ports: Ports, scratch: Scratch, new: Array) -> float:
     """Replace all messages of a factor; return the largest change of a probability."""
     messages, worst, written = ports.messages, 0.0, 0
     # A factor's messages depend on each other's old values: keep the new ones until all are there.
     for place in range(ports.factor_ptr[factor], ports.factor_ptr[factor + 1]):
         port = ports.factor_port[place]
-        port_message(port, ports, maximise, least, scratch)
+        port_message(port, ports, scratch)
         first, last = ports.port_ptr[port], ports.port_ptr[port + 1]
         worst = max(worst, change_of(messages[first:last], scratch.out, last - first))
         for state in range(last - first):
@@ -288,22 +294,20 @@ def update_factor(
     for place in range(ports.factor_ptr[factor], ports.factor_ptr[factor + 1]):
         port = ports.factor_port[place]
         first, last = ports.port_ptr[port], ports.port_ptr[port + 1]
-        damp(messages[first:last], new[written:], last - first, damping, maximise)
+        damp(messages[first:last], new[written:], last - first, ports)
         written += last - first
     return worst
 
 
 @compiled
-def parallel_sweep(
-    ports: Ports, maximise: bool, least: float, damping: float, widest: int, most_ports: int, residual: Array
-) -> None:
+def parallel_sweep(ports: Ports, residual: Array) -> None:
     """Replace all messages in place, from totals of the old ones; write the largest change at each factor."""
     chunk = 128
     for part in prange((residual.size + chunk - 1) // chunk):
-        scratch = make_scratch(ports.messages, widest, most_ports)
-        new = np.empty(widest, ports.messages.dtype)
+        scratch = make_scratch(ports)
+        new = np.empty(ports.widest, ports.messages.dtype)
         for factor in range(part * chunk, min((part + 1) * chunk, residual.size)):
-            residual[factor] = update_factor(factor, ports, maximise, least, damping, scratch, new)
+            residual[factor] = update_factor(factor, ports, scratch, new)
 
 
 @compiled

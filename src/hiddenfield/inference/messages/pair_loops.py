@@ -18,9 +18,7 @@ whatever the number of states. A table that many factors share is kept once; the
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from hiddenfield.ops.compile import compiled, prange, subroutine
 from hiddenfield.ops.vector_math import fast_exp, fast_log, stack_numbers, unchecked
@@ -35,34 +33,45 @@ MOST_STATES = 64
 ROOM = LANES * MOST_STATES
 
 
-@compiled
-def assign_slots(
-    kind: Array,
-    following: Array,
-    graph: Array,
-    port_weight: Array,
-    rows: int,
-    columns: int,
-    place: Array,
-    used: Array,
-    slot_graph: Array,
-    slot_weight: Array,
-) -> None:
-    """Give each factor the next slot of its kind; write where its messages begin, and by slot what belongs to it.
+class PairBlocks(NamedTuple):
+    """Where messages lie in blocks, and what their update reads.
 
-    `following` is the first slot of each kind, and is changed.
+    A *slot* is a lane of a block; `used` is 1 at slots that hold a factor and 0 elsewhere.
+
+    Parameters
+    ----------
+    place
+        Where the message of each port begins: all blocks of messages to first ports, then those to second ones.
+    used, graph, weight
+        By slot whether it holds a factor, and this factor's graph and (first, second) port weights.
+    table_begin, tables, shared
+        Where the tables of each block begin; all tables, one per block where `shared` and one per lane elsewhere.
+    rows, columns
+        States of the first and second ports.
+    own, least, state_ptr, variable_port, variable_ptr, variable_graph
+        Potentials of variables, the least product that can be trusted, and states, ports and graph of every variable.
+    maximise, damping, weighted
+        How messages are updated.
     """
-    factors, slots = kind.size, slot_graph.size
-    for factor in range(factors):
-        slot = following[kind[factor]]
-        following[kind[factor]] += 1
-        block, lane = slot // LANES, slot % LANES
-        place[factor] = block * (rows * LANES) + lane
-        place[factors + factor] = slots * rows + block * (columns * LANES) + lane
-        used[slot] = 1
-        slot_graph[slot] = graph[factor]
-        slot_weight[slot] = port_weight[factor]
-        slot_weight[slots + slot] = port_weight[factors + factor]
+
+    place: Array
+    used: Array
+    graph: Array
+    weight: Array
+    table_begin: Array
+    tables: Array
+    shared: bool
+    rows: int
+    columns: int
+    own: Array
+    least: float
+    state_ptr: Array
+    variable_port: Array
+    variable_ptr: Array
+    variable_graph: Array
+    maximise: bool
+    damping: float
+    weighted: bool
 
 
 @compiled(fast=True)
@@ -89,26 +98,6 @@ def from_blocks(shares: Array, port_ptr: Array, place: Array, messages: Array) -
             out[entry] = fast_log(out[entry])
 
 
-@compiled(fast=True)
-def scaled_potentials(log_unary: Array, state_ptr: Array, out: Array, least: Array) -> None:
-    """Write each variable's potential divided by its largest, and the logarithm of its smallest entry that is not 0.
-
-    That is not a number where a potential is not.
-    """
-    dead, zero = log_unary.dtype.type(-np.inf), log_unary.dtype.type(0)
-    for variable in prange(state_ptr.size - 1):
-        begin, end = state_ptr[variable], state_ptr[variable + 1]
-        top, low = dead, zero
-        for state in range(begin, end):
-            top = max(top, log_unary[state])
-        top = top if top > dead else zero
-        for state in range(begin, end):
-            value = log_unary[state] - top
-            out[state] = fast_exp(value)
-            low = value if dead < value < low or value != value else low
-        least[variable] = low
-
-
 @subroutine(allocates=False, fast=True)
 def is_dead(state: int, potential: float, begin: int, end: int, ports: Any, places: Any, shares: Any) -> bool:
     """Return whether the variable's potential or a message to it excludes the state."""
@@ -120,33 +109,23 @@ def is_dead(state: int, potential: float, begin: int, end: int, ports: Any, plac
 
 @compiled(fast=True)
 def variable_cavities(
-    shares: Array,
-    powers: Array,
-    own: Array,
-    state_ptr: Array,
-    variable_port: Array,
-    variable_ptr: Array,
-    port_place: Array,
-    variable_graph: Array,
-    moving: Array,
-    least: float,
-    sent: Array,
-    unsafe: Array,
+    shares: Array, powers: Array, pairs: PairBlocks, moving: Array, sent: Array, unsafe: Array
 ) -> None:
     """Write what each variable sends to each of its ports: its potential times all other messages to it.
 
     An excluded state sends 0. `unsafe` becomes true for variables with a state that is not excluded but for which the
     product of all messages is below `least`. Graphs that rest are left out.
     """
+    state_ptr, variable_ptr, least = pairs.state_ptr, pairs.variable_ptr, pairs.least
     chunk, variables, spare = 256, state_ptr.size - 1, shares.size - ROOM
-    old, out, potential = unchecked(powers), unchecked(sent), unchecked(own)
-    ports, places, held = unchecked(variable_port), unchecked(port_place), unchecked(shares)
+    old, out, potential = unchecked(powers), unchecked(sent), unchecked(pairs.own)
+    ports, places, held = unchecked(pairs.variable_port), unchecked(pairs.place), unchecked(shares)
     for part in prange((variables + chunk - 1) // chunk):
         running = stack_numbers(powers, MOST_STATES)
         for variable in range(part * chunk, min((part + 1) * chunk, variables)):
             begin, end = variable_ptr[variable], variable_ptr[variable + 1]
             first = state_ptr[variable]
-            if begin == end or not moving[variable_graph[variable]]:
+            if begin == end or not moving[pairs.variable_graph[variable]]:
                 continue
             states = state_ptr[variable + 1] - first
             # Few factors are the most frequent: loops of unknown length would cost more than the products. Where there
@@ -203,19 +182,16 @@ def variable_cavities(
 
 @subroutine(allocates=False, fast=True)
 def through_tables(
-    tables: Array,
-    begin: int,
-    shared: bool,
-    maximise: bool,
-    rows: int,
-    columns: int,
-    by_row: Any,
-    by_column: Any,
-    to_row: Any,
-    to_column: Any,
+    block: int, pairs: PairBlocks, by_row: Any, by_column: Any, to_row: Any, to_column: Any
 ) -> None:
     """Add up, or find the largest of, the products of a block's tables with what was sent from either side."""
-    entries = unchecked(tables)
+    entries, begin, rows, columns = (
+        unchecked(pairs.tables),
+        pairs.table_begin[block],
+        pairs.rows,
+        pairs.columns,
+    )
+    shared, maximise = pairs.shared, pairs.maximise
     for place in range(rows * LANES):
         to_row[place] = 0
     for place in range(columns * LANES):
@@ -274,31 +250,29 @@ def normalise(numbers: Any, states: int, maximise: bool, like: Array) -> None:
 @subroutine(allocates=False, fast=True)
 def store(
     new: Any,
-    shares: Array,
-    powers: Array,
+    pairs: PairBlocks,
     begin: int,
     states: int,
-    damping: float,
-    maximise: bool,
-    weighted: bool,
     weight: Any,
+    shares: Array,
+    powers: Array,
     worst: Any,
 ) -> None:
     """Write new messages over old ones, damped; raise `worst` to the largest change of a probability, undamped."""
     held, raised = unchecked(shares), unchecked(powers)
-    old_part, new_part = shares.dtype.type(damping), shares.dtype.type(1 - damping)
-    normalise(new, states, maximise, shares)
+    old_part, new_part = shares.dtype.type(pairs.damping), shares.dtype.type(1 - pairs.damping)
+    normalise(new, states, pairs.maximise, shares)
     for place in range(0, states * LANES, LANES):
         for lane in range(LANES):
             change = abs(new[place + lane] - held[begin + place + lane])
             worst[lane] = change if change > worst[lane] else worst[lane]
-    if damping != 0:
+    if pairs.damping != 0:
         for place in range(states * LANES):
             new[place] = fast_exp(old_part * fast_log(held[begin + place]) + new_part * fast_log(new[place]))
-        normalise(new, states, maximise, shares)
+        normalise(new, states, pairs.maximise, shares)
     for place in range(states * LANES):
         held[begin + place] = new[place]
-    if weighted:
+    if pairs.weighted:
         for place in range(0, states * LANES, LANES):
             for lane in range(LANES):
                 raised[begin + place + lane] = fast_exp(weight[lane] * fast_log(new[place + lane]))
@@ -317,37 +291,21 @@ def leave_out(shares: Array, begin: int, states: int, weight: Any, sent: Any, ou
 
 @compiled(fast=True)
 def pair_sweep(
-    shares: Array,
-    powers: Array,
-    sent: Array,
-    tables: Array,
-    block_table: Array,
-    rows: int,
-    columns: int,
-    shared: bool,
-    maximise: bool,
-    damping: float,
-    weighted: bool,
-    slot_weight: Array,
-    used: Array,
-    slot_graph: Array,
-    moving: Array,
-    residual: Array,
+    shares: Array, powers: Array, sent: Array, pairs: PairBlocks, moving: Array, residual: Array
 ) -> None:
     """Replace all messages in place, given what the variables send; write the largest change at each slot of a block.
 
     `shares` are the messages to the first ports, block by block, those to the second ones, and `ROOM` ones; `powers`
-    their powers where ports are weighted. `block_table` says where the tables of each block begin. `used` is 1 at slots
-    that hold a factor, 0 elsewhere. Blocks of graphs that rest are left out; elsewhere such a graph's messages come out
-    as they are, as what its variables sent is what it was.
+    their powers where ports are weighted. Blocks of graphs that rest are left out; elsewhere such a graph's messages
+    come out as they are, as what its variables sent is what it was.
     """
-    blocks, slots = block_table.size, used.size
-    there, found = unchecked(used), unchecked(residual)
+    blocks, slots, rows, columns = pairs.table_begin.size, pairs.used.size, pairs.rows, pairs.columns
+    there, found, graph, weight = unchecked(pairs.used), unchecked(residual), pairs.graph, pairs.weight
     chunk = 16
     for part in prange((blocks + chunk - 1) // chunk):
         for block in range(part * chunk, min((part + 1) * chunk, blocks)):
             slot, end = block * LANES, (block + 1) * LANES
-            while slot < end and not moving[slot_graph[slot]]:
+            while slot < end and not moving[graph[slot]]:
                 slot += 1
             if slot == end:
                 continue
@@ -355,22 +313,17 @@ def pair_sweep(
             first, second = slot * rows, slots * rows + slot * columns
             by_row, by_column = unchecked(sent[first:]), unchecked(sent[second:])
             to_row, to_column = stack_numbers(shares, ROOM), stack_numbers(shares, ROOM)
-            row_weight, column_weight = unchecked(slot_weight[slot:]), unchecked(slot_weight[slots + slot :])
+            row_weight, column_weight = unchecked(weight[0, slot:]), unchecked(weight[1, slot:])
             worst = stack_numbers(shares, LANES)
             for lane in range(LANES):
                 worst[lane] = 0
-            if weighted:
+            if pairs.weighted:
                 from_row, from_column = stack_numbers(shares, ROOM), stack_numbers(shares, ROOM)
                 leave_out(shares, first, rows, row_weight, by_row, from_row)
                 leave_out(shares, second, columns, column_weight, by_column, from_column)
                 by_row, by_column = from_row, from_column
-            begin = block_table[block]
-            through_tables(
-                tables, begin, shared, maximise, rows, columns, by_row, by_column, to_row, to_column
-            )
-            store(to_row, shares, powers, first, rows, damping, maximise, weighted, row_weight, worst)
-            store(
-                to_column, shares, powers, second, columns, damping, maximise, weighted, column_weight, worst
-            )
+            through_tables(block, pairs, by_row, by_column, to_row, to_column)
+            store(to_row, pairs, first, rows, row_weight, shares, powers, worst)
+            store(to_column, pairs, second, columns, column_weight, shares, powers, worst)
             for lane in range(LANES):
                 found[slot + lane] = there[slot + lane] * worst[lane]

@@ -7,19 +7,20 @@ import math
 import numpy as np
 import torch
 
+from hiddenfield.fields.layout import scaled
 from hiddenfield.inference.messages.pair_loops import (
     LANES,
     MOST_STATES,
     ROOM,
-    assign_slots,
+    PairBlocks,
     from_blocks,
     pair_sweep,
-    scaled_potentials,
     to_blocks,
     variable_cavities,
 )
 from hiddenfield.inference.messages.plan import MessagePlan
 from hiddenfield.inference.messages.schedules import Iteration, Parallel
+from hiddenfield.ops import counting_sort
 from hiddenfield.ops.compile import as_array
 from hiddenfield.shapes import Array, Float, Tensor
 
@@ -41,32 +42,49 @@ class Pairs(Iteration):
         self, plan: MessagePlan, damping: float, tolerance: float, own: Array, tables: Array, row: Array
     ) -> None:
         super().__init__(plan, damping, tolerance)
-        self.own = own
         self.moving = np.ones(self.passing.field.num_graphs, np.bool_)
-        self.rows, self.columns = self.passing.field.groups[0].states
         self.general: Parallel | None = None
-        kind, following = self._kinds()
-        slots = LANES * self.table_of_block.size
-        self.place, self.used = np.empty(2 * row.size, np.int64), np.zeros(slots, tables.dtype)
-        self.slot_graph, self.slot_weight = np.zeros(slots, np.int64), np.ones(2 * slots, tables.dtype)
-        assign_slots(
-            kind,
-            following,
-            plan.factor_graph,
-            plan.port_weight,
-            self.rows,
-            self.columns,
-            self.place,
-            self.used,
-            self.slot_graph,
-            self.slot_weight,
+        group = self.passing.field.groups[0]
+        (rows, columns), factors, kinds = group.states, group.num_factors, group.log_tables.shape[0]
+        # Where many factors share a table, so do all factors of a block.
+        shared = self.passing.weights is None and group.table is not None and factors >= LANES * kinds
+        if shared and group.table is not None:
+            order, ptr = map(as_array, counting_sort(group.table, kinds))
+            filled, kind = -(-np.diff(ptr) // LANES), as_array(group.table)[order]
+            slot = np.empty(factors, np.int64)
+            slot[order] = np.arange(factors) + (LANES * (np.cumsum(filled) - filled) - ptr[:-1])[kind]
+            table_begin = np.repeat(np.arange(kinds) * (rows * columns), filled)
+        else:
+            slot, table_begin = np.arange(factors), np.arange(-(-factors // LANES)) * (rows * columns * LANES)
+            each = np.ones((LANES * table_begin.size, rows * columns), tables.dtype)
+            each[:factors] = tables[row]
+            tables = np.ascontiguousarray(each.reshape(-1, LANES, rows * columns).transpose(0, 2, 1))
+        slots = LANES * table_begin.size
+        used, graph = np.zeros(slots, tables.dtype), np.zeros(slots, np.int64)
+        weight = np.ones((2, slots), tables.dtype)
+        used[slot], graph[slot], weight[:, slot] = 1, plan.factor_graph, plan.port_weight.reshape(2, -1)
+        block, lane = np.divmod(slot, LANES)
+        place = (block * (rows * LANES) + lane, slots * rows + block * (columns * LANES) + lane)
+        self.pairs = PairBlocks(
+            np.concatenate(place),
+            used,
+            graph,
+            weight,
+            table_begin,
+            tables.ravel(),
+            shared,
+            rows,
+            columns,
+            own,
+            LEAST[own.dtype],
+            plan.state_ptr,
+            *plan.by_variable,
+            plan.variable_graph,
+            self.passing.maximise,
+            damping,
+            not self.passing.unweighted,
         )
-        if not self.shared:
-            each = np.ones((slots, tables.shape[1]), tables.dtype)
-            each[: row.size] = tables[row]
-            tables = np.ascontiguousarray(each.reshape(-1, LANES, tables.shape[1]).transpose(0, 2, 1))
-        self.tables = tables.ravel()
-        self.sent = np.ones(slots * (self.rows + self.columns) + ROOM, tables.dtype)
+        self.sent = np.ones(slots * (rows + columns) + ROOM, tables.dtype)
         self.residual = np.zeros(slots, tables.dtype)
 
     @classmethod
@@ -77,8 +95,7 @@ class Pairs(Iteration):
             return None
         if max(groups[0].states) > MOST_STATES:
             return None
-        own, least = np.empty_like(plan.log_unary), np.empty(plan.state_ptr.size - 1, plan.log_unary.dtype)
-        scaled_potentials(plan.log_unary, plan.state_ptr, own, least, work=own.size)
+        own, _, least = scaled(plan.log_unary, plan.state_ptr)
         logs, begin = plan.tables
         size = math.prod(groups[0].states)
         tables, row = logs.reshape(-1, size), begin // size
@@ -88,44 +105,28 @@ class Pairs(Iteration):
         tables = tables - top
         if not _within(tables, SPAN[own.dtype]):
             return None
-        return cls(plan, damping, tolerance, own, np.exp(tables), row)
-
-    def _kinds(self) -> tuple[Array, Array]:
-        """Return the kind of each factor, and the first slot of each kind; say where the table of each block begins.
-
-        Factors are of one kind per table where many share one, and then so are blocks.
-        """
-        group = self.passing.field.groups[0]
-        factors, size = group.num_factors, self.rows * self.columns
-        tables = group.log_tables.shape[0]
-        if self.passing.weights is not None or group.table is None or factors < LANES * tables:
-            self.shared = False
-            self.table_of_block = np.arange(-(-factors // LANES)) * (size * LANES)
-            return np.zeros(factors, np.int64), np.zeros(1, np.int64)
-        kind = as_array(group.table)
-        filled = -(-np.bincount(kind, minlength=tables) // LANES)
-        self.shared, self.table_of_block = True, np.repeat(np.arange(tables) * size, filled)
-        return kind, LANES * (np.cumsum(filled) - filled)
+        return cls(plan, damping, tolerance, np.exp(own), np.exp(tables), row)
 
     def start(self, messages: Float[Tensor, " messages"] | None) -> Tensor:
         """Lay the exponentials of messages out in blocks; extreme ones, from elsewhere, are left in log space."""
         self.general = None
-        state, first = np.ones_like(self.sent), self.used.size * self.rows
+        pairs, state = self.pairs, np.ones_like(self.sent)
+        first = pairs.used.size * pairs.rows
         if messages is not None:
             given = as_array(messages.detach())
             if given.max() > 1e-3:
                 given = as_array(self.passing.normalise(messages.detach()))
             if not _within(given, -np.log(LEAST[given.dtype])):
                 return self._in_log_space(messages)
-            to_blocks(given, self.plan.port_ptr, self.place, state, work=given.size)
+            to_blocks(given, self.plan.port_ptr, pairs.place, state, work=given.size)
         elif not self.passing.maximise:
-            state[:first], state[first:-ROOM] = 1 / self.rows, 1 / self.columns
+            state[:first], state[first:-ROOM] = 1 / pairs.rows, 1 / pairs.columns
         self.powers = state
-        if not self.passing.unweighted:
+        if pairs.weighted:
             self.powers = state.copy()
-            first_weight, second_weight = self.slot_weight.reshape(2, -1, 1, LANES)
-            self.powers[:first].reshape(-1, self.rows, LANES)[:] **= first_weight
-            self.powers[first:-ROOM].reshape(-1, self.columns, LANES)[:] **= second_weight
+            first_weight, second_weight = pairs.weight.reshape(2, -1, 1, LANES)
+            self.powers[:first].reshape(-1, pairs.rows, LANES)[:] **= first_weight
+            self.powers[first:-ROOM].reshape(-1, pairs.columns, LANES)[:] **= second_weight
         return torch.from_numpy(state)
 
     def messages(self, state: Tensor) -> Float[Tensor, " messages"]:
@@ -134,7 +135,7 @@ class Pairs(Iteration):
             return state
         port_ptr = self.plan.port_ptr
         out = np.empty(int(port_ptr[-1]), self.sent.dtype)
-        from_blocks(state.numpy(), port_ptr, self.place, out, work=out.size)
+        from_blocks(state.numpy(), port_ptr, self.pairs.place, out, work=out.size)
         return torch.from_numpy(out)
 
     def step(self, state: Tensor) -> tuple[Tensor, Float[Tensor, " graphs"]]:
@@ -143,26 +144,9 @@ class Pairs(Iteration):
             state = self._in_log_space(self.messages(state))
         if self.general is not None:
             return self.general.step(state)
-        pair_sweep(
-            state.numpy(),
-            self.powers,
-            self.sent,
-            self.tables,
-            self.table_of_block,
-            self.rows,
-            self.columns,
-            self.shared,
-            self.passing.maximise,
-            self.damping,
-            not self.passing.unweighted,
-            self.slot_weight,
-            self.used,
-            self.slot_graph,
-            self.moving,
-            self.residual,
-            work=self.sent.size,
-        )
-        worst = self.plan.by_graph(self.residual, self.slot_graph)
+        arrays = (state.numpy(), self.powers, self.sent, self.pairs, self.moving, self.residual)
+        pair_sweep(*arrays, work=self.sent.size)
+        worst = self.plan.by_graph(self.residual, self.pairs.graph)
         if len(self.moving) > 1:
             # A quarter: beliefs may still move more than the messages.
             np.greater(worst.numpy(), self.tolerance / 4, out=self.moving)
@@ -173,21 +157,9 @@ class Pairs(Iteration):
 
     def _send(self, shares: Array) -> bool:
         """Compute what variables send to factors; return whether nothing can have underflowed."""
-        plan = self.plan
-        unsafe = np.zeros(plan.state_ptr.size, np.bool_)
+        unsafe = np.zeros(self.plan.state_ptr.size, np.bool_)
         variable_cavities(
-            shares,
-            self.powers,
-            self.own,
-            plan.state_ptr,
-            *plan.by_variable,
-            self.place,
-            plan.variable_graph,
-            self.moving,
-            LEAST[shares.dtype],
-            self.sent,
-            unsafe,
-            work=self.sent.size,
+            shares, self.powers, self.pairs, self.moving, self.sent, unsafe, work=self.sent.size
         )
         return not unsafe.any()
 

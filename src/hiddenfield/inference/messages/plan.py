@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 import torch
 
+from hiddenfield.fields.layout import scaled_tables
 from hiddenfield.inference.messages.loops import Ports, largest_by_graph
 from hiddenfield.inference.messages.passing import MessagePassing
 from hiddenfield.ops.compile import as_array, compiled
@@ -45,12 +46,6 @@ class MessagePlan:
     variable_graph = _array(lambda passing: passing.field.variable_graph)
     log_unary = _array(lambda passing: passing.field.log_unary)
 
-    @cached_property
-    def least(self) -> float:
-        """Sums of exponentials below this have lost terms that matter to the floating type."""
-        limits = np.finfo(self.log_unary.dtype)
-        return float(limits.tiny / limits.eps)
-
     def by_graph(self, residual: Array, graph: Array) -> Float[Tensor, " graphs"]:
         """Return the largest of the numbers of each graph."""
         graphs = self.passing.field.num_graphs
@@ -82,33 +77,12 @@ class MessagePlan:
         return np.concatenate([np.zeros(0, self.log_unary.dtype), *parts]), begin
 
     @cached_property
-    def exp_tables(self) -> tuple[Array, Array]:
-        """The exponentials of all tables, each divided by its largest entry, and the logarithm of that by factor.
-
-        What underflows is noticed where it matters: a sum too small to be trusted is done again in log space.
-        """
-        logs, start = self.tables
-        values, tops = np.empty_like(logs), np.empty(start.size, logs.dtype)
-        first = 0
-        for group in self.passing.field.groups:
-            size = int(np.prod(group.states))
-            here = start[first : first + group.num_factors]
-            begins, back = np.unique(here, return_inverse=True)
-            if begins.size:
-                table = logs[begins[0] : begins[-1] + size].reshape(-1, size)
-                top = table.max(1)
-                safe = np.where(top == -np.inf, 0, top)
-                values[begins[0] : begins[-1] + size] = np.exp(table - safe[:, None]).reshape(-1)
-                tops[first : first + group.num_factors] = top[(begins - begins[0]) // size][back]
-            first += group.num_factors
-        return values, tops
-
-    @cached_property
     def ports(self) -> Ports:
-        """All of it, with room for messages and totals."""
+        """All of it, with room for messages and totals, to be updated without damping."""
+        groups, limits = self.passing.field.groups, np.finfo(self.log_unary.dtype)
         factor_port, factor_ptr = map(as_array, self.passing.field.wiring.by_factor)
         variable_port, variable_ptr = self.by_variable
-        (log_tables, table_begin), (exp_tables, table_top) = self.tables, self.exp_tables
+        log_tables, table_begin = self.tables
         position = np.empty(factor_port.size, np.int64)
         position[factor_port] = np.arange(factor_port.size) - np.repeat(factor_ptr[:-1], np.diff(factor_ptr))
         return Ports(
@@ -126,16 +100,16 @@ class MessagePlan:
             variable_port,
             variable_ptr,
             log_tables,
-            exp_tables,
+            # What underflows is noticed where it matters: a sum too small to be trusted is done again in log space.
+            np.exp(scaled_tables(log_tables, table_begin)[0]),
             table_begin,
-            table_top,
+            self.passing.maximise,
+            # Sums of exponentials below this have lost terms that matter to the floating type.
+            float(limits.tiny / limits.eps),
+            0.0,
+            max((sum(group.states) for group in groups), default=1),
+            max((group.arity for group in groups), default=1),
         )
-
-    @cached_property
-    def widest(self) -> tuple[int, int]:
-        """The largest number of states of a factor's ports together, and the largest arity."""
-        groups = self.passing.field.groups
-        return max((sum(g.states) for g in groups), default=1), max((g.arity for g in groups), default=1)
 
     @cached_property
     def depths(self) -> tuple[Array, Array]:

@@ -7,6 +7,7 @@ they are read after a message changed: no drift, and -inf needs no care.
 from __future__ import annotations
 
 import abc
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -26,6 +27,17 @@ from hiddenfield.inference.messages.plan import MessagePlan
 from hiddenfield.ops.compile import as_array, compiled, subroutine
 from hiddenfield.ops.heap import sift_down, sift_up
 from hiddenfield.shapes import Array, Float, Tensor
+
+
+class Queue(NamedTuple):
+    """Ports by graph, a priority queue of each graph's, `heap[graph_ptr[g]:graph_ptr[g + 1]]`, and stale variables."""
+
+    graph_port: Array
+    graph_ptr: Array
+    heap: Array
+    where: Array
+    priority: Array
+    stale: Array
 
 
 class Iteration(abc.ABC):
@@ -65,12 +77,7 @@ class Loops(Iteration):
 
     def __init__(self, plan: MessagePlan, damping: float, tolerance: float) -> None:
         super().__init__(plan, damping, tolerance)
-        self.ports = self.plan.ports
-
-    @property
-    def options(self) -> tuple[bool, float, float, int, int]:
-        """What every loop is told."""
-        return (self.passing.maximise, self.plan.least, self.damping, *self.plan.widest)
+        self.ports = self.plan.ports._replace(damping=damping)
 
     def start(self, messages: Tensor | None) -> Tensor:
         """Copy the messages to where the loops update them."""
@@ -85,7 +92,7 @@ class Parallel(Loops):
         """Update every message."""
         residual = np.empty(self.plan.factor_graph.size, self.ports.messages.dtype)
         variable_totals(self.ports, work=self.ports.messages.size)
-        parallel_sweep(self.ports, *self.options, residual, work=self.ports.messages.size)
+        parallel_sweep(self.ports, residual, work=self.ports.messages.size)
         return state, self.plan.by_graph(residual, self.plan.factor_graph)
 
 
@@ -96,7 +103,7 @@ class Sequential(Loops):
         """Update every message once."""
         residual = np.empty(self.plan.port_factor.size, self.ports.messages.dtype)
         stale = np.ones(self.plan.state_ptr.size - 1, np.bool_)
-        ordered_sweep(self.ports, self.plan.sweep, *self.options, stale, residual)
+        ordered_sweep(self.ports, self.plan.sweep, stale, residual)
         return state, self.plan.by_graph(residual, self.plan.port_graph)
 
 
@@ -106,12 +113,16 @@ class Residual(Loops):
     def start(self, messages: Tensor | None) -> Tensor:
         """Copy the messages and make the queue."""
         count = self.plan.port_factor.size
-        self.heap, self.where = np.empty(count, np.int64), np.empty(count, np.int64)
-        self.priority = np.empty(count, np.float64)
         owner = self.plan.port_graph
-        self.graph_port = np.argsort(owner, kind="stable")
-        self.graph_ptr = np.searchsorted(owner[self.graph_port], np.arange(self.passing.field.num_graphs + 1))
-        self.stale = np.ones(self.plan.state_ptr.size - 1, np.bool_)
+        order = np.argsort(owner, kind="stable")
+        self.queue = Queue(
+            order,
+            np.searchsorted(owner[order], np.arange(self.passing.field.num_graphs + 1)),
+            np.empty(count, np.int64),
+            np.empty(count, np.int64),
+            np.empty((count, 1)),
+            np.ones(self.plan.state_ptr.size - 1, np.bool_),
+        )
         self.start_over, self.idle = True, False
         return super().start(messages)
 
@@ -120,24 +131,14 @@ class Residual(Loops):
         if self.idle:
             # No message would change by the tolerance, yet beliefs do not agree: they turn on states that one message
             # all but excludes and others leave alone. Such changes are too small for the queue, so all are made once.
-            changes = np.empty(self.heap.size, self.ports.messages.dtype)
-            ordered_sweep(self.ports, self.plan.sweep, *self.options, self.stale, changes)
-        residual_sweep(
-            self.ports,
-            self.graph_port,
-            self.graph_ptr,
-            # The rounding here is not that of whoever verifies.
-            self.tolerance / 2,
-            self.start_over,
-            *self.options,
-            self.heap,
-            self.where,
-            self.stale,
-            self.priority,
-        )
+            changes = np.empty(self.queue.heap.size, self.ports.messages.dtype)
+            ordered_sweep(self.ports, self.plan.sweep, self.queue.stale, changes)
+        # Half: the rounding here is not that of whoever verifies.
+        residual_sweep(self.ports, self.queue, self.tolerance / 2, self.start_over)
+        priority = self.queue.priority[:, 0]
         # Where the queue finds nothing more to do and its caller does, priorities were too low: look at all again.
-        self.start_over = self.idle = not bool((self.priority > self.tolerance).any())
-        worst = self.plan.by_graph(self.priority, self.plan.port_graph)
+        self.start_over = self.idle = not bool((priority > self.tolerance).any())
+        worst = self.plan.by_graph(priority, self.plan.port_graph)
         return state, worst.to(state.dtype)
 
 
@@ -157,40 +158,30 @@ def refresh_totals(port: int, ports: Ports, stale: Array) -> None:
 
 
 @subroutine(allocates=False)
-def try_port(port: int, ports: Ports, maximise: bool, least: float, stale: Array, scratch: Scratch) -> float:
+def try_port(port: int, ports: Ports, stale: Array, scratch: Scratch) -> float:
     """Compute the new message of a port; return by how much it would change the old one."""
     refresh_totals(port, ports, stale)
-    port_message(port, ports, maximise, least, scratch)
+    port_message(port, ports, scratch)
     first, last = ports.port_ptr[port], ports.port_ptr[port + 1]
     return change_of(ports.messages[first:last], scratch.out, last - first)
 
 
 @subroutine(allocates=False)
-def accept(port: int, ports: Ports, maximise: bool, damping: float, stale: Array, scratch: Scratch) -> None:
+def accept(port: int, ports: Ports, stale: Array, scratch: Scratch) -> None:
     """Replace the message of a port by the computed one."""
     first, last = ports.port_ptr[port], ports.port_ptr[port + 1]
-    damp(ports.messages[first:last], scratch.out, last - first, damping, maximise)
+    damp(ports.messages[first:last], scratch.out, last - first, ports)
     stale[ports.port_variable[port]] = True
 
 
 @compiled
-def ordered_sweep(
-    ports: Ports,
-    order: Array,
-    maximise: bool,
-    least: float,
-    damping: float,
-    widest: int,
-    most_ports: int,
-    stale: Array,
-    residual: Array,
-) -> None:
+def ordered_sweep(ports: Ports, order: Array, stale: Array, residual: Array) -> None:
     """Replace one message after another; write the change of each when its turn came, by port."""
-    scratch = make_scratch(ports.messages, widest, most_ports)
+    scratch = make_scratch(ports)
     for place in range(order.size):
         port = order[place]
-        residual[port] = try_port(port, ports, maximise, least, stale, scratch)
-        accept(port, ports, maximise, damping, stale, scratch)
+        residual[port] = try_port(port, ports, stale, scratch)
+        accept(port, ports, stale, scratch)
 
 
 @subroutine(allocates=False)
@@ -203,7 +194,7 @@ def runner_up(heap: Array, priority: Array) -> float:
 
 
 @subroutine(allocates=False)
-def disturb(port: int, amount: float, ports: Ports, heap: Array, where: Array, priority: Array) -> None:
+def disturb(port: int, amount: float, ports: Ports, heap: Array, queue: Queue) -> None:
     """Raise the priorities of all messages that read the message of a port, by what it changed."""
     variable = ports.port_variable[port]
     for place in range(ports.variable_ptr[variable], ports.variable_ptr[variable + 1]):
@@ -215,61 +206,44 @@ def disturb(port: int, amount: float, ports: Ports, heap: Array, where: Array, p
         for other in range(ports.factor_ptr[factor], ports.factor_ptr[factor + 1]):
             affected = ports.factor_port[other]
             if affected != reader:
-                priority[affected, 0] += amount
-                sift_up(where[affected], heap, where, priority)
+                queue.priority[affected, 0] += amount
+                sift_up(queue.where[affected], heap, queue.where, queue.priority)
 
 
 @compiled
-def residual_sweep(
-    ports: Ports,
-    graph_port: Array,
-    graph_ptr: Array,
-    tolerance: float,
-    start_over: bool,
-    maximise: bool,
-    least: float,
-    damping: float,
-    widest: int,
-    most_ports: int,
-    heaps: Array,
-    where: Array,
-    stale: Array,
-    priority: Array,
-) -> None:
+def residual_sweep(ports: Ports, queue: Queue, tolerance: float, start_over: bool) -> None:
     """Replace in each graph as many messages as it has, always that of the largest residual, or fewer if all are small.
 
-    Every graph has a queue of its own, `heaps[graph_ptr[g]:graph_ptr[g + 1]]`: one that never settles would take all
-    turns of the others. Residuals are computed lazily: a message that changed raises the priority of those that read it
-    by its change, and the true residual is computed when a message comes to the top. If it is no longer the largest,
-    the message goes back into the queue. `start_over` gives every message the highest priority, so that each is looked
-    at once more.
+    Every graph has a queue of its own: one that never settles would take all turns of the others. Residuals are
+    computed lazily: a message that changed raises the priority of those that read it by its change, and the true
+    residual is computed when a message comes to the top. If it is no longer the largest, the message goes back into
+    the queue. `start_over` gives every message the highest priority, so that each is looked at once more.
     """
-    scratch = make_scratch(ports.messages, widest, most_ports)
-    rows = priority.reshape((-1, 1))  # as a heap compares them
-    for graph in range(graph_ptr.size - 1):
-        begin, end = graph_ptr[graph], graph_ptr[graph + 1]
-        heap = heaps[begin:end]
+    scratch, priority = make_scratch(ports), queue.priority
+    for graph in range(queue.graph_ptr.size - 1):
+        begin, end = queue.graph_ptr[graph], queue.graph_ptr[graph + 1]
+        heap = queue.heap[begin:end]
         if start_over:
             for place in range(end - begin):
-                port = graph_port[begin + place]
-                priority[port] = 2
+                port = queue.graph_port[begin + place]
+                priority[port, 0] = 2
                 heap[place] = port
-                where[port] = place
+                queue.where[port] = place
         done = 0
         while done < heap.size:
             port = heap[0]
-            if priority[port] <= tolerance:
+            if priority[port, 0] <= tolerance:
                 break
-            true = try_port(port, ports, maximise, least, stale, scratch)
+            true = try_port(port, ports, queue.stale, scratch)
             if true != true:
-                priority[port] = np.inf
+                priority[port, 0] = np.inf
                 break
-            priority[port] = true
-            if true <= tolerance or 2 * true < runner_up(heap, rows):
-                sift_down(0, heap, where, rows)
+            priority[port, 0] = true
+            if true <= tolerance or 2 * true < runner_up(heap, priority):
+                sift_down(0, heap, queue.where, priority)
                 continue
-            accept(port, ports, maximise, damping, stale, scratch)
+            accept(port, ports, queue.stale, scratch)
             done += 1
-            priority[port] = damping * true
-            sift_down(0, heap, where, rows)
-            disturb(port, (1 - damping) * true, ports, heap, where, rows)
+            priority[port, 0] = ports.damping * true
+            sift_down(0, heap, queue.where, priority)
+            disturb(port, (1 - ports.damping) * true, ports, heap, queue)

@@ -9,7 +9,7 @@ import torch
 
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.hard_zeros import feasible_assignments, has_hard_zeros
-from hiddenfield.fields.layout import FlatField, flatten
+from hiddenfield.fields.layout import FlatField, flatten, scaled, scaled_tables
 from hiddenfield.inference.sampling.loops import Record, TreeBlocks, Walk, site_sweeps, tree_sweeps
 from hiddenfield.ops import segment_sum
 from hiddenfield.ops.compile import compiled
@@ -111,8 +111,7 @@ class Chains:
         tables: Array | None = None,
     ) -> None:
         """Sweep over all variables so many times, maybe with other potentials; collect what is seen where asked."""
-        flat, collect = self.flat, record is not None
-        record = self.record() if record is None else record
+        flat, record = self.flat, self.record() if record is None else record
         walk = Walk(self.chain_ptr, self.state, self.random)
         work = 1 << 30 if len(self.order) * self.number * sweeps > 1 << 15 else 0
         if unary is not None:
@@ -124,10 +123,10 @@ class Chains:
             if self.potentials is not None:
                 scaled, start, powers = self.potentials
                 flat = flat._replace(log_unary=scaled, table_start=start, tables=powers)
-            tree_sweeps(sweeps, logs, self.blocks, flat, walk, collect, record, work=work)
+            tree_sweeps(sweeps, logs, self.blocks, flat, walk, record, work=work)
         else:
             hard = self.hard and tables is None
-            site_sweeps(sweeps, beta, hard, self.order, flat, walk, collect, record, work=work)
+            site_sweeps(sweeps, beta, hard, self.order, flat, walk, record, work=work)
 
 
 def scaled_potentials(flat: FlatField) -> tuple[Array, Array, Array] | None:
@@ -143,24 +142,10 @@ def scaled_potentials(flat: FlatField) -> tuple[Array, Array, Array] | None:
         values = flat.tables
     else:
         start = np.cumsum(flat.table_size) - flat.table_size
-    unary, unary_range = _scaled(flat.log_unary, flat.state_ptr)
-    bounds, inverse = np.unique(start, return_inverse=True)
-    tables, ranges = _scaled(values, np.append(bounds, len(values)))
-    each = ranges[inverse] if len(start) else np.zeros(0)
-    total = unary_range + np.bincount(flat.scope, each[flat.place_factor], len(flat.state_ptr) - 1)
-    return (unary, start, tables) if total.max(initial=0.0) < LARGEST_RANGE else None
-
-
-def _scaled(values: Array, ptr: Array) -> tuple[Array, Array]:
-    """Return exponentials with each segment's maximum 1, and the range of its finite logarithms."""
-    if not len(values):
-        return values, np.zeros(len(ptr) - 1)
-    finite = np.isfinite(values)
-    top = np.maximum.reduceat(np.where(finite, values, -np.inf), ptr[:-1])
-    low = np.minimum.reduceat(np.where(finite, values, np.inf), ptr[:-1])
-    top = np.where(np.isfinite(top), top, 0.0)
-    low = np.where(np.isfinite(low), low, 0.0)
-    return np.exp(values - np.repeat(top, np.diff(ptr))), top - low
+    unary, _, unary_least = scaled(flat.log_unary, flat.state_ptr)
+    tables, least = scaled_tables(values, start)
+    total = unary_least + np.bincount(flat.scope, least[flat.place_factor], len(flat.state_ptr) - 1)
+    return (np.exp(unary), start, np.exp(tables)) if -total.min(initial=0.0) < LARGEST_RANGE else None
 
 
 def free_variables(field: FactorGraph) -> Array:

@@ -26,6 +26,8 @@ class Walk(NamedTuple):
 class Record(NamedTuple):
     """What is collected of every sweep: conditional probabilities, visits by batch, and joint states of factors.
 
+    Where there is room for no states, nothing is.
+
     Parameters
     ----------
     batch_length
@@ -116,14 +118,13 @@ def draw_state(
     total: float,
     flat: FlatField,
     walk: Walk,
-    collect: bool,
     mean: Array,
 ) -> None:
-    """Draw a variable's state by weights that sum to `total`, and add them to `mean`; at 0 it stays as it is."""
+    """Draw a variable's state by weights that sum to `total`, add them to `mean` if it has room; at 0 it stays."""
     first = flat.state_ptr[variable]
     card = flat.state_ptr[variable + 1] - first
     if total == 0.0:  # no state is possible given the others
-        if collect:
+        if mean.size:
             mean[first + walk.state[variable, chain]] += 1.0
         return
     rest = uniform(walk.random, chain) * total
@@ -136,7 +137,7 @@ def draw_state(
             if rest < 0.0:
                 break
     walk.state[variable, chain] = chosen
-    if collect:
+    if mean.size:
         for x in range(card):
             mean[first + x] += values[begin + x * step] / total
 
@@ -144,6 +145,8 @@ def draw_state(
 @subroutine(allocates=False, fast=True)
 def collect_states(sweep: int, block: int, order: Array, flat: FlatField, walk: Walk, record: Record) -> None:
     """Count the states of variables, and the joint states of factors, in the chains of a block."""
+    if record.mean.size == 0:
+        return
     first, last = walk.chain_ptr[block], walk.chain_ptr[block + 1]
     batch = min(sweep // record.batch_length, record.visits.shape[0] - 1)
     for v in order:
@@ -169,19 +172,12 @@ def most_states(order: Array, flat: FlatField) -> int:
 
 @compiled
 def site_sweeps(
-    sweeps: int,
-    beta: float,
-    hard: bool,
-    order: Array,
-    flat: FlatField,
-    walk: Walk,
-    collect: bool,
-    record: Record,
+    sweeps: int, beta: float, hard: bool, order: Array, flat: FlatField, walk: Walk, record: Record
 ) -> None:
     """Draw each variable of `order` from its distribution given all others, `sweeps` times.
 
-    With `collect`, `record` is added to, conditional probabilities block by block. Factors count `beta` times. Without
-    hard zeros binary variables take a path without branches, which is about twice as fast (a 30 x 30 grid, measured).
+    `record` is added to, conditional probabilities block by block. Factors count `beta` times. Without hard zeros
+    binary variables take a path without branches, which is about twice as fast (a 30 x 30 grid, measured).
     """
     most, tables, stride = most_states(order, flat), flat.tables, flat.stride
     # Arrays that are written to here have names of their own: in parallel Numba forgets writes through a tuple.
@@ -235,92 +231,65 @@ def site_sweeps(
                         chance = 1.0 / (1.0 + np.exp(-logits[j]))
                         state[v, first_chain + j] = 1 if uniform(walk.random, first_chain + j) < chance else 0
                         total += chance
-                    if collect:
+                    if mean.size:
                         mean[block, begin + 1] += total
                         mean[block, begin] += width - total
                 else:
                     for j in range(width):
                         total = exponentials(logits, j, width, card)
-                        draw_state(
-                            *(v, first_chain + j, logits, j, width, total, flat, walk), collect, mean[block]
-                        )
-            if collect:
-                collect_states(sweep, block, order, flat, walk, record)
+                        draw_state(v, first_chain + j, logits, j, width, total, flat, walk, mean[block])
+            collect_states(sweep, block, order, flat, walk, record)
 
 
 # -- one tree of variables at a time -----------------------------------------------------------------------
 
 
 @subroutine(allocates=False, fast=True)
-def absorb(
-    factor: int,
-    own: int,
-    begin: int,
-    card: int,
-    logs: bool,
-    flat: FlatField,
-    walk: Walk,
-    chain: int,
-    belief: Array,
-) -> None:
-    """Multiply a variable's belief by a factor, given the states of its other variables."""
-    entry = entry_given(factor, own, own, flat, walk.state, chain)
-    step = flat.stride[own]
-    if logs:
-        count = flat.factor_count[factor]
-        for x in range(card):
+def absorb(own: int, logs: bool, flat: FlatField, state: Array, chain: int, belief: Array) -> None:
+    """Multiply the belief of the variable at a place by its factor, given the states of the factor's other ones."""
+    factor, begin, step = flat.place_factor[own], flat.state_ptr[flat.scope[own]], flat.stride[own]
+    entry = entry_given(factor, own, own, flat, state, chain)
+    count = flat.factor_count[factor]
+    for x in range(flat.state_ptr[flat.scope[own] + 1] - begin):
+        if logs:
             belief[begin + x] += count * flat.tables[entry + x * step]
-    else:
-        for x in range(card):
+        else:
             belief[begin + x] *= flat.tables[entry + x * step]
 
 
 @subroutine(allocates=False, fast=True)
-def pass_logs(
-    factor: int, entry: int, own: int, other: int, flat: FlatField, belief: Array, weight: Array
+def pass_up(
+    own: int, other: int, logs: bool, flat: FlatField, state: Array, chain: int, belief: Array, weight: Array
 ) -> None:
-    """Add the log message of a variable to its parent's log belief."""
-    v, u = flat.scope[own], flat.scope[other]
+    """Multiply a parent's belief by the message of a variable, scaled to a maximum of 1; or add its logarithm."""
+    factor, v, u = flat.place_factor[own], flat.scope[own], flat.scope[other]
     begin, card = flat.state_ptr[v], flat.state_ptr[v + 1] - flat.state_ptr[v]
-    for y in range(flat.state_ptr[u + 1] - flat.state_ptr[u]):
-        here = entry + y * flat.stride[other]
-        top = -np.inf
-        for x in range(card):
-            weight[x] = (
-                belief[begin + x] + flat.factor_count[factor] * flat.tables[here + x * flat.stride[own]]
-            )
-            top = max(top, weight[x])
-        if top == -np.inf:
-            belief[flat.state_ptr[u] + y] = -np.inf
+    entry, above = entry_given(factor, own, other, flat, state, chain), flat.state_ptr[u]
+    most = 0.0
+    for y in range(flat.state_ptr[u + 1] - above):
+        here, total = entry + y * flat.stride[other], 0.0
+        if not logs:
+            for x in range(card):
+                total += belief[begin + x] * flat.tables[here + x * flat.stride[own]]
+            weight[y] = total
+            most = max(most, total)
             continue
-        total = 0.0
+        top, count = -np.inf, flat.factor_count[factor]
         for x in range(card):
-            total += np.exp(weight[x] - top)
-        belief[flat.state_ptr[u] + y] += top + np.log(total)
-
-
-@subroutine(allocates=False, fast=True)
-def pass_products(entry: int, own: int, other: int, flat: FlatField, belief: Array, weight: Array) -> None:
-    """Multiply a parent's belief by the message of a variable, scaled to a maximum of 1."""
-    v, u = flat.scope[own], flat.scope[other]
-    begin, card = flat.state_ptr[v], flat.state_ptr[v + 1] - flat.state_ptr[v]
-    above = flat.state_ptr[u + 1] - flat.state_ptr[u]
-    top = 0.0
-    for y in range(above):
-        here = entry + y * flat.stride[other]
-        total = 0.0
+            weight[x] = belief[begin + x] + count * flat.tables[here + x * flat.stride[own]]
+            top = max(top, weight[x])
         for x in range(card):
-            total += belief[begin + x] * flat.tables[here + x * flat.stride[own]]
-        weight[y] = total
-        top = max(top, total)
-    scale = 1.0 / top if top > 0.0 else 0.0
-    for y in range(above):
-        belief[flat.state_ptr[u] + y] *= weight[y] * scale
+            total += np.exp(weight[x] - top) if top > -np.inf else 0.0
+        belief[above + y] += top + np.log(total)
+    if not logs:
+        scale = 1.0 / most if most > 0.0 else 0.0
+        for y in range(flat.state_ptr[u + 1] - above):
+            belief[above + y] *= weight[y] * scale
 
 
 @compiled
 def tree_sweeps(
-    sweeps: int, logs: bool, trees: TreeBlocks, flat: FlatField, walk: Walk, collect: bool, record: Record
+    sweeps: int, logs: bool, trees: TreeBlocks, flat: FlatField, walk: Walk, record: Record
 ) -> None:
     """Draw the variables of each forest together: filter from the leaves to the roots, then sample back.
 
@@ -337,47 +306,28 @@ def tree_sweeps(
                 for c in range(walk.chain_ptr[block], walk.chain_ptr[block + 1]):
                     for i in range(first, last):
                         v = order[i]
-                        begin, end = flat.state_ptr[v], flat.state_ptr[v + 1]
-                        for s in range(begin, end):
+                        for s in range(flat.state_ptr[v], flat.state_ptr[v + 1]):
                             belief[s] = flat.log_unary[s]
                         for p in range(flat.port_ptr[v], flat.port_ptr[v + 1]):
                             if not trees.internal[p]:
-                                own = flat.port_place[p]
-                                absorb(
-                                    flat.place_factor[own],
-                                    own,
-                                    begin,
-                                    end - begin,
-                                    logs,
-                                    flat,
-                                    walk,
-                                    c,
-                                    belief,
-                                )
+                                absorb(flat.port_place[p], logs, flat, walk.state, c, belief)
                     for i in range(first, last):
                         if parent[i] >= 0:
                             own, other = trees.own_place[i], trees.parent_place[i]
-                            f = flat.place_factor[own]
-                            entry = entry_given(f, own, other, flat, walk.state, c)
-                            if logs:
-                                pass_logs(f, entry, own, other, flat, belief, weight)
-                            else:
-                                pass_products(entry, own, other, flat, belief, weight)
+                            pass_up(own, other, logs, flat, walk.state, c, belief, weight)
                     for i in range(last - 1, first - 1, -1):
                         v = order[i]
                         begin, card = flat.state_ptr[v], flat.state_ptr[v + 1] - flat.state_ptr[v]
                         if parent[i] >= 0:  # whose state has just been drawn
-                            own = trees.own_place[i]
-                            absorb(flat.place_factor[own], own, begin, card, logs, flat, walk, c, belief)
+                            absorb(trees.own_place[i], logs, flat, walk.state, c, belief)
                         if logs:
                             total = exponentials(belief, begin, 1, card)
                         else:
                             total = 0.0
                             for x in range(card):
                                 total += belief[begin + x]
-                        draw_state(v, c, belief, begin, 1, total, flat, walk, collect, mean[block])
-            if collect:
-                collect_states(sweep, block, order, flat, walk, record)
+                        draw_state(v, c, belief, begin, 1, total, flat, walk, mean[block])
+            collect_states(sweep, block, order, flat, walk, record)
 
 
 @compiled
