@@ -16,6 +16,7 @@ __all__ = [
     "MissingDependencyError",
     "ReadError",
     "SkippedInputWarning",
+    "TooLargeError",
     "TrainingError",
     "UnknownSymbolError",
 ]
@@ -27,6 +28,10 @@ class HiddenfieldError(Exception):
 
 class InputError(HiddenfieldError, ValueError):
     """An argument, array or file does not hold what was expected."""
+
+
+class TooLargeError(InputError):
+    """What was asked for would take more memory than it may."""
 
 
 class UnknownSymbolError(InputError):

@@ -18,6 +18,7 @@ from typing import Any, overload
 
 import torch
 
+from hiddenfield.limits import call_watched
 from hiddenfield.shapes import Array, Tensor
 
 prange = range
@@ -79,7 +80,14 @@ class Compiled:
     on `torch.get_num_threads()` threads (at most Numba's own limit) where it is large.
     """
 
-    def __init__(self, function: Callable[..., None], *, fast: bool = False, reorder: bool = False) -> None:
+    def __init__(
+        self,
+        function: Callable[..., None],
+        *,
+        fast: bool = False,
+        reorder: bool = False,
+        watched: bool = False,
+    ) -> None:
         function = inspect.unwrap(function)  # beneath any check of arguments
         if not isinstance(function, FunctionType):
             raise TypeError(f"a compiled loop is made of a plain Python function, got {function!r}")
@@ -89,6 +97,7 @@ class Compiled:
         self._options = FAST if fast else {}
         if reorder:
             self._options = {**FAST, "fastmath": FAST["fastmath"] | {"reassoc"}}
+        self._watched = watched
         self._can_split = "prange" in function.__code__.co_names
         self._serial: Callable[..., None] | None = None
         self._parallel: Callable[..., None] | None = None
@@ -96,8 +105,13 @@ class Compiled:
 
     def __call__(self, *arguments: Any, work: int = PARALLEL_WORK) -> None:
         """Run the compiled loop, compiling it for these element types if it has not been."""
+        if self._watched:
+            return call_watched(self._call_serial, arguments)
         if work >= PARALLEL_WORK and self._can_split and (threads := torch.get_num_threads()) > 1:
             return self._call_parallel(threads, arguments)
+        self._call_serial(*arguments)
+
+    def _call_serial(self, *arguments: Any) -> None:
         serial = self._serial
         if serial is None:
             serial = self._serial = self._compile(parallel=False)
@@ -204,11 +218,17 @@ def compiled(function: Callable[..., None]) -> Compiled: ...
 
 
 @overload
-def compiled(*, fast: bool, reorder: bool = ...) -> Callable[[Callable[..., None]], Compiled]: ...
+def compiled(
+    *, fast: bool = ..., reorder: bool = ..., watched: bool = ...
+) -> Callable[[Callable[..., None]], Compiled]: ...
 
 
 def compiled(
-    function: Callable[..., None] | None = None, *, fast: bool = False, reorder: bool = False
+    function: Callable[..., None] | None = None,
+    *,
+    fast: bool = False,
+    reorder: bool = False,
+    watched: bool = False,
 ) -> Any:
     """Make a lazily compiled loop of a plain Python function.
 
@@ -218,7 +238,8 @@ def compiled(
 
     With ``fast=True`` products may be fused with sums, the sign of zero is not kept, and division by zero is not
     looked for (it gives inf or NaN): what a loop needs to run on whole vectors. With `reorder` too, the terms of a sum
-    may be added in another order.
+    may be added in another order. A loop that may take seconds is ``watched=True``: it gets an array `stop` before its
+    arguments, and returns soon after ``stop[0]`` has become 1, at Ctrl-C or when a `time_limit` is over.
 
     Cost: the first call of each combination of element types compiles (about a second) or loads the result
     from Numba's cache on disk; later calls cost about a microsecond each plus the work.
@@ -237,5 +258,5 @@ def compiled(
     array([2., 4., 6.])
     """
     if function is None:
-        return functools.partial(Compiled, fast=fast, reorder=reorder)
-    return Compiled(function, fast=fast, reorder=reorder)
+        return functools.partial(Compiled, fast=fast, reorder=reorder, watched=watched)
+    return Compiled(function, fast=fast, reorder=reorder, watched=watched)

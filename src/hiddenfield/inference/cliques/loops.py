@@ -221,7 +221,7 @@ def fill_block(plan, count, size, terms, use_logs, values, logs, learned, consta
 
 @subroutine
 def add_exponentials(block, begin, end, to, top_of, message):  # type: ignore[no-untyped-def]
-    """Add the exponentials of a stretch of a block to one number of a message, which is scaled by its largest so far."""
+    """Add the exponentials of a stretch of a block to one number of a message, scaled by the largest so far."""
     top = top_of[to]
     for j in range(begin, end):
         top = max(top, block[j])
@@ -234,8 +234,8 @@ def add_exponentials(block, begin, end, to, top_of, message):  # type: ignore[no
         message[to] += total_of(block, begin, end)
 
 
-@compiled
-def collect(plan, maximise, scratch, values, logs, in_logs, log_scale):  # type: ignore[no-untyped-def]
+@compiled(watched=True)
+def collect(stop, plan, maximise, scratch, values, logs, in_logs, log_scale):  # type: ignore[no-untyped-def]
     """Send messages from the leaves to the roots: each clique's product, summed or maximised over what it eliminates.
 
     Messages are written into `values`, scaled to a maximum of 1, its logarithm into `log_scale`. ``in_logs[c]`` tells
@@ -274,6 +274,8 @@ def collect(plan, maximise, scratch, values, logs, in_logs, log_scale):  # type:
         top_of = np.full(length if use_logs and not maximise[clique] else 0, -np.inf)
         constant = begin_product(plan, count, size, terms, use_logs, values, logs, values, fixed)
         for number in range(blocks):
+            if stop[0]:
+                return
             if number > 0:
                 advance(plan, clique, count, terms)
             if not fill_block(
@@ -328,8 +330,8 @@ def collect(plan, maximise, scratch, values, logs, in_logs, log_scale):  # type:
         message_range[clique] = min(least, 0.0)
 
 
-@compiled
-def distribute(plan, scratch, values, logs, in_logs, log_scale, out):  # type: ignore[no-untyped-def]
+@compiled(watched=True)
+def distribute(stop, plan, scratch, values, logs, in_logs, log_scale, out):  # type: ignore[no-untyped-def]
     """Send what the roots know to the leaves, and sum every clique's distribution into the marginals of its terms.
 
     ``out`` has room for the marginals of variables and factors and for all separators; a root's separator, one number,
@@ -365,6 +367,8 @@ def distribute(plan, scratch, values, logs, in_logs, log_scale, out):  # type: i
         for i in range(outputs):
             sinks.cursor[i] = plan.term_out[sinks.number[i]] + sinks.layout[i, 2]
         for number in range(plan.num_blocks[clique]):
+            if stop[0]:
+                return
             if number > 0:
                 advance(plan, clique, count, terms)
                 advance(plan, clique, outputs, sinks)
