@@ -44,8 +44,11 @@ def auto(
     memory_limit: float | None = None,
     backend: str = "auto",
 ) -> Posterior:
-    """Choose by what exact inference would cost, which is known before it starts.
+    r"""Choose by what exact inference would cost, which is known before it starts.
 
+    .. math:: \text{seconds} \approx \sum_C (\text{terms of } C) \prod_{v \in C} k_v \cdot 10^{-9}
+
+    over the cliques of a junction tree, twice that where logarithms are needed against underflow.
     Where the estimate fits the limits, `exact`. Otherwise `relaxed`, with cliques that grow as long as there is time
     and memory for larger ones; the last that converged is the answer, with how much it differs from the one before.
     Where not even an elimination order is found in the time, or the field stands for many variables by counts,
