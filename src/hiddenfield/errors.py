@@ -16,6 +16,7 @@ __all__ = [
     "MissingDependencyError",
     "ReadError",
     "SkippedInputWarning",
+    "TooLargeError",
     "TrainingError",
     "UnknownSymbolError",
 ]
@@ -33,6 +34,10 @@ class InputError(HiddenfieldError, ValueError):
 
     structure: int | None = None
     reason: str = ""
+
+
+class TooLargeError(InputError):
+    """What was asked for would take more memory than it may."""
 
 
 class UnknownSymbolError(InputError):

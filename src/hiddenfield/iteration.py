@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 import torch
 
 from hiddenfield.errors import InputError
+from hiddenfield.limits import seconds_left
 from hiddenfield.shapes import Bool, Float, Int, Tensor
 
 State = TypeVar("State")
@@ -69,7 +70,7 @@ def iterate(
     tolerance
         Of the residual.
     max_iterations
-        After these it ends, converged or not; 0 leaves the state as it is.
+        After these, or at the end of a `time_limit`, it ends, converged or not; 0 leaves the state as it is.
     verify
         Recomputes the residual of each graph from a state.
     every
@@ -103,7 +104,7 @@ def iterate(
         following = min(done + every, max_iterations)
         if not worst <= tolerance:
             settled = torch.where(residual <= tolerance, settled, following)
-        if not math.isfinite(worst):
+        if not math.isfinite(worst) or seconds_left() <= 0:
             break
         if worst <= tolerance:
             if verify is None:

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,11 +42,15 @@ def save(estimator: StructureEstimator, path: str | Path, *, overwrite: bool = F
         raise InputError(f"{path} exists already; choose another name, or overwrite=True for a saved model")
     if path.exists() and not (path.is_dir() and set(os.listdir(path)) <= {DESCRIPTION, WEIGHTS}):
         raise InputError(f"{path} exists already and is no saved model; choose another name")
+    old: Path | None = None
     with atomic(path) as partial:
         partial.mkdir()
         _write_folder(estimator, partial)
-        if path.exists():
-            shutil.rmtree(path)
+        if path.exists():  # kept under another name until the new one is in its place
+            old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+            os.replace(path, old)
+    if old is not None:
+        shutil.rmtree(old)
 
 
 def _write_folder(estimator: StructureEstimator, folder: Path) -> None:

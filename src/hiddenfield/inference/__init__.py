@@ -4,6 +4,7 @@ The names are imported here at once, not on first use as in other packages: algo
 as their modules, and importing a module would put it in the place of the function.
 """
 
+from hiddenfield.inference.auto import auto
 from hiddenfield.inference.damped import damped
 from hiddenfield.inference.double_loop import double_loop
 from hiddenfield.inference.exact import exact, marginal_map, sample
@@ -13,12 +14,14 @@ from hiddenfield.inference.infer import infer, log_likelihood, log_partition, ma
 from hiddenfield.inference.loopy_bp import loopy_bp
 from hiddenfield.inference.mean_field import mean_field
 from hiddenfield.inference.posterior import METHODS, MapState, Posterior
+from hiddenfield.inference.relaxed import relaxed
 from hiddenfield.inference.tree_reweighted import tree_reweighted
 
 __all__ = [
     "METHODS",
     "MapState",
     "Posterior",
+    "auto",
     "damped",
     "double_loop",
     "exact",
@@ -32,6 +35,7 @@ __all__ = [
     "map_state",
     "marginal_map",
     "mean_field",
+    "relaxed",
     "sample",
     "tree_reweighted",
 ]

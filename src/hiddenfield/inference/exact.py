@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.fields.layout import flat_tables
+from hiddenfield.fields.graphs.elimination_order import EliminationOrder
+from hiddenfield.fields.layout import FlatTables, flat_tables
 from hiddenfield.inference.cliques.messages import (
     Collected,
     choose_states,
     collect_messages,
     distribute_messages,
 )
-from hiddenfield.inference.cliques.plan import clique_plan
+from hiddenfield.inference.cliques.plan import CliquePlan, clique_plan
 from hiddenfield.inference.cliques.reference import enumerate_assignments, torch_log_partition
 from hiddenfield.inference.posterior import MAP_METHODS, METHODS, MapState, Posterior
 from hiddenfield.ops.dispatch import use_compiled
@@ -99,27 +101,51 @@ def exact(
     (tensor([14.0000], dtype=torch.float64), tensor([0.2857, 0.7143], dtype=torch.float64))
     """
     choose("algorithm", ALGORITHMS, algorithm)
-    compiled = use_compiled(field.log_unary.detach(), backend=backend, converts=True)
-    width: int | None = None
     if algorithm == "enumerate":
         if not field.is_ground:
             raise InputError("enumeration is over ground assignments; a field with variable counts has none")
-        log_partition, probabilities = enumerate_assignments(field)
-    elif not compiled:
-        log_partition, probabilities, width = _by_torch(field, order, max_memory)
-    else:
-        tables = flat_tables(field)
-        plan = clique_plan(field, tables, order=order, max_memory=max_memory)
-        collected = collect_messages(field, tables, plan)
-        width = plan.order.width
-        probabilities = torch.from_numpy(distribute_messages(plan, collected)).to(field.device)
+        return marginals_to_posterior(field, *enumerate_assignments(field), {})
+    return run_plan(field, plan_exact(field, order, max_memory), backend)
+
+
+class Plan(NamedTuple):
+    """What exact inference is going to do, with what its cost can be told from."""
+
+    tables: FlatTables
+    cliques: CliquePlan
+    max_memory: float | None
+
+    @property
+    def width(self) -> int:
+        """An upper bound on the treewidth."""
+        return self.cliques.order.width
+
+    @property
+    def seconds(self) -> float:
+        """About how long it takes."""
+        return self.cliques.seconds
+
+
+def plan_exact(
+    field: FactorGraph,
+    order: str | EliminationOrder = "best",
+    max_memory: float | None = None,
+    tables: FlatTables | None = None,
+) -> Plan:
+    """Plan exact inference, or refuse with `TooLargeError` what would take more memory than it may."""
+    tables = flat_tables(field) if tables is None else tables
+    return Plan(tables, clique_plan(field, tables, order=order, max_memory=max_memory), max_memory)
+
+
+def run_plan(field: FactorGraph, plan: Plan, backend: str = "auto") -> Posterior:
+    """Run a plan; see `exact`."""
+    if use_compiled(field.log_unary.detach(), backend=backend, converts=True):
+        collected = collect_messages(field, plan.tables, plan.cliques)
+        probabilities = torch.from_numpy(distribute_messages(plan.cliques, collected)).to(field.device)
         log_partition = torch.from_numpy(collected.log_partition).to(field.device)
-    impossible = log_partition == -math.inf
-    if bool(impossible.any()):
-        probabilities = torch.where(
-            _of_graphs(field, impossible), torch.zeros_like(probabilities), probabilities
-        )
-    return _posterior(field, log_partition, probabilities, {} if width is None else {"treewidth": width})
+    else:
+        log_partition, probabilities = _by_torch(field, plan)
+    return marginals_to_posterior(field, log_partition, probabilities, {"treewidth": plan.width})
 
 
 @MAP_METHODS.register("exact")
@@ -297,24 +323,29 @@ def _collected(
     return collected, states
 
 
-def _by_torch(field: FactorGraph, order: str, max_memory: float | None) -> tuple[Tensor, Tensor, int]:
-    """Return log partition, marginals as its gradient, and the width; differentiable where gradients are on."""
-    plan = clique_plan(field, flat_tables(field), order=order, max_memory=max_memory)
+def _by_torch(field: FactorGraph, plan: Plan) -> tuple[Tensor, Tensor]:
+    """Return log partition, and marginals as its gradient; differentiable where gradients are on."""
     unrolled = torch.is_grad_enabled() and field.requires_grad
     with torch.enable_grad():
         weighted = [g.expanded() * g.count.reshape(-1, *(1,) * g.arity) for g in field.groups]
         flat = torch.cat([field.log_unary, *(tables.reshape(-1) for tables in weighted)])
         flat = flat if unrolled else flat.detach().requires_grad_()
-        total = torch_log_partition(field, plan, flat, max_memory)
+        total = torch_log_partition(field, plan.cliques, flat, plan.max_memory)
         if not flat.numel():  # without variables the total depends on nothing
-            return total, flat.detach(), plan.order.width
+            return total, flat.detach()
         (marginals,) = torch.autograd.grad(total.sum(), flat, create_graph=unrolled)
-    return (total if unrolled else total.detach()), marginals, plan.order.width
+    return (total if unrolled else total.detach()), marginals
 
 
-def _posterior(
+def marginals_to_posterior(
     field: FactorGraph, log_partition: Tensor, probabilities: Tensor, extra: dict[str, int]
 ) -> Posterior:
+    """Make a posterior of probabilities: of variables, then of factors, end to end."""
+    impossible = log_partition == -math.inf
+    if bool(impossible.any()):
+        probabilities = torch.where(
+            _of_graphs(field, impossible), torch.zeros_like(probabilities), probabilities
+        )
     some = probabilities > 0
     safe = torch.where(some, probabilities, torch.ones_like(probabilities))
     log = torch.where(some, safe.log(), torch.full_like(safe, -math.inf)).to(field.dtype)
@@ -330,7 +361,7 @@ def _posterior(
         converged=torch.ones(graphs, dtype=torch.bool, device=field.device),
         iterations=torch.ones(graphs, dtype=torch.int64, device=field.device),
         residual=torch.zeros(graphs, dtype=field.dtype, device=field.device),
-        status=_status(log_partition == -math.inf),
+        status=_status(impossible),
         extra=dict(extra),
     )
 

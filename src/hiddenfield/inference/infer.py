@@ -32,7 +32,7 @@ PLAIN = (bool, numbers.Number, str, list, tuple, dict, type(None))
 
 def infer(
     field: FactorGraph,
-    method: str | Callable[..., Posterior] = "loopy_bp",
+    method: str | Callable[..., Posterior] = "auto",
     *,
     evidence: Mapping[Any, Any] | Tensor | None = None,
     unroll: bool = False,
@@ -104,7 +104,7 @@ def infer(
 
 
 def log_partition(
-    field: FactorGraph, method: str | Callable[..., Posterior] = "exact", **options: Any
+    field: FactorGraph, method: str | Callable[..., Posterior] = "auto", **options: Any
 ) -> Float[Tensor, " graphs"]:
     r"""Return the log partition :math:`\log \sum_x \prod_f \Psi_f(x)` of each graph by an algorithm.
 
@@ -122,7 +122,7 @@ def log_partition(
 def log_likelihood(
     field: FactorGraph,
     assignment: Int[Tensor, "*batch variables"],
-    method: str | Callable[..., Posterior] = "exact",
+    method: str | Callable[..., Posterior] = "auto",
     **options: Any,
 ) -> Float[Tensor, "*batch graphs"]:
     r"""Return :math:`\log p(x) = \log \text{value}(x) - \log Z`, graph by graph, with its gradient.

@@ -52,6 +52,8 @@ class Posterior:
         For each graph how long it took, and the residual at the end, recomputed from the messages themselves.
     status
         How the iteration ended, in words, with a remedy where it did not converge.
+    note
+        Why this method, and what the answer is worth, where `auto` chose it.
     trace
         The largest residual after each iteration, and further series by name where an algorithm has them.
     seconds
@@ -80,6 +82,7 @@ class Posterior:
     iterations: Int[Tensor, " graphs"]
     residual: Float[Tensor, " graphs"]
     status: str = "converged"
+    note: str = ""
     trace: dict[str, list[float]] = dataclasses.field(default_factory=dict)
     seconds: float = 0.0
     extra: dict[str, Any] = dataclasses.field(default_factory=dict)

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from hiddenfield.limits import call_watched
 from hiddenfield.shapes import Array, Tensor
 
 prange = range
@@ -79,7 +80,14 @@ class Compiled:
     on `torch.get_num_threads()` threads (at most Numba's own limit) where it is large.
     """
 
-    def __init__(self, function: Callable[..., None], *, fast: bool = False, reorder: bool = False) -> None:
+    def __init__(
+        self,
+        function: Callable[..., None],
+        *,
+        fast: bool = False,
+        reorder: bool = False,
+        watched: bool = False,
+    ) -> None:
         function = inspect.unwrap(function)  # beneath any check of arguments
         if not isinstance(function, FunctionType):
             raise TypeError(f"a compiled loop is made of a plain Python function, got {function!r}")
@@ -89,12 +97,15 @@ class Compiled:
         self._options = FAST if fast else {}
         if reorder:
             self._options = {**FAST, "fastmath": FAST["fastmath"] | {"reassoc"}}
+        self._watched = watched
         self._can_split = "prange" in function.__code__.co_names
         self._made: dict[bool, Callable[..., None]] = {}  # for one thread and for several
         self._process = 0
 
     def __call__(self, *arguments: Any, work: int = PARALLEL_WORK) -> None:
         """Run the compiled loop, compiling it for these element types if it has not been."""
+        if self._watched:
+            return call_watched(lambda *given: self._run(False, given), arguments)
         if work < PARALLEL_WORK or not self._can_split or (threads := torch.get_num_threads()) == 1:
             return self._run(False, arguments)
         import numba
@@ -192,7 +203,11 @@ def subroutine(
 
 
 def compiled(
-    function: Callable[..., None] | None = None, *, fast: bool = False, reorder: bool = False
+    function: Callable[..., None] | None = None,
+    *,
+    fast: bool = False,
+    reorder: bool = False,
+    watched: bool = False,
 ) -> Any:
     """Make a lazily compiled loop of a plain Python function.
 
@@ -202,7 +217,8 @@ def compiled(
 
     With ``fast=True`` products may be fused with sums, the sign of zero is not kept, and division by zero is not
     looked for (it gives inf or NaN): what a loop needs to run on whole vectors. With `reorder` too, the terms of a sum
-    may be added in another order.
+    may be added in another order. A loop that may take seconds is ``watched=True``: it gets an array `stop` before its
+    arguments, and returns soon after ``stop[0]`` has become 1, at Ctrl-C or when a `time_limit` is over.
 
     Cost: the first call of each combination of element types compiles (about a second) or loads the result
     from Numba's cache on disk; later calls cost about a microsecond each plus the work.
@@ -220,5 +236,5 @@ def compiled(
     >>> out
     array([2., 4., 6.])
     """
-    make = functools.partial(Compiled, fast=fast, reorder=reorder)
+    make = functools.partial(Compiled, fast=fast, reorder=reorder, watched=watched)
     return make if function is None else make(function)

@@ -29,8 +29,10 @@ def initial_fill(later_ptr, later, weight, fill):  # type: ignore[no-untyped-def
                     fill[c] -= weight[a] * weight[b]
 
 
-@compiled
-def greedy_order(ptr, neighbour, weight, log_states, stage, tie, first_fill, by_weight, limit, order, totals):  # type: ignore[no-untyped-def]
+@compiled(watched=True)
+def greedy_order(  # type: ignore[no-untyped-def]
+    stop, ptr, neighbour, weight, log_states, stage, tie, first_fill, by_weight, limit, order, totals
+):
     """Eliminate the cheapest node again and again, keeping every cost up to date.
 
     ``fill[v]`` is the sum of ``weight[a] * weight[b]`` over pairs of v's neighbours that are not joined; it changes
@@ -108,6 +110,8 @@ def greedy_order(ptr, neighbour, weight, log_states, stage, tie, first_fill, by_
         end = keep
         if fill[node] > 0.0:
             for i in range(begin, end):
+                if stop[0]:
+                    return
                 a = pool[i]
                 mark += 1
                 for k in range(start[a], start[a] + length[a]):

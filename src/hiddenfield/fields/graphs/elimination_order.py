@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +13,7 @@ from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.graphs.elimination_loops import greedy_order, initial_fill
 from hiddenfield.fields.graphs.region_sets import ranges
 from hiddenfield.fields.layout import flatten
+from hiddenfield.limits import OutOfTimeError
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array
 
@@ -148,14 +150,15 @@ def elimination_order(
     best = _greedy(graph, "min_fill", stages, limit, None)
     if best.complete and best.total_states <= CHEAP * len(graph.states):
         return best
-    others = [_greedy(graph, name, stages, limit, None) for name in ("weighted_min_fill", "min_weight")]
-    best = min(best, *others, key=_badness)
     # A run takes about a microsecond per variable, using an order some nanoseconds per state: search for a tenth of it.
-    runs = int(np.clip(best.total_states / (2e3 * max(len(graph.states), 1)), 0, 200))
-    random = np.random.default_rng(seed)
-    for run in range(runs):
-        name = ("min_fill", "weighted_min_fill", "min_weight")[run % 3]
-        best = min(best, _greedy(graph, name, stages, limit, random), key=_badness)
+    with contextlib.suppress(OutOfTimeError):
+        for name in ("weighted_min_fill", "min_weight"):
+            best = min(best, _greedy(graph, name, stages, limit, None), key=_badness)
+        runs = int(np.clip(best.total_states / (2e3 * max(len(graph.states), 1)), 0, 200))
+        random = np.random.default_rng(seed)
+        for run in range(runs):
+            name = ("min_fill", "weighted_min_fill", "min_weight")[run % 3]
+            best = min(best, _greedy(graph, name, stages, limit, random), key=_badness)
     return best
 
 

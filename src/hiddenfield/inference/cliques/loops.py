@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hiddenfield.ops.compile import compiled, subroutine
+from hiddenfield.ops.vector_math import fast_exp
 from hiddenfield.shapes import Array
 
 TABLE, MESSAGE, SEPARATOR = 0, 1, 2
@@ -151,79 +152,90 @@ def multiply(block, size, values, cursor, row, kind):  # type: ignore[no-untyped
 
 
 @subroutine
-def log_value(values, logs, is_log, kind, at):  # type: ignore[no-untyped-def]
-    """Return the logarithm of one number of a term."""
-    if kind == TABLE:
-        return logs[at]
-    if is_log:
-        return values[at]
-    return math.log(values[at]) if values[at] > 0.0 else -np.inf
-
-
-@subroutine
-def add_logs(block, size, values, logs, is_log, kind, cursor, row):  # type: ignore[no-untyped-def]
+def add(block, size, values, cursor, row, kind):  # type: ignore[no-untyped-def]
     """Add a term's logarithms to a block."""
-    for j in range(size):
-        block[j] += log_value(values, logs, is_log, kind, cursor + np.int64(row[j]))
+    if kind == CONTIGUOUS:
+        start = cursor + np.int64(row[0])
+        here = values[start : start + size]
+        for j in range(size):
+            block[j] += here[j]
+    else:
+        here = values[cursor:]
+        for j in range(size):
+            block[j] += here[row[j]]
 
 
 @subroutine(fast=True)
-def begin_product(plan, count, size, terms, use_logs, values, learned, fixed):  # type: ignore[no-untyped-def]
+def begin_product(plan, count, size, terms, use_logs, values, logs, learned, fixed):  # type: ignore[no-untyped-def]
     """Go to the first block; multiply what is alike in all blocks into `fixed`, and return what is one number.
 
-    The term of a separator is read from `learned`, all others from `values`.
+    The term of a separator is read from `learned`, a table from `logs` where logarithms are added, all else from
+    `values`.
     """
-    constant = 1.0
+    constant = 0.0 if use_logs else 1.0
     terms.digit[:] = 0
-    fixed[:size] = 1.0
+    fixed[:size] = constant
     for i in range(count):
         term, lies = terms.number[i], terms.layout[i, 0]
         separator = plan.term_kind[term] == SEPARATOR
-        source = learned if separator else values
+        source = learned if separator else (logs if use_logs and plan.term_kind[term] == TABLE else values)
         terms.cursor[i] = (plan.term_out[term] if separator else plan.term_in[term]) + terms.layout[i, 2]
-        row = terms.offsets[i * size : (i + 1) * size]
-        if use_logs or terms.layout[i, 1] == 1:
+        if terms.layout[i, 1] == 1:
             continue
+        row = terms.offsets[i * size : (i + 1) * size]
         if lies == CONSTANT:
-            constant *= source[terms.cursor[i] + np.int64(row[0])]
+            number = source[terms.cursor[i] + np.int64(row[0])]
+            constant = constant + number if use_logs else constant * number
+        elif use_logs:
+            add(fixed, size, source, terms.cursor[i], row, lies)
         else:
             multiply(fixed, size, source, terms.cursor[i], row, lies)
     return constant
 
 
 @subroutine(fast=True)
-def fill_block(  # type: ignore[no-untyped-def]
-    plan, count, size, terms, use_logs, values, logs, learned, in_logs, constant, fixed, block
-):
+def fill_block(plan, count, size, terms, use_logs, values, logs, learned, constant, fixed, block):  # type: ignore[no-untyped-def]
     """Write the product of all terms over a block, or the sum of their logarithms; return whether it is not all 0."""
-    if use_logs:
-        block[:size] = 0.0
-        for i in range(count):
-            term = terms.number[i]
-            kind = plan.term_kind[term]
-            is_log = kind == SEPARATOR or (kind == MESSAGE and in_logs[plan.term_child[term], 1])
-            source, row = learned if kind == SEPARATOR else values, terms.offsets[i * size : (i + 1) * size]
-            add_logs(block, size, source, logs, is_log, kind, terms.cursor[i], row)
-        return True
     scalar = constant
     for i in range(count):
         if terms.layout[i, 1] == 1 and terms.layout[i, 0] == CONSTANT:
-            source = learned if plan.term_kind[terms.number[i]] == SEPARATOR else values
-            scalar *= source[terms.cursor[i] + np.int64(terms.offsets[i * size])]
-    if scalar == 0.0:
+            kind = plan.term_kind[terms.number[i]]
+            source = learned if kind == SEPARATOR else (logs if use_logs and kind == TABLE else values)
+            number = source[terms.cursor[i] + np.int64(terms.offsets[i * size])]
+            scalar = scalar + number if use_logs else scalar * number
+    if scalar == (-np.inf if use_logs else 0.0):
         return False
     for j in range(size):
-        block[j] = scalar * fixed[j]
+        block[j] = scalar + fixed[j] if use_logs else scalar * fixed[j]
     for i in range(count):
         if terms.layout[i, 1] == 1 and terms.layout[i, 0] != CONSTANT:
-            source = learned if plan.term_kind[terms.number[i]] == SEPARATOR else values
+            kind = plan.term_kind[terms.number[i]]
+            source = learned if kind == SEPARATOR else (logs if use_logs and kind == TABLE else values)
             row = terms.offsets[i * size : (i + 1) * size]
-            multiply(block, size, source, terms.cursor[i], row, terms.layout[i, 0])
+            if use_logs:
+                add(block, size, source, terms.cursor[i], row, terms.layout[i, 0])
+            else:
+                multiply(block, size, source, terms.cursor[i], row, terms.layout[i, 0])
     return True
 
 
-@compiled
-def collect(plan, maximise, scratch, values, logs, in_logs, log_scale):  # type: ignore[no-untyped-def]
+@subroutine
+def add_exponentials(block, begin, end, to, top_of, message):  # type: ignore[no-untyped-def]
+    """Add the exponentials of a stretch of a block to one number of a message, scaled by the largest so far."""
+    top = top_of[to]
+    for j in range(begin, end):
+        top = max(top, block[j])
+    if top > top_of[to]:
+        message[to] *= math.exp(top_of[to] - top)
+        top_of[to] = top
+    if top > -np.inf:
+        for j in range(begin, end):
+            block[j] = fast_exp(block[j] - top)
+        message[to] += total_of(block, begin, end)
+
+
+@compiled(watched=True)
+def collect(stop, plan, maximise, scratch, values, logs, in_logs, log_scale):  # type: ignore[no-untyped-def]
     """Send messages from the leaves to the roots: each clique's product, summed or maximised over what it eliminates.
 
     Messages are written into `values`, scaled to a maximum of 1, its logarithm into `log_scale`. ``in_logs[c]`` tells
@@ -250,40 +262,46 @@ def collect(plan, maximise, scratch, values, logs, in_logs, log_scale):  # type:
                 spread += plan.term_range[term]
         use_logs = maximise[clique] or log_child or spread < SAFE_RANGE
         in_logs[clique, 0] = use_logs
-        passes = 2 if use_logs and not maximise[clique] else 1
-        message[:] = -np.inf if use_logs else 0.0
-        top_of = message.copy() if passes == 2 else message
-        for turn in range(passes):
-            constant = begin_product(plan, count, size, terms, use_logs, values, values, fixed)
-            if turn == 1:
-                message[:] = 0.0
-            for number in range(blocks):
-                if number > 0:
-                    advance(plan, clique, count, terms)
-                if not fill_block(
-                    plan, count, size, terms, use_logs, values, logs, values, in_logs, constant, fixed, block
-                ):
-                    continue
-                where = number * size // residual
-                if use_logs:
-                    for j in range(size):
-                        to = where + (j // residual if residual < size else 0)
-                        if turn == 0:
-                            top_of[to] = max(top_of[to], block[j])
-                        elif top_of[to] > -np.inf:
-                            message[to] += math.exp(block[j] - top_of[to])
-                    continue
-                if residual >= size:
-                    message[where] += total_of(block, 0, size)
-                elif residual == 2:
-                    for j in range(size // 2):
-                        message[where + j] += block[2 * j] + block[2 * j + 1]
-                else:
-                    for j in range(size // residual):
-                        message[where + j] += total_of(block, j * residual, (j + 1) * residual)
-        if passes == 2:
-            for j in range(length):
-                message[j] = top_of[j] + math.log(message[j]) if message[j] > 0.0 else -np.inf
+        for i in range(count):
+            term = terms.number[i]
+            if use_logs and plan.term_kind[term] == MESSAGE and not in_logs[plan.term_child[term], 1]:
+                child = plan.term_child[term]
+                start = plan.message_base[child]
+                for j in range(start, start + plan.message_size[child]):
+                    values[j] = math.log(values[j]) if values[j] > 0.0 else -np.inf
+                in_logs[child, 1] = True
+        message[:] = -np.inf if maximise[clique] else 0.0
+        top_of = np.full(length if use_logs and not maximise[clique] else 0, -np.inf)
+        constant = begin_product(plan, count, size, terms, use_logs, values, logs, values, fixed)
+        for number in range(blocks):
+            if stop[0]:
+                return
+            if number > 0:
+                advance(plan, clique, count, terms)
+            if not fill_block(
+                plan, count, size, terms, use_logs, values, logs, values, constant, fixed, block
+            ):
+                continue
+            where = number * size // residual
+            if maximise[clique]:
+                for j in range(size):
+                    to = where + (j // residual if residual < size else 0)
+                    message[to] = max(message[to], block[j])
+            elif use_logs:
+                for j in range(max(size // residual, 1)):
+                    add_exponentials(
+                        block, j * residual, min((j + 1) * residual, size), where + j, top_of, message
+                    )
+            elif residual >= size:
+                message[where] += total_of(block, 0, size)
+            elif residual == 2:
+                for j in range(size // 2):
+                    message[where + j] += block[2 * j] + block[2 * j + 1]
+            else:
+                for j in range(size // residual):
+                    message[where + j] += total_of(block, j * residual, (j + 1) * residual)
+        for j in range(top_of.size):
+            message[j] = top_of[j] + math.log(message[j]) if message[j] > 0.0 else -np.inf
         top = message[0]
         for j in range(1, length):
             top = max(top, message[j])
@@ -312,8 +330,8 @@ def collect(plan, maximise, scratch, values, logs, in_logs, log_scale):  # type:
         message_range[clique] = min(least, 0.0)
 
 
-@compiled
-def distribute(plan, scratch, values, logs, in_logs, log_scale, out):  # type: ignore[no-untyped-def]
+@compiled(watched=True)
+def distribute(stop, plan, scratch, values, logs, in_logs, log_scale, out):  # type: ignore[no-untyped-def]
     """Send what the roots know to the leaves, and sum every clique's distribution into the marginals of its terms.
 
     ``out`` has room for the marginals of variables and factors and for all separators; a root's separator, one number,
@@ -338,26 +356,27 @@ def distribute(plan, scratch, values, logs, in_logs, log_scale, out):  # type: i
                 alive_here = learned[j] > 0.0 and log_message > -np.inf
                 learned[j] = math.log(learned[j]) - log_message - log_scale[clique] if alive_here else -np.inf
             else:
+                message = math.exp(message) if stored_log else message
                 learned[j] = learned[j] / message * inverse if message > 0.0 else 0.0
         count = lay_out(plan, clique, first, plan.term_in, terms)
         outputs = lay_out(plan, clique, first + 1, plan.term_out, sinks)
         size = plan.inner_size[clique]
-        constant = begin_product(plan, count, size, terms, use_logs, values, out, fixed)
+        constant = begin_product(plan, count, size, terms, use_logs, values, logs, out, fixed)
         sinks.digit[:] = 0
         gathered[:size] = 0.0
         for i in range(outputs):
             sinks.cursor[i] = plan.term_out[sinks.number[i]] + sinks.layout[i, 2]
         for number in range(plan.num_blocks[clique]):
+            if stop[0]:
+                return
             if number > 0:
                 advance(plan, clique, count, terms)
                 advance(plan, clique, outputs, sinks)
-            if not fill_block(
-                plan, count, size, terms, use_logs, values, logs, out, in_logs, constant, fixed, block
-            ):
+            if not fill_block(plan, count, size, terms, use_logs, values, logs, out, constant, fixed, block):
                 continue
             if use_logs:
                 for j in range(size):
-                    block[j] = math.exp(block[j]) if block[j] > -np.inf else 0.0
+                    block[j] = fast_exp(block[j])
             for j in range(size):
                 gathered[j] += block[j]
             total, known = 0.0, False

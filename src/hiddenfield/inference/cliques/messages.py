@@ -10,9 +10,9 @@ import torch
 
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.layout import FlatTables
-from hiddenfield.inference.cliques.loops import MESSAGE, TABLE, collect, distribute, log_value
+from hiddenfield.inference.cliques.loops import TABLE, collect, distribute
 from hiddenfield.inference.cliques.plan import CliquePlan
-from hiddenfield.ops.compile import compiled, subroutine
+from hiddenfield.ops.compile import as_array, compiled, subroutine
 from hiddenfield.shapes import Array
 
 
@@ -40,21 +40,29 @@ class Collected:
 
 
 def collect_messages(
-    field: FactorGraph, tables: FlatTables, plan: CliquePlan, maximise: Array | None = None
+    field: FactorGraph,
+    tables: FlatTables,
+    plan: CliquePlan,
+    maximise: Array | None = None,
+    *,
+    owner: Array | None = None,
 ) -> Collected:
-    """Run a plan from the leaves to the roots; where `maximise` says so a clique maximises instead of summing."""
+    """Run a plan from the leaves to the roots; where `maximise` says so a clique maximises instead of summing.
+
+    `owner` is the graph of every variable where the field's own numbering of graphs is not to be used.
+    """
     values = np.empty(plan.num_tables + plan.num_messages)
     torch.exp(torch.from_numpy(tables.logs), out=torch.from_numpy(values[: plan.num_tables]))
     cliques = plan.tree.num_cliques
     in_logs, log_scale = np.zeros((cliques, 2), np.bool_), np.zeros(cliques)
     over = np.zeros(cliques, np.bool_) if maximise is None else maximise
     collect(plan.layout, over, plan.scratch, values, tables.logs, in_logs, log_scale)
-    graph = field.variable_graph.cpu().numpy()
-    total = field.log_constant.detach().double().cpu().numpy().copy()
+    graph = as_array(field.variable_graph) if owner is None else owner
+    total = as_array(field.log_constant.detach().double()).copy()
     first = plan.tree.clique_variables[plan.tree.clique_ptr[:-1]]
-    total += np.bincount(graph[first], log_scale, minlength=field.num_graphs)
-    owner = graph[tables.port_variable[tables.port_ptr[:-1]]]
-    total += np.bincount(owner, tables.top, minlength=field.num_graphs)
+    total += np.bincount(graph[first], log_scale, minlength=len(total))
+    of_tables = graph[tables.port_variable[tables.port_ptr[:-1]]]
+    total += np.bincount(of_tables, tables.top, minlength=len(total))
     return Collected(values, tables.logs, in_logs, log_scale, total)
 
 
@@ -107,8 +115,7 @@ def choose_states(plan, values, logs, in_logs, maximise, draws, seed, state):  #
                     along = plan.alive[plan.axis_alive[last] + k] if plan.term_kind[term] == TABLE else k
                     place = at + along * step
                     if use_logs:
-                        is_log = plan.term_kind[term] == MESSAGE and in_logs[plan.term_child[term], 1]
-                        weight[k] += log_value(values, logs, is_log, plan.term_kind[term], place)
+                        weight[k] += logs[place] if plan.term_kind[term] == TABLE else values[place]
                     else:
                         weight[k] *= values[place]
             chosen = 0

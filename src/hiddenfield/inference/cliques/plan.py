@@ -12,18 +12,26 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hiddenfield.errors import InputError
+from hiddenfield.errors import InputError, TooLargeError
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.fields.graphs.elimination_order import EliminationOrder, elimination_order, interactions_of
+from hiddenfield.fields.graphs.elimination_order import (
+    EliminationOrder,
+    Interactions,
+    elimination_order,
+    interactions_of,
+)
 from hiddenfield.fields.graphs.junction_tree import JunctionTree, junction_tree_of
 from hiddenfield.fields.hard_zeros import live_states
 from hiddenfield.fields.layout import FlatTables
-from hiddenfield.inference.cliques.loops import MESSAGE, SEPARATOR, TABLE
-from hiddenfield.ops.compile import compiled
+from hiddenfield.inference.cliques.loops import MESSAGE, SAFE_RANGE, SEPARATOR, TABLE
+from hiddenfield.ops.compile import as_array, compiled
 from hiddenfield.shapes import Array, Int
 
 BLOCK = 1024
 """Most places of a block: with its offsets it stays in the first-level cache."""
+
+SECONDS, SECONDS_IN_LOGS = 1e-9, 2e-9
+"""What multiplying a number into a clique takes, on the way up and down together."""
 
 REMEDY = (
     "raise max_memory=, give evidence, or use an approximate method: 'loopy_bp', 'tree_reweighted' (an upper bound) or "
@@ -100,6 +108,8 @@ class CliquePlan:
         Bounds of each variable's live states.
     layout
         What the compiled loops read.
+    term_table
+        The table of every term, -1 where it is a message.
     num_tables, num_outputs
         Numbers in all tables and in all marginals; messages and separators follow them.
     """
@@ -108,6 +118,7 @@ class CliquePlan:
     order: EliminationOrder
     alive_ptr: Array
     layout: Layout
+    term_table: Array
     num_tables: int
     num_outputs: int
 
@@ -122,26 +133,47 @@ class CliquePlan:
         terms, inner = np.diff(self.layout.term_ptr), self.layout.inner_size
         return int(terms.max(initial=1)), int(inner.max(initial=1)), int((terms * inner).max(initial=1))
 
+    @cached_property
+    def seconds(self) -> float:
+        """About how long marginals take on one core: products with a term in probabilities and in logarithms."""
+        layout = self.layout
+        products = layout.inner_size * layout.num_blocks * (2.0 + np.diff(layout.term_ptr))
+        ranges = np.add.reduceat(layout.term_range, layout.term_ptr[:-1]) if len(products) else products
+        # A clique inherits the ranges of its children: logarithms are likely from where they are needed first.
+        wide = ranges.copy()
+        for clique, parent in enumerate(self.tree.parent.tolist()):
+            if parent >= 0:
+                wide[parent] += wide[clique]
+        return float((products * np.where(wide < SAFE_RANGE, SECONDS_IN_LOGS, SECONDS)).sum())
+
+    def update(self, tables: FlatTables) -> None:
+        """Take other potentials: how far the numbers of every table range decides where logarithms are needed."""
+        held = self.term_table >= 0
+        self.layout.term_range[held] = tables.least[self.term_table[held]]
+
 
 def clique_plan(
     field: FactorGraph,
     tables: FlatTables,
     *,
-    order: str = "best",
+    order: str | EliminationOrder = "best",
     stage: Array | None = None,
     merge: bool = True,
     max_memory: float | None = None,
+    loose: Array | None = None,
 ) -> CliquePlan:
-    """Plan exact inference on the live states of a field, or refuse with `InputError` where it does not fit.
+    """Plan exact inference on the live states of a field, or refuse with `TooLargeError` where it does not fit.
 
     Parameters
     ----------
     field, tables
         The field and its tables.
     order, stage, merge
-        See `elimination_order` and `junction_tree_of`.
+        See `elimination_order` and `junction_tree_of`; or an order that is known.
     max_memory
         Most bytes that it may take; half of what is available by default.
+    loose
+        Variables whose potentials are going to change.
     """
     if not field.is_ground:
         raise InputError(
@@ -149,33 +181,37 @@ def clique_plan(
             "use 'loopy_bp', 'tree_reweighted' or 'mean_field', which run on counts, or ground it"
         )
     limit = available_memory() / 2 if max_memory is None else float(max_memory)
-    alive, alive_ptr = _live(field, live_states(field))
-    states = np.diff(alive_ptr)
-    joined = np.where(states[tables.port_variable] > 1, tables.port_variable, -1)
-    graph = interactions_of(tables.port_ptr, joined, states)
-    found = elimination_order(graph, order, stage=stage, limit=math.log2(max(limit, 8)) + 8)
+    alive, alive_ptr, graph = live_graph(field, tables)
+    found = order
+    if isinstance(found, str):
+        found = elimination_order(graph, found, stage=stage, limit=math.log2(max(limit, 8)) + 8)
     if not found.complete:
-        raise InputError(_refusal(found, 8 * 2**found.log2_largest, limit, "more than "))
+        raise TooLargeError(_refusal(found, 8 * 2**found.log2_largest, limit, "more than "))
     tree = junction_tree_of(graph, found.order, merge=merge, stage=stage)
     need = 8 * (2 * np.exp(tree.log_separator_states).sum() + 2 * len(tables.logs) + 2 * tables.num_marginals)
     if need > limit or tree.log_separator_states.max(initial=0.0) >= math.log(2**31):
-        raise InputError(_refusal(found, need, limit, ""))
+        raise TooLargeError(_refusal(found, need, limit, ""))
     home, shift = np.empty_like(tables.begin), np.empty_like(tables.begin)
     find_homes(tables, tree.states, tree.position, tree.home, alive[alive_ptr[:-1]], home, shift)
     if merge:
         tree, home = relieve(tree, home, tables.port_ptr, tables.port_variable)
-    return _lay_out(tree, found, tables, alive, alive_ptr, home, shift)
+    return _lay_out(tree, found, tables, alive, alive_ptr, home, shift, loose)
 
 
-def _live(field: FactorGraph, live: Array) -> tuple[Array, Array]:
-    """Return the live states of each variable; one without any keeps its first: the contradiction shows in the sums."""
-    owner, start = field.state_variable.cpu().numpy(), field.state_ptr.cpu().numpy()
+def live_graph(field: FactorGraph, tables: FlatTables) -> tuple[Array, Array, Interactions]:
+    """Return the live states of all variables, the bounds of each variable's, and who interacts with whom on them.
+
+    A variable without any keeps its first: the contradiction shows in the sums. One with a single live state interacts
+    with nobody.
+    """
+    live, owner, start = live_states(field), as_array(field.state_variable), as_array(field.state_ptr)
     count = field.num_variables
     live[start[:-1][np.bincount(owner[live], minlength=count) == 0]] = True
     states = np.bincount(owner[live], minlength=count)
-    return np.flatnonzero(live) - start[owner[live]], np.concatenate([[0], np.cumsum(states)]).astype(
-        np.int64
-    )
+    joined = np.where(states[tables.port_variable] > 1, tables.port_variable, -1)
+    graph = interactions_of(tables.port_ptr, joined, states)
+    ptr = np.concatenate([[0], np.cumsum(states)]).astype(np.int64)
+    return np.flatnonzero(live) - start[owner[live]], ptr, graph
 
 
 def _refusal(found: EliminationOrder, need: float, limit: float, more: str) -> str:
@@ -206,6 +242,7 @@ def _lay_out(
     alive_ptr: Array,
     home: Array,
     shift: Array,
+    loose: Array | None,
 ) -> CliquePlan:
     """Find the strides of every term in its clique."""
     cliques, terms = tree.num_cliques, len(tables.begin)
@@ -234,6 +271,8 @@ def _lay_out(
     places = np.repeat(tables.begin[: len(alive_ptr) - 1], np.diff(alive_ptr)) + alive
     unary = np.minimum.reduceat(tables.logs[places], alive_ptr[:-1])
     trivial = np.concatenate([unary == 0.0, np.zeros(terms - len(unary), np.bool_)])
+    if loose is not None:
+        trivial[loose] = False
     layout = Layout(
         clique_ptr=tree.clique_ptr,
         axis_variable=tree.clique_variables,
@@ -254,7 +293,7 @@ def _lay_out(
         stride=stride,
         alive=alive,
     )
-    return CliquePlan(tree, found, alive_ptr, layout, len(tables.logs), tables.num_marginals)
+    return CliquePlan(tree, found, alive_ptr, layout, table, len(tables.logs), tables.num_marginals)
 
 
 # -- cliques of many terms: these are multiplied into a few larger tables first ------------------------------

@@ -1,0 +1,80 @@
+"""Limits of time that loops honour: those of Python between two steps, compiled ones through a flag that they watch."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+
+from hiddenfield.errors import HiddenfieldError
+
+QUICK = 0.02
+"""Seconds that a long loop is waited for before anybody looks at the clock."""
+
+_deadline: ContextVar[float] = ContextVar("deadline", default=math.inf)
+
+
+class OutOfTimeError(HiddenfieldError, TimeoutError):
+    """What was asked for could not be had within the time limit."""
+
+
+@contextlib.contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Stop long loops with `OutOfTimeError` once so many seconds have passed; a limit within another only shortens it.
+
+    Examples
+    --------
+    >>> with time_limit(60.0):
+    ...     59.0 < seconds_left() <= 60.0
+    True
+    >>> seconds_left()
+    inf
+    """
+    token = _deadline.set(min(_deadline.get(), time.monotonic() + seconds))
+    try:
+        yield
+    finally:
+        _deadline.reset(token)
+
+
+def seconds_left() -> float:
+    """Return how many seconds are left until the limit, or infinity."""
+    return _deadline.get() - time.monotonic()
+
+
+def call_watched(function: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    """Call ``function(stop, *arguments)`` beside the caller, and raise ``stop[0]`` at Ctrl-C or when time is over.
+
+    A compiled loop does not return to Python before it ends, so that an interrupt would wait for it. In a thread of its
+    own, and watching the flag, it ends within milliseconds.
+    """
+    stop, failure = np.zeros(1, np.int64), []
+
+    def run() -> None:
+        try:
+            function(stop, *arguments)
+        except BaseException as error:  # handed to the caller
+            failure.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        thread.join(QUICK)
+        while thread.is_alive():
+            if seconds_left() <= 0:
+                stop[0] = 1
+            thread.join(min(max(seconds_left(), QUICK), 0.5))
+    except BaseException:
+        stop[0] = 1
+        thread.join()
+        raise
+    if failure:
+        raise failure[0]
+    if stop[0]:
+        raise OutOfTimeError("the time limit is over")

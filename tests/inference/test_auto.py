@@ -1,0 +1,95 @@
+"""The default: exact where that fits, the best in the time elsewhere, and a word on which it was."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+import torch
+
+import hiddenfield as hf
+from hiddenfield.errors import InputError
+from hiddenfield.fields import from_factors, ising_grid, read
+
+
+def test_the_sprinkler_has_its_exact_answer_by_default() -> None:
+    rain = read("docs/examples/sprinkler.bif")
+    posterior = hf.infer(rain, evidence={"grass": "wet"})
+    assert posterior.method == posterior.guarantee == "exact"
+    assert float(posterior.marginals[rain.variable_names.index("rain"), 1]) == pytest.approx(0.708, abs=5e-4)
+    assert "exact inference fits" in posterior.note
+
+
+def test_all_defaults_agree() -> None:
+    field = ising_grid(4, 4, 0.7, 0.1)
+    posterior = hf.infer(field)
+    assert float(hf.inference.log_partition(field)) == float(posterior.log_partition)
+    state = hf.inference.map_state(field)
+    expected = float(field.log_value(state.assignment) - posterior.log_partition)
+    assert float(hf.inference.log_likelihood(field, state.assignment)) == pytest.approx(expected)
+
+
+def hard(side: int, seed: int = 0) -> hf.fields.FactorGraph:
+    draw = np.random.default_rng(seed)
+    return ising_grid(
+        side, side, lambda size: draw.normal(0, 0.5, size), lambda size: draw.normal(0, 0.3, size)
+    )
+
+
+def test_what_is_too_wide_is_relaxed_within_the_time() -> None:
+    field = hard(40)
+    hf.infer(hard(3))  # compiles
+    start = time.perf_counter()
+    posterior = hf.infer(field, time_limit=3.0)
+    assert time.perf_counter() - start < 10.0  # a limit that is honoured, not a speed
+    assert posterior.method == "relaxed"
+    assert posterior.guarantee == "estimate"
+    assert "exact inference" in posterior.note
+    assert "copies of variables" in posterior.note
+
+
+def test_a_field_that_just_fits_some_time_is_better_with_more() -> None:
+    field = hard(16, seed=3)
+    truth = hf.infer(field, "exact")
+    close = hf.infer(field, "relaxed", log2_states=12)
+    far = hf.infer(field, "loopy_bp")
+    assert float((close.marginals - truth.marginals).abs().mean()) < float(
+        (far.marginals - truth.marginals).abs().mean()
+    )
+
+
+def test_counts_go_to_belief_propagation() -> None:
+    field = from_factors([[0, 1]], [np.log([[2.0, 1.0], [1.0, 2.0]])])
+    lifted = type(field)(
+        field.cardinalities,
+        field.log_unary,
+        field.groups,
+        field.variable_ptr,
+        3 * field.counts,
+        field.log_constant,
+    )
+    posterior = hf.infer(lifted)
+    assert posterior.method == "loopy_bp"
+    assert "stand for several" in posterior.note
+
+
+def test_a_time_limit_is_a_number_of_seconds() -> None:
+    with pytest.raises(InputError, match="time_limit is a number of seconds above 0, got 0"):
+        hf.infer(hard(3), time_limit=0.0)
+
+
+@pytest.mark.filterwarnings("ignore::hiddenfield.errors.ConvergenceWarning")
+def test_a_short_limit_still_has_an_answer() -> None:
+    posterior = hf.infer(hard(60), time_limit=0.05)
+    np.testing.assert_allclose(posterior.marginals.sum(1), 1.0, atol=1e-6)
+    assert posterior.note
+
+
+def test_unrolled_marginals_carry_gradients_by_default() -> None:
+    field = hard(3)
+    unary = field.log_unary.clone().requires_grad_()
+    own = field.with_potentials(unary, [group.log_tables for group in field.groups])
+    hf.infer(own, unroll=True).marginals[0, 1].backward()
+    assert float(unary.grad.abs().sum()) > 0
+    assert bool(torch.isfinite(unary.grad).all())
