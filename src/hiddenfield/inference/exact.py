@@ -338,7 +338,7 @@ def _by_torch(field: FactorGraph, plan: Plan) -> tuple[Tensor, Tensor]:
 
 
 def marginals_to_posterior(
-    field: FactorGraph, log_partition: Tensor, probabilities: Tensor, extra: dict[str, int]
+    field: FactorGraph, log_partition: Tensor, probabilities: Tensor, extra: dict[str, float]
 ) -> Posterior:
     """Make a posterior of probabilities: of variables, then of factors, end to end."""
     impossible = log_partition == -math.inf

@@ -149,11 +149,11 @@ class Cuts:
         last: list[tuple[Array, Array, Tensor]] = []
 
         def step(theta: Array) -> tuple[Array, Tensor]:
-            new, *found = copies.update(theta)
-            last[:] = [(found[0], found[1], found[2])]
+            new, log_partition, probabilities, residual = copies.update(theta)
+            last[:] = [(log_partition, probabilities, residual)]
             steps[0] += 1
             weight = damping if steps[0] <= PATIENCE else max(damping, 0.5)
-            return weight * theta + (1 - weight) * new, found[2]
+            return weight * theta + (1 - weight) * new, residual
 
         steps, outcome = [0], None
         with contextlib.suppress(OutOfTimeError):
