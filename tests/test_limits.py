@@ -18,6 +18,7 @@ from hiddenfield.ops.compile import compiled
 @compiled(watched=True)
 def spin(stop, rounds, out):  # type: ignore[no-untyped-def]
     """Count until told to stop."""
+    stop[1] = 1
     while out[0] < rounds and stop[0] == 0:
         out[0] += 1
 

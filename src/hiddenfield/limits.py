@@ -18,6 +18,7 @@ QUICK = 0.02
 """Seconds that a long loop is waited for before anybody looks at the clock."""
 
 _deadline: ContextVar[float] = ContextVar("deadline", default=math.inf)
+_forgiven = [0.0]  # seconds that count against no limit
 
 
 class OutOfTimeError(HiddenfieldError, TimeoutError):
@@ -36,7 +37,7 @@ def time_limit(seconds: float) -> Iterator[None]:
     >>> seconds_left()
     inf
     """
-    token = _deadline.set(min(_deadline.get(), time.monotonic() + seconds))
+    token = _deadline.set(min(_deadline.get(), _clock() + seconds))
     try:
         yield
     finally:
@@ -45,16 +46,26 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 def seconds_left() -> float:
     """Return how many seconds are left until the limit, or infinity."""
-    return _deadline.get() - time.monotonic()
+    return _deadline.get() - _clock()
+
+
+def forgive(seconds: float) -> None:
+    """Let some time count against no limit: that of compiling, which happens once."""
+    _forgiven[0] += seconds
+
+
+def _clock() -> float:
+    return time.monotonic() - _forgiven[0]
 
 
 def call_watched(function: Callable[..., None], arguments: tuple[Any, ...]) -> None:
     """Call ``function(stop, *arguments)`` beside the caller, and raise ``stop[0]`` at Ctrl-C or when time is over.
 
     A compiled loop does not return to Python before it ends, so that an interrupt would wait for it. In a thread of its
-    own, and watching the flag, it ends within milliseconds.
+    own, and watching the flag, it ends within milliseconds. It says by ``stop[1]`` that it has begun: until then it is
+    being compiled, which counts against no limit.
     """
-    stop, failure = np.zeros(1, np.int64), []
+    stop, failure = np.zeros(2, np.int64), []
 
     def run() -> None:
         try:
@@ -67,7 +78,7 @@ def call_watched(function: Callable[..., None], arguments: tuple[Any, ...]) -> N
     try:
         thread.join(QUICK)
         while thread.is_alive():
-            if seconds_left() <= 0:
+            if seconds_left() <= 0 and stop[1]:
                 stop[0] = 1
             thread.join(min(max(seconds_left(), QUICK), 0.5))
     except BaseException:

@@ -70,6 +70,10 @@ def auto(
     Posterior
         That of the chosen method. Its `note` says which was chosen, why, and what the answer is worth.
 
+    Notes
+    -----
+    Cost: what exact inference costs where it is chosen; otherwise up to the limits.
+
     References
     ----------
     Choi and Darwiche (2010), Relax, compensate and then recover. Yedidia, Freeman and Weiss (2005), Constructing

@@ -11,6 +11,7 @@ import functools
 import inspect
 import os
 import threading
+import time
 import zlib
 from collections.abc import Callable
 from types import FunctionType
@@ -18,7 +19,7 @@ from typing import Any
 
 import torch
 
-from hiddenfield.limits import call_watched
+from hiddenfield.limits import call_watched, forgive
 from hiddenfield.shapes import Array, Tensor
 
 prange = range
@@ -99,7 +100,7 @@ class Compiled:
             self._options = {**FAST, "fastmath": FAST["fastmath"] | {"reassoc"}}
         self._watched = watched
         self._can_split = "prange" in function.__code__.co_names
-        self._made: dict[bool, Callable[..., None]] = {}  # for one thread and for several
+        self._made: dict[bool, Any] = {}  # for one thread and for several
         self._process = 0
 
     def __call__(self, *arguments: Any, work: int = PARALLEL_WORK) -> None:
@@ -124,15 +125,19 @@ class Compiled:
                 numba.set_num_threads(before)
 
     def _run(self, parallel: bool, arguments: tuple[Any, ...]) -> None:
-        if parallel not in self._made:
-            self._made[parallel] = self._compile(parallel=parallel)
+        begun, made = time.monotonic(), self._made.get(parallel)
+        known = 0 if made is None else len(made.overloads)
+        if made is None:
+            made = self._made[parallel] = self._compile(parallel=parallel)
         try:
-            self._made[parallel](*arguments)
+            made(*arguments)
         except STALE:
-            self._made[parallel] = self._compile(parallel=parallel, suffix="_anew")
-            self._made[parallel](*arguments)
+            made = self._made[parallel] = self._compile(parallel=parallel, suffix="_anew")
+            made(*arguments)
+        if len(made.overloads) > known:
+            forgive(time.monotonic() - begun)
 
-    def _compile(self, *, parallel: bool, suffix: str = "") -> Callable[..., None]:
+    def _compile(self, *, parallel: bool, suffix: str = "") -> Any:
         import numba
 
         plain = self.function
@@ -218,7 +223,8 @@ def compiled(
     With ``fast=True`` products may be fused with sums, the sign of zero is not kept, and division by zero is not
     looked for (it gives inf or NaN): what a loop needs to run on whole vectors. With `reorder` too, the terms of a sum
     may be added in another order. A loop that may take seconds is ``watched=True``: it gets an array `stop` before its
-    arguments, and returns soon after ``stop[0]`` has become 1, at Ctrl-C or when a `time_limit` is over.
+    arguments, sets ``stop[1]`` as it begins, and returns soon after ``stop[0]`` has become 1, at Ctrl-C or when a
+    `time_limit` is over.
 
     Cost: the first call of each combination of element types compiles (about a second) or loads the result
     from Numba's cache on disk; later calls cost about a microsecond each plus the work.

@@ -61,7 +61,7 @@ def test_messages_on_a_cycle_do_not_stop_on_their_way(
 ) -> None:
     # Bethe's free energy has one minimum on a single cycle.
     field = cycle(seed, 300.0)
-    posterior, undamped = infer(field, method, **options), infer(field)
+    posterior, undamped = infer(field, method, **options), infer(field, "loopy_bp")
     assert posterior.status == undamped.status == "converged"
     np.testing.assert_allclose(posterior.marginals, undamped.marginals, atol=1e-4)
 
@@ -83,8 +83,12 @@ def test_a_fixed_point_that_only_damping_finds_is_still_found() -> None:
     scopes = [[v, u] for v in range(8) for u in range(v)]
     field = from_factors(scopes, [repel] * len(scopes))
     with pytest.warns(UserWarning, match="not converged"):
-        assert not infer(from_factors([*scopes, [0]], [repel] * len(scopes) + [np.array([0.1, 0])])).converged
-    posterior = infer(from_factors([*scopes, [0]], [repel] * len(scopes) + [np.array([0.1, 0])]), damping=0.8)
+        assert not infer(
+            from_factors([*scopes, [0]], [repel] * len(scopes) + [np.array([0.1, 0])]), "loopy_bp"
+        ).converged
+    posterior = infer(
+        from_factors([*scopes, [0]], [repel] * len(scopes) + [np.array([0.1, 0])]), "loopy_bp", damping=0.8
+    )
     assert posterior.status == "converged"
     assert infer(field, damping=0.8).status == "converged"
 

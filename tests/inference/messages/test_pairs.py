@@ -120,7 +120,7 @@ def test_extreme_messages_from_elsewhere_are_not_multiplied() -> None:
     iteration.start(far)
     assert iteration.general is not None
     found, expected = (
-        infer(field, messages=far, tolerance=1e-10),
+        infer(field, "loopy_bp", messages=far, tolerance=1e-10),
         infer(field, tolerance=1e-10, backend="torch"),
     )
     np.testing.assert_allclose(found.log_marginals, expected.log_marginals, atol=1e-8)
@@ -133,8 +133,10 @@ def test_tables_of_factors_in_any_order() -> None:
     group = dataclasses.replace(
         ring.groups[0], log_tables=ring.groups[0].log_tables[[2, 0, 1]], table=torch.tensor([1, 2, 0])
     )
-    found = infer(dataclasses.replace(ring, groups=(group,)), tolerance=1e-10)
-    np.testing.assert_allclose(found.log_marginals, infer(ring, tolerance=1e-10).log_marginals, atol=1e-9)
+    found = infer(dataclasses.replace(ring, groups=(group,)), "loopy_bp", tolerance=1e-10)
+    np.testing.assert_allclose(
+        found.log_marginals, infer(ring, "loopy_bp", tolerance=1e-10).log_marginals, atol=1e-9
+    )
 
 
 def test_graphs_that_have_settled_rest_and_wake_when_all_rest() -> None:
@@ -160,7 +162,7 @@ def test_graphs_that_have_settled_rest_and_wake_when_all_rest() -> None:
             assert torch.equal(state[held], before[held])
     assert rested
     assert iteration.moving.all()
-    batch = infer(concatenate_fields(several), tolerance=1e-9)
-    alone = [infer(field, tolerance=1e-9) for field in several]
+    batch = infer(concatenate_fields(several), "loopy_bp", tolerance=1e-9)
+    alone = [infer(field, "loopy_bp", tolerance=1e-9) for field in several]
     np.testing.assert_allclose(batch.log_marginals, torch.cat([p.log_marginals for p in alone]), atol=1e-8)
     assert batch.iterations.tolist() == [int(p.iterations) for p in alone]

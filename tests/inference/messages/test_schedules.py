@@ -214,7 +214,7 @@ def test_a_graph_that_never_settles_takes_no_turns_of_others() -> None:
     wild = from_factors(scopes + [[v] for v in range(8)], frustrated + own)
     calm = from_factors([[0, 1], [1, 2], [2, 0]], list(0.3 * generator.normal(size=(3, 2, 2))))
     with pytest.warns(ConvergenceWarning, match="in 1 of 2 graphs"):
-        both = infer(concatenate_fields([wild, calm]), schedule="residual", max_iterations=30)
-    alone = infer(calm, schedule="residual", max_iterations=30)
+        both = infer(concatenate_fields([wild, calm]), "loopy_bp", schedule="residual", max_iterations=30)
+    alone = infer(calm, "loopy_bp", schedule="residual", max_iterations=30)
     assert both.converged.tolist() == [False, True]
     np.testing.assert_allclose(both.marginals[8:], alone.marginals, atol=1e-6)

@@ -42,6 +42,7 @@ def greedy_order(  # type: ignore[no-untyped-def]
     `totals` receives: nodes eliminated (fewer than all when a clique exceeds `limit`, a log2 of states), width, log2 of
     the largest clique's states, sum of all buckets' states.
     """
+    stop[1] = 1
     n = ptr.size - 1
     start = ptr[:-1].copy()
     length = np.empty(n, np.int64)

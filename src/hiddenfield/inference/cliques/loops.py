@@ -241,6 +241,7 @@ def collect(stop, plan, maximise, scratch, values, logs, in_logs, log_scale):  #
     Messages are written into `values`, scaled to a maximum of 1, its logarithm into `log_scale`. ``in_logs[c]`` tells
     how the clique was computed (column 0) and how its message is stored (column 1).
     """
+    stop[1] = 1
     most_terms, most_inner, most_offsets = scratch
     terms = make_terms(most_terms, most_offsets)
     block, fixed = np.empty(most_inner), np.empty(most_inner)
@@ -337,6 +338,7 @@ def distribute(stop, plan, scratch, values, logs, in_logs, log_scale, out):  # t
     ``out`` has room for the marginals of variables and factors and for all separators; a root's separator, one number,
     starts at 1.
     """
+    stop[1] = 1
     most_terms, most_inner, most_offsets = scratch
     terms, sinks = make_terms(most_terms, most_offsets), make_terms(most_terms, most_offsets)
     block, fixed, gathered = np.empty(most_inner), np.empty(most_inner), np.empty(most_inner)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class PairGroup(NamedTuple):
-    """A group of pairs as compiled loops read it, in one layout for messages, tables and variables.
+    """A group of pairs as compiled loops read it, in one layout for messages, tables and variables; all are arrays.
 
     Parameters
     ----------
@@ -41,10 +41,10 @@ class PairGroup(NamedTuple):
 
     scopes: Array
     state_ptr: Array
-    begin: tuple[int, int]
+    begin: Array
     tables: Array
     row: Array
-    states: tuple[int, int]
+    states: Array
     maximise: bool
 
 
@@ -177,7 +177,7 @@ def pair_beliefs(
 ) -> tuple[Float[Tensor, "factors rows columns"], Array]:
     """Return log beliefs of a group of pairs, and each one's mean of log table - log belief."""
     group = passing.pair_group(number)
-    out = empty((len(group.scopes), *group.states), messages)
+    out = empty((len(group.scopes), *group.states.tolist()), messages)
     gain = np.empty(len(group.scopes))
     pair_beliefs_loop(as_array(messages), totals, group, out.numpy(), gain, work=out.numel())
     return out, gain

@@ -186,8 +186,9 @@ class MessagePassing:
             row = np.arange(group.num_factors) if len(tables) > 1 else np.zeros(group.num_factors, np.int64)
         (first, _), (second, _) = field.wiring.blocks[number]
         rows, columns = group.states
-        places = (as_array(group.scopes), as_array(field.state_ptr), (first, second))
-        return PairGroup(*places, as_array(tables).reshape(-1), row, (rows, columns), self.maximise)
+        places = (as_array(group.scopes), as_array(field.state_ptr), np.array([first, second]))
+        shape = np.array([rows, columns])
+        return PairGroup(*places, as_array(tables).reshape(-1), row, shape, self.maximise)
 
     def joint(self, number: int, cavities: Float[Tensor, " messages"], leave_out: int = -1) -> Tensor:
         """Return the tables of a group plus what the variables send to it, but for one port that may be left out."""

@@ -205,7 +205,7 @@ def recheck_pairs(
     messages: Array, totals: Array, beliefs: Array, group: PairGroup, weight: Array, out: Array
 ) -> None:
     """Update all messages of a group of pairs once more; write the largest change at each factor."""
-    factors, (rows, columns) = out.size, group.states
+    factors, rows, columns = out.size, group.states[0], group.states[1]
     zero, one, dead = messages.dtype.type(0), messages.dtype.type(1), messages.dtype.type(-np.inf)
     given, whole, believed = unchecked(messages), unchecked(totals), unchecked(beliefs)
     for part in prange((factors + BLOCK - 1) // BLOCK):
