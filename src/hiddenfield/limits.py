@@ -15,7 +15,7 @@ import numpy as np
 from hiddenfield.errors import HiddenfieldError
 
 QUICK = 0.02
-"""Seconds that a long loop is waited for before anybody looks at the clock."""
+"""Least seconds between two looks at the clock."""
 
 _deadline: ContextVar[float] = ContextVar("deadline", default=math.inf)
 _forgiven = [0.0]  # seconds that count against no limit
@@ -65,25 +65,24 @@ def call_watched(function: Callable[..., None], arguments: tuple[Any, ...]) -> N
     own, and watching the flag, it ends within milliseconds. It says by ``stop[1]`` that it has begun: until then it is
     being compiled, which counts against no limit.
     """
-    stop, failure = np.zeros(2, np.int64), []
+    stop, failure, done = np.zeros(2, np.int64), [], threading.Event()
 
     def run() -> None:
         try:
             function(stop, *arguments)
         except BaseException as error:  # handed to the caller
             failure.append(error)
+        finally:
+            done.set()
 
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
+    threading.Thread(target=run, daemon=True).start()
     try:
-        thread.join(QUICK)
-        while thread.is_alive():
+        while not done.wait(min(max(seconds_left(), QUICK), 0.5)):
             if seconds_left() <= 0 and stop[1]:
                 stop[0] = 1
-            thread.join(min(max(seconds_left(), QUICK), 0.5))
     except BaseException:
         stop[0] = 1
-        thread.join()
+        done.wait()
         raise
     if failure:
         raise failure[0]

@@ -90,7 +90,7 @@ def test_a_fixed_point_that_only_damping_finds_is_still_found() -> None:
         from_factors([*scopes, [0]], [repel] * len(scopes) + [np.array([0.1, 0])]), "loopy_bp", damping=0.8
     )
     assert posterior.status == "converged"
-    assert infer(field, damping=0.8).status == "converged"
+    assert infer(field, "loopy_bp", damping=0.8).status == "converged"
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -121,7 +121,7 @@ def test_extreme_messages_from_elsewhere_are_not_multiplied() -> None:
     assert iteration.general is not None
     found, expected = (
         infer(field, "loopy_bp", messages=far, tolerance=1e-10),
-        infer(field, tolerance=1e-10, backend="torch"),
+        infer(field, "loopy_bp", tolerance=1e-10, backend="torch"),
     )
     np.testing.assert_allclose(found.log_marginals, expected.log_marginals, atol=1e-8)
 
