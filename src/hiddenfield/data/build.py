@@ -254,19 +254,20 @@ def _pack_wide(
         )
     if arc_ptr[-1] != len(start):
         raise InputError(f"{unit}_ptr ends at {arc_ptr[-1]}, but there are {len(start)} {unit}s")
-    structure = np.repeat(np.arange(len(node_ptr) - 1), np.diff(arc_ptr))
-    sizes = np.diff(node_ptr)[structure]
+    counts = np.diff(arc_ptr)
+    sizes = np.repeat(np.diff(node_ptr), counts)
     for ends, verb in ((start, "starts"), (end, "ends")):
-        bad = np.flatnonzero((ends < 0) | (ends >= sizes))
-        if len(bad):
-            arc = int(bad[0])
-            owner = int(structure[arc])
+        # Seen as unsigned, a negative number is larger than any size.
+        bad = ends.view(np.uint64) >= sizes.view(np.uint64)
+        if bad.any():
+            arc = int(np.argmax(bad))
+            owner = int(np.searchsorted(arc_ptr, arc, side="right")) - 1
             nodes = f"has nodes 0 to {sizes[arc] - 1}" if sizes[arc] else "has no nodes"
             message = (
                 f"{unit} {arc - int(arc_ptr[owner])} {verb} at node {ends[arc]}, but the structure {nodes}"
             )
             raise structure_error(message, owner, ids)
-    offsets = node_ptr[:-1][structure]
+    offsets = np.repeat(node_ptr[:-1], counts)
     return start + offsets, end + offsets
 
 
@@ -335,8 +336,9 @@ def _checked_reverse(reverse: Any, start: Array, end: Array, place: Placer) -> A
         error, arc = place(at)
         other = -1 if given[at] < 0 else place(int(given[at]))[1]
         raise error(f"{arc} is a self-loop, which must be its own reverse, but its reverse is {other}")
-    back = np.maximum(given, 0)
-    wrong = (given >= 0) & ((start != end[back]) | (end != start[back]) | (given[back] != own))
+    # An arc without a reverse is compared with the last one, and then left out.
+    wrong = (start != end[given]) | (end != start[given]) | (given[given] != own)
+    wrong &= given >= 0
     if wrong.any():
         at = int(np.argmax(wrong))
         (error, arc), (_, other) = place(at), place(int(given[at]))

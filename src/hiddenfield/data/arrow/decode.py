@@ -157,16 +157,16 @@ def _reverse(source: Source, counts: Array, arc_ptr: Array) -> Int[Array, " arcs
         return None
     field = source.lists("reverse")
     field.check_lengths(counts, "column 'source'")
-    local, owner = field.integers(), np.repeat(np.arange(len(counts)), counts)
-    wrong = (local < -1) | (local >= counts[owner])
+    local = field.integers()
+    wrong = (local < -1) | (local >= np.repeat(counts, counts))
     if wrong.any():
         arc = int(np.argmax(wrong))
-        row = int(owner[arc])
+        row = int(np.searchsorted(arc_ptr, arc, side="right")) - 1
         raise source.refuse(
             f"the reverse of arc {arc - arc_ptr[row]} is {local[arc]}, but the structure has {counts[row]} arcs",
             row,
         )
-    return np.where(local < 0, -1, local + arc_ptr[owner])
+    return np.where(local < 0, -1, local + np.repeat(arc_ptr[:-1], counts))
 
 
 def _feature(
@@ -308,7 +308,9 @@ class Field:
         self.expect("integers")
         codes = to_numpy(values.fill_null(-1) if values.null_count else values)
         codes = codes.astype(np.int64) if codes.dtype.kind not in "iu" else codes
-        wrong = ((codes < 0) | (codes >= len(own))) & ~to_numpy(values.is_null())
+        wrong = (codes < 0) | (codes >= len(own))
+        if values.null_count:
+            wrong &= ~to_numpy(values.is_null())
         if wrong.any():
             came = values[int(np.argmax(wrong))].as_py()
             raise self.refuse(f"holds {came}, which is no code of its {len(own)} symbols", wrong)
