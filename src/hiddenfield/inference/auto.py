@@ -27,8 +27,11 @@ SAFE = 0.8
 FIRST, STEP = 8.0, 3.0
 """Log2 of the states of a clique with which relaxations begin, and by how much they grow."""
 
-USUAL = 30
-"""Iterations that a relaxation is expected to take."""
+USUAL, NANOSECONDS = 25, 8.0
+"""Iterations that a relaxation is expected to take, and what a joint state costs in each."""
+
+MOST_PORTS = 20_000
+"""Ports of all factors up to which variables are cut: beyond it, deciding where takes too long."""
 
 
 @METHODS.register(
@@ -51,8 +54,8 @@ def auto(
     over the cliques of a junction tree, twice that where logarithms are needed against underflow.
     Where the estimate fits the limits, `exact`. Otherwise `relaxed`, with cliques that grow as long as there is time
     and memory for larger ones; the last that converged is the answer, with how much it differs from the one before.
-    Where not even an elimination order is found in the time, or the field stands for many variables by counts,
-    `generalized_bp`, and `loopy_bp` where that does not converge.
+    Where not even an elimination order is found in the time, the field is very large, or its variables stand for many
+    by counts, `generalized_bp`, and `loopy_bp` where that does not converge.
 
     Parameters
     ----------
@@ -93,11 +96,10 @@ def auto(
             return _propagated(
                 field, "its variables stand for several, which exact inference cannot sum over"
             )
-        cuts = plan = None
+        plan = None
         try:
             with limited(SHARE * time_limit):
-                cuts = Cuts(field.detach())
-                plan = plan_exact(field, cuts.found, memory_limit, cuts.tables)
+                plan = plan_exact(field, "best", memory_limit)
         except OutOfTimeError:
             why = f"no elimination order was found in {SHARE * time_limit:.2g} s"
         except TooLargeError as error:
@@ -112,10 +114,13 @@ def auto(
                 why = "exact inference took longer than expected"
         if backend == "torch" and torch.is_grad_enabled() and field.requires_grad:
             return dataclasses.replace(loopy_bp(field, backend="torch"), note=f"chosen by auto: {why}")
-        found = [] if cuts is None else list(_relaxations(cuts, memory_limit))
-        if not found:
-            return _propagated(field, why)
-        return _chosen(found, why)
+        if sum(group.scopes.numel() for group in field.groups) <= MOST_PORTS:
+            with contextlib.suppress(OutOfTimeError):
+                with limited(SHARE * seconds_left()):
+                    cuts = Cuts(field.detach(), None if plan is None else plan.cliques.order)
+                if found := list(_relaxations(cuts, memory_limit)):
+                    return _chosen(found, why)
+        return _propagated(field, why)
 
 
 def _cost(plan: Plan) -> str:
@@ -124,18 +129,17 @@ def _cost(plan: Plan) -> str:
 
 def _relaxations(cuts: Cuts, memory_limit: float | None) -> Iterator[Posterior]:
     """Solve relaxations with larger and larger cliques while the next one fits into the time that is left."""
-    bits, rate = FIRST, 0.0
+    bits, overhead = FIRST, 0.0
     while True:
         split = cuts.split(bits)
-        expected = rate * split.order.total_states * USUAL
+        expected = USUAL * (overhead + NANOSECONDS * 1e-9 * split.order.total_states)
         if expected > seconds_left() or split.order.log2_largest > bits + STEP:
             return
         try:
             before = seconds_left()
             posterior = cuts.solve(split, max_memory=memory_limit)
-            rate = (
-                (before - seconds_left()) / split.order.total_states / max(int(posterior.iterations.max()), 1)
-            )
+            each = (before - seconds_left()) / max(int(posterior.iterations.max()), 1)
+            overhead = max(each - NANOSECONDS * 1e-9 * split.order.total_states, 0.0)
             yield posterior
         except (OutOfTimeError, TooLargeError):
             return

@@ -130,10 +130,9 @@ def plan_exact(
     field: FactorGraph,
     order: str | EliminationOrder = "best",
     max_memory: float | None = None,
-    tables: FlatTables | None = None,
 ) -> Plan:
     """Plan exact inference, or refuse with `TooLargeError` what would take more memory than it may."""
-    tables = flat_tables(field) if tables is None else tables
+    tables = flat_tables(field)
     return Plan(tables, clique_plan(field, tables, order=order, max_memory=max_memory), max_memory)
 
 

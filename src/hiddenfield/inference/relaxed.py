@@ -12,7 +12,7 @@ import torch
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.fields.graphs.elimination_order import elimination_order
+from hiddenfield.fields.graphs.elimination_order import EliminationOrder, elimination_order
 from hiddenfield.fields.graphs.splitting import Split, split_variables
 from hiddenfield.fields.layout import FlatTables, flat_tables
 from hiddenfield.inference.cliques.messages import collect_messages, distribute_messages
@@ -110,15 +110,14 @@ def relaxed(
 
 
 class Cuts:
-    """What all relaxations of a field share: its live states and an elimination order."""
+    """What all relaxations of a field share: its live states and an elimination order, given or sought."""
 
-    def __init__(self, field: FactorGraph) -> None:
+    def __init__(self, field: FactorGraph, found: EliminationOrder | None = None) -> None:
         self.field = field.to("cpu", torch.float64).detach()
         self.device, self.given = field.device, field
-        self.tables = flat_tables(self.field)
-        _, alive_ptr, graph = live_graph(self.field, self.tables)
+        _, alive_ptr, graph = live_graph(self.field, flat_tables(self.field))
         self.states = np.diff(alive_ptr)
-        self.found = elimination_order(graph, "best", limit=LIMIT)
+        self.found = elimination_order(graph, "best", limit=LIMIT) if found is None else found
 
     @cached_property
     def order(self) -> list[int]:

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
+import numpy as np
 import torch
 
 from hiddenfield.limits import call_watched, forgive
@@ -27,6 +28,9 @@ prange = range
 
 PARALLEL_WORK = 1 << 15
 """Scalars written below which one thread is used: starting two costs about as much (benchmarks/ops.py)."""
+
+WATCHED_WORK = 1 << 22
+"""Work below which a watched loop ends in milliseconds: starting a thread for it would cost a tenth of one."""
 
 FAST: dict[str, Any] = {"fastmath": {"contract", "nsz"}, "error_model": "numpy"}
 """What Numba is told about compiled loops that are to be vectorised: infinities and NaN still mean what they mean."""
@@ -103,8 +107,10 @@ class Compiled:
         self._made: dict[bool, Any] = {}  # for one thread and for several
         self._process = 0
 
-    def __call__(self, *arguments: Any, work: int = PARALLEL_WORK) -> None:
+    def __call__(self, *arguments: Any, work: float = WATCHED_WORK) -> None:
         """Run the compiled loop, compiling it for these element types if it has not been."""
+        if self._watched and work < WATCHED_WORK:
+            return self._run(False, (np.zeros(2, np.int64), *arguments))
         if self._watched:
             return call_watched(lambda *given: self._run(False, given), arguments)
         if work < PARALLEL_WORK or not self._can_split or (threads := torch.get_num_threads()) == 1:

@@ -187,6 +187,7 @@ def _greedy(
         float(limit),
         order,
         totals,
+        work=count**2,
     )
     done, width = int(totals[0]), int(totals[1])
     return EliminationOrder(order[:done], width, float(totals[2]), float(totals[3]), done == count)

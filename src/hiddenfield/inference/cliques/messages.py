@@ -56,7 +56,7 @@ def collect_messages(
     cliques = plan.tree.num_cliques
     in_logs, log_scale = np.zeros((cliques, 2), np.bool_), np.zeros(cliques)
     over = np.zeros(cliques, np.bool_) if maximise is None else maximise
-    collect(plan.layout, over, plan.scratch, values, tables.logs, in_logs, log_scale)
+    collect(plan.layout, over, plan.scratch, values, tables.logs, in_logs, log_scale, work=plan.products)
     graph = as_array(field.variable_graph) if owner is None else owner
     total = as_array(field.log_constant.detach().double()).copy()
     first = plan.tree.clique_variables[plan.tree.clique_ptr[:-1]]
@@ -71,9 +71,8 @@ def distribute_messages(plan: CliquePlan, collected: Collected) -> Array:
     out = np.zeros(plan.num_outputs + plan.num_messages)
     layout = plan.layout
     out[layout.term_out[layout.term_ptr[:-1][plan.tree.parent < 0]]] = 1.0
-    distribute(
-        layout, plan.scratch, collected.values, collected.logs, collected.in_logs, collected.log_scale, out
-    )
+    numbers = (collected.values, collected.logs, collected.in_logs, collected.log_scale)
+    distribute(layout, plan.scratch, *numbers, out, work=plan.products)
     return out[: plan.num_outputs]
 
 

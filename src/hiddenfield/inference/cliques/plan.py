@@ -133,11 +133,20 @@ class CliquePlan:
         terms, inner = np.diff(self.layout.term_ptr), self.layout.inner_size
         return int(terms.max(initial=1)), int(inner.max(initial=1)), int((terms * inner).max(initial=1))
 
+    @property
+    def _products(self) -> Array:
+        layout = self.layout
+        return np.asarray(layout.inner_size * layout.num_blocks * (2.0 + np.diff(layout.term_ptr)))
+
+    @cached_property
+    def products(self) -> float:
+        """How many numbers are multiplied on the way up, and again on the way down."""
+        return float(self._products.sum())
+
     @cached_property
     def seconds(self) -> float:
         """About how long marginals take on one core: products with a term in probabilities and in logarithms."""
-        layout = self.layout
-        products = layout.inner_size * layout.num_blocks * (2.0 + np.diff(layout.term_ptr))
+        layout, products = self.layout, self._products
         ranges = np.add.reduceat(layout.term_range, layout.term_ptr[:-1]) if len(products) else products
         # A clique inherits the ranges of its children: logarithms are likely from where they are needed first.
         wide = ranges.copy()
