@@ -11,6 +11,8 @@ import torch
 
 from hiddenfield.errors import InputError, TooLargeError
 from hiddenfield.fields.factor_graph import FactorGraph
+from hiddenfield.fields.graphs.region_clusters import choose_regions
+from hiddenfield.inference.double_loop import double_loop
 from hiddenfield.inference.exact import Plan, plan_exact, run_plan
 from hiddenfield.inference.generalized_bp import generalized_bp
 from hiddenfield.inference.loopy_bp import loopy_bp
@@ -31,7 +33,7 @@ USUAL, NANOSECONDS = 25, 8.0
 """Iterations that a relaxation is expected to take, and what a joint state costs in each."""
 
 MOST_PORTS = 20_000
-"""Ports of all factors up to which variables are cut: beyond it, deciding where takes too long."""
+"""Ports of all factors up to which variables are cut, and ten times as many up to which cycles are sought."""
 
 
 @METHODS.register(
@@ -52,10 +54,11 @@ def auto(
     .. math:: \text{seconds} \approx \sum_C (\text{terms of } C) \prod_{v \in C} k_v \cdot 10^{-9}
 
     over the cliques of a junction tree, twice that where logarithms are needed against underflow.
-    Where the estimate fits the limits, `exact`. Otherwise `relaxed`, with cliques that grow as long as there is time
+    Where the estimate fits the limits, `exact`. Otherwise `generalized_bp`, where regions of short cycles cover the
+    field (grids and the like) and it converges. Otherwise `relaxed`, with cliques that grow as long as there is time
     and memory for larger ones; the last that converged is the answer, with how much it differs from the one before.
-    Where not even an elimination order is found in the time, the field is very large, or its variables stand for many
-    by counts, `generalized_bp`, and `loopy_bp` where that does not converge.
+    Where the field is very large, or its variables stand for many by counts, `loopy_bp`, or `double_loop` where that
+    does not converge.
 
     Parameters
     ----------
@@ -114,13 +117,26 @@ def auto(
                 why = "exact inference took longer than expected"
         if backend == "torch" and torch.is_grad_enabled() and field.requires_grad:
             return dataclasses.replace(loopy_bp(field, backend="torch"), note=f"chosen by auto: {why}")
-        if sum(group.scopes.numel() for group in field.groups) <= MOST_PORTS:
-            with contextlib.suppress(OutOfTimeError):
-                with limited(SHARE * seconds_left()):
-                    cuts = Cuts(field.detach(), None if plan is None else plan.cliques.order)
-                if found := list(_relaxations(cuts, memory_limit)):
-                    return _chosen(found, why)
-        return _propagated(field, why)
+        return _estimate(field, plan, why, memory_limit)
+
+
+def _estimate(field: FactorGraph, plan: Plan | None, why: str, memory_limit: float | None) -> Posterior:
+    """Return what comes closest where exact inference does not fit."""
+    ports = sum(group.scopes.numel() for group in field.groups)
+    with contextlib.suppress(OutOfTimeError), limited(seconds_left() / 2):
+        regions = choose_regions(field, "auto" if ports <= 10 * MOST_PORTS else "bethe")
+        if not bool((regions.inner.sizes == 1).all()):
+            posterior = generalized_bp(field, regions=regions)
+            if bool(posterior.converged.all()):
+                note = f"chosen by auto: {why}; regions of short cycles cover the field well"
+                return dataclasses.replace(posterior, note=note)
+    if ports <= MOST_PORTS:
+        with contextlib.suppress(OutOfTimeError):
+            with limited(SHARE * seconds_left()):
+                cuts = Cuts(field.detach(), None if plan is None else plan.cliques.order)
+            if found := list(_relaxations(cuts, memory_limit)):
+                return _chosen(found, why)
+    return _propagated(field, why)
 
 
 def _cost(plan: Plan) -> str:
@@ -168,11 +184,9 @@ def _chosen(found: list[Posterior], why: str) -> Posterior:
 
 
 def _propagated(field: FactorGraph, why: str) -> Posterior:
-    """Return belief propagation's answer, generalized where that converges in the time."""
-    plain = loopy_bp(field)
-    if field.is_ground and seconds_left() > 0 and plain.guarantee != "exact":
-        with contextlib.suppress(OutOfTimeError, InputError):
-            regions = generalized_bp(field)
-            if bool(regions.converged.all()) or not bool(plain.converged.all()):
-                plain = regions
-    return dataclasses.replace(plain, note=f"chosen by auto: {why}")
+    """Return belief propagation's answer, by the double loop where the single one does not settle."""
+    posterior = loopy_bp(field)
+    if not bool(posterior.converged.all()) and seconds_left() > 0:
+        second = double_loop(field)
+        posterior = second if bool(second.converged.all()) else posterior
+    return dataclasses.replace(posterior, note=f"chosen by auto: {why}")

@@ -20,7 +20,7 @@ from hiddenfield.registry import choose
 MOST_ENTRIES = 1 << 22
 """Entries of all tables up to which "auto" takes cycles."""
 
-MOST_CYCLES = 5000
+MOST_CYCLES = 20_000
 """Cycles of a graph up to which "auto" takes them."""
 
 NEAR = 0.1
