@@ -52,6 +52,13 @@ run: env ## generate molecules, draw them, train on them, compare with baselines
 
 test: env ## run the tests and every example in the docstrings, README and docs
 	$(BIN)/python -m pytest -q -n 2
+	$(PLAIN_CPU) $(BIN)/python -m pytest -q -n 2 $(NUMERIC)
+
+# The tests of numbers once more, as on a processor of another kind: no vector instructions beyond the oldest, for Numba
+# and torch. No result may hang on the last bit.
+PLAIN_CPU := NUMBA_CPU_NAME=generic NUMBA_CPU_FEATURES= ATEN_CPU_CAPABILITY=default
+NUMERIC := tests/inference/test_precision.py tests/inference/test_exact.py tests/inference/test_double_loop.py \
+	tests/inference/messages/test_pairs.py tests/ops/test_sums.py
 
 check: env ## formatting, lint, docstrings, types, imports-go-left, documentation
 	$(BIN)/ruff format --check --output-format concise .
