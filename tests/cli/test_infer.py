@@ -13,7 +13,10 @@ import hiddenfield as hf
 from hiddenfield.inference import METHODS
 from tests.cli.calling import call
 
-KEYS = {"log_partition", "marginals", "map", "guarantee", "status", "iterations", "residual", "seconds"}
+KEYS = {
+    *("log_partition", "marginals", "map", "log_value", "upper_bound", "guarantee", "status", "note"),
+    *("iterations", "residual", "seconds"),
+}
 NETWORK = """network rain { }
 variable rain { type discrete [ 2 ] { no, yes }; }
 variable grass { type discrete [ 2 ] { dry, wet }; }

@@ -139,10 +139,13 @@ def test_blocks_cover_every_variable_and_induce_forests(field: FactorGraph, obse
         members = blocks.order[begin:end].tolist()
         inside = [[v for v in scope if v in members] for scope in scopes]
         edges = [scope for scope in inside if len(scope) > 1]
-        assert all(len(edge) == 2 for edge in edges)
         parents = {v: u for v, u in zip(members, blocks.parent[begin:end].tolist(), strict=True) if u >= 0}
-        # As many edges as children, each joining one to its parent, and children first: a forest.
-        assert sorted(map(sorted, edges)) == sorted(sorted(pair) for pair in parents.items())
+        # Each edge joins siblings to their parent, and nobody has two parents: a forest, children first.
+        joined: dict[tuple[int, int], list[int]] = {}
+        for place, v in enumerate(members, begin):
+            if v in parents:
+                joined.setdefault((int(blocks.sibling[place]), parents[v]), []).append(v)
+        assert sorted(map(sorted, edges)) == sorted(sorted([*group, u]) for (_, u), group in joined.items())
         assert all(members.index(v) < members.index(u) for v, u in parents.items())
 
 

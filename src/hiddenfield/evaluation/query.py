@@ -71,8 +71,11 @@ class Answer:
             "log_partition": None,
             "marginals": None,
             "map": None,
+            "log_value": None,
+            "upper_bound": None,
             "guarantee": outcome.guarantee,
             "status": outcome.status,
+            "note": outcome.note,
             "iterations": None,
             "residual": None,
             "seconds": round(self.seconds, 6),
@@ -81,6 +84,9 @@ class Answer:
         if isinstance(outcome, MapState):
             states = enumerate(self.assignment)
             result["map"] = _by_name(self.field, [names[v][k] if names else k for v, k in states])
+            result["log_value"] = finite(float(outcome.log_value[0]))
+            if outcome.upper_bound is not None:
+                result["upper_bound"] = finite(float(outcome.upper_bound[0]))
             return result
         result["log_partition"] = finite(float(outcome.log_partition[0]))
         result["iterations"] = int(outcome.iterations.max())

@@ -15,7 +15,7 @@ from hiddenfield.fields.hard_zeros import FOUND, IMPOSSIBLE
 from hiddenfield.inference.messages.passing import normalise_segments
 from hiddenfield.inference.messages.propagation import propagate
 from hiddenfield.inference.posterior import METHODS, Posterior
-from hiddenfield.inference.sampling.chains import Chains
+from hiddenfield.inference.sampling.chains import Chains, softened
 from hiddenfield.inference.sampling.loops import Record, energies
 from hiddenfield.ops.compile import as_array
 from hiddenfield.registry import choose
@@ -24,9 +24,6 @@ from hiddenfield.shapes import Array, Float, Int, Tensor
 BLOCKS = {name: name for name in ("auto", "sites", "trees")}
 LOG_PARTITIONS = {name: name for name in ("ais", "none")}
 BATCHES = 20
-
-PENALTY = 15.0
-"""Hard zeros count as this much below the least finite log potential on the way; the last weight sets that right."""
 
 FLOOR = -7.0
 """Least log probability of a state that annealing starts from: belief propagation may be wrong."""
@@ -349,8 +346,7 @@ def _anneal(
     base = as_array(normalise_segments(log_base, field.state_ptr)[0].to("cpu", torch.float64))
     dead = np.isneginf(flat.log_unary)
     own = np.where(dead, 0.0, flat.log_unary - np.where(dead, 0.0, base))
-    finite = flat.tables[np.isfinite(flat.tables)]
-    tables = np.maximum(flat.tables, (finite.min() if len(finite) else 0.0) - PENALTY)
+    tables = softened(flat.tables)  # the last weight sets that right
     log_weight = np.zeros((field.num_graphs, number))
     betas = np.linspace(0.0, 1.0, temperatures + 1)
     for low, high in itertools.pairwise(betas):
