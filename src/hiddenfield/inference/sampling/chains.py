@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,9 +13,10 @@ import torch
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.hard_zeros import feasible_assignments, has_hard_zeros
 from hiddenfield.fields.layout import FlatField, flatten, free_variables, scaled, scaled_tables
+from hiddenfield.inference.messages.propagation import propagate
 from hiddenfield.inference.sampling.loops import Record, TreeBlocks, Walk, site_sweeps, tree_sweeps
 from hiddenfield.ops.compile import compiled
-from hiddenfield.shapes import Array, Int, Tensor
+from hiddenfield.shapes import Array, Float, Int, Tensor
 
 WIDTH, MOST_PARTS = 8, 16
 """Chains that are drawn side by side at least, and parts for different threads at most: fixed, so that sums do not
@@ -27,6 +30,12 @@ MOST_JOINT = 64
 
 COVERS = 4
 """Ways to split a field into forests that sweeps take in turn: what one holds fixed is drawn together in another."""
+
+HEATED = 50
+"""Sweeps of annealing before the first that counts for anything."""
+
+FLOOR = -7.0
+"""Least log probability of a state that chains start from: belief propagation may be wrong."""
 
 PENALTY = 15.0
 """Hard zeros count as this much below the least finite log potential where they are softened."""
@@ -88,13 +97,45 @@ class Chains:
         return cls(
             flat,
             order[free[order]],
-            tree_covers(flat, free, seed) if trees else None,
+            tree_covers(flat, order[free[order]], seed) if trees else None,
             scaled_potentials(flat) if trees else None,
             hard,
             np.ascontiguousarray(assignments.numpy().T.astype(np.int16)),
             random,
             found.numpy(),
         )
+
+    @classmethod
+    def dispersed(cls, field: FactorGraph, number: int, seed: int, blocks: str) -> Chains:
+        """Place half of the chains by the variables' own potentials, annealed, and half by belief propagation.
+
+        All at assignments that no hard zero forbids. Both kinds agree only if neither is caught where it began.
+        """
+        half = number - number // 2
+        own, found = feasible_assignments(field, half, seed=seed)
+        believed, again = feasible_assignments(
+            field, number - half, preference=settled_beliefs(field), seed=seed + 1
+        )
+        starts = torch.cat([own, believed]), torch.minimum(found, again)
+        walkers = cls.start(field, number, seed, blocks, starts)
+        # On copies, so that the chains lie side by side while they move.
+        annealed = dataclasses.replace(
+            walkers,
+            state=walkers.state[:, :half].copy(),
+            random=walkers.random[:half].copy(),
+            potentials=None,
+        )
+        flat = walkers.flat
+        for beta in np.linspace(0.1, 1.0, HEATED):
+            annealed.run(1, unary=beta * flat.log_unary, tables=beta * flat.tables)
+        walkers.state[:, :half], walkers.random[:half] = annealed.state, annealed.random
+        return walkers
+
+    def with_trees(self, seed: int) -> Chains:
+        """Return the same chains, moved by forests of variables."""
+        if self.blocks is not None:
+            return self
+        return dataclasses.replace(self, blocks=tree_covers(self.flat, self.order, seed))
 
     @property
     def number(self) -> int:
@@ -145,7 +186,7 @@ class Chains:
             for sweep, blocks in enumerate(itertools.islice(itertools.cycle(self.blocks), sweeps)):
                 tree_sweeps(sweep, 1, logs, blocks, flat, walk, record, work=work)
         else:
-            hard = self.hard and tables is None
+            hard = self.hard and (tables is None or bool(np.isneginf(tables).any()))
             site_sweeps(sweeps, beta, hard, self.order, flat, walk, record, work=work)
 
 
@@ -166,6 +207,13 @@ def scaled_potentials(flat: FlatField) -> tuple[Array, Array, Array] | None:
     tables, least = scaled_tables(values, start)
     total = unary_least + np.bincount(flat.scope, least[flat.place_factor], len(flat.state_ptr) - 1)
     return (np.exp(unary), start, np.exp(tables)) if -total.min(initial=0.0) < LARGEST_RANGE else None
+
+
+def settled_beliefs(field: FactorGraph) -> Float[Tensor, " states"]:
+    """Return log marginals of belief propagation, none too small and none of a possible state zero."""
+    passing, outcome = propagate(field, damping=0.2, tolerance=1e-3, max_iterations=100)
+    likely = passing.beliefs(outcome.state)[0].nan_to_num(nan=0.0).clamp(min=FLOOR)
+    return torch.where(field.log_unary == -math.inf, -math.inf, likely)
 
 
 def softened(tables: Array) -> Array:
@@ -212,8 +260,10 @@ def _colour(order, flat, colour):  # type: ignore[no-untyped-def]
         colour[v] = free
 
 
-def tree_covers(flat: FlatField, free: Array, seed: int) -> tuple[TreeBlocks, ...]:
+def tree_covers(flat: FlatField, sampled: Array, seed: int) -> tuple[TreeBlocks, ...]:
     """Return `COVERS` ways to split a field into forests, variables in another order each; one where it holds all."""
+    free = np.zeros(len(flat.state_ptr) - 1, np.bool_)
+    free[sampled] = True
     first = tree_blocks(flat, free)
     if len(first.tree_ptr) <= 2:
         return (first,)
