@@ -13,7 +13,10 @@ import hiddenfield as hf
 from hiddenfield.inference import METHODS
 from tests.cli.calling import call
 
-KEYS = {"log_partition", "marginals", "map", "guarantee", "status", "iterations", "residual", "seconds"}
+KEYS = {
+    *("log_partition", "marginals", "map", "log_value", "upper_bound", "guarantee", "status", "note"),
+    *("iterations", "residual", "diagnostics", "seconds"),
+}
 NETWORK = """network rain { }
 variable rain { type discrete [ 2 ] { no, yes }; }
 variable grass { type discrete [ 2 ] { dry, wet }; }
@@ -50,6 +53,18 @@ def test_marginals_by_name(capsys, network):
     code, out, _ = call(capsys, "infer", network, "-g", "grass=wet")
     assert code == 0
     assert "rain   no 0.3333  yes 0.6667" in out
+
+
+def test_sampling_says_how_good_it_is(capsys, network):
+    words = ["infer", network, "--given", "grass=wet", "--method", "gibbs", "--json"]
+    code, out, _ = call(capsys, *words)
+    found = json.loads(out)["diagnostics"]
+    assert code == 0
+    assert 1.0 <= found["r_hat"]["rain"] < 1.01
+    assert found["effective_samples"]["rain"] > 1000
+    assert 0 < found["standard_error"]["rain"]["yes"] < 0.02
+    assert found["standard_error"]["grass"] == {"dry": 0.0, "wet": 0.0}
+    assert 0 <= found["log_partition_error"] < 0.1
 
 
 def test_marginals_by_number_and_result_files(capsys, grid, tmp_path):

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from hiddenfield.errors import ConvergenceWarning, InputError
-from hiddenfield.fields import FactorGraph, concatenate_fields, from_factors
+from hiddenfield.fields import FactorGraph, concatenate_fields, from_factors, ising_grid, potts_grid
 from hiddenfield.fields.layout import flatten, free_variables
 from hiddenfield.inference import infer
 from hiddenfield.inference.gibbs import gibbs, gibbs_sample
@@ -139,10 +139,13 @@ def test_blocks_cover_every_variable_and_induce_forests(field: FactorGraph, obse
         members = blocks.order[begin:end].tolist()
         inside = [[v for v in scope if v in members] for scope in scopes]
         edges = [scope for scope in inside if len(scope) > 1]
-        assert all(len(edge) == 2 for edge in edges)
         parents = {v: u for v, u in zip(members, blocks.parent[begin:end].tolist(), strict=True) if u >= 0}
-        # As many edges as children, each joining one to its parent, and children first: a forest.
-        assert sorted(map(sorted, edges)) == sorted(sorted(pair) for pair in parents.items())
+        # Each edge joins siblings to their parent, and nobody has two parents: a forest, children first.
+        joined: dict[tuple[int, int], list[int]] = {}
+        for place, v in enumerate(members, begin):
+            if v in parents:
+                joined.setdefault((int(blocks.sibling[place]), parents[v]), []).append(v)
+        assert sorted(map(sorted, edges)) == sorted(sorted([*group, u]) for (_, u), group in joined.items())
         assert all(members.index(v) < members.index(u) for v, u in parents.items())
 
 
@@ -157,6 +160,88 @@ def test_effective_samples_of_a_known_autocorrelation() -> None:
     expected = 64 * 5000 * (1 - r) / (1 + r)
     assert posterior.extra["effective_samples"][1].item() == pytest.approx(expected, rel=0.2)
     assert posterior.log_partition.isnan().all()
+
+
+def diagnosis(causes: int, findings: int, seed: int) -> FactorGraph:
+    """Rare causes, findings that are the disjunction of some, and of a leak, through deterministic steps; all seen."""
+    draw = np.random.default_rng(seed)
+    both = np.full((2, 2, 2), -np.inf)
+    for one, two in np.ndindex(2, 2):
+        both[one, two, one or two] = 0.0
+    scopes: list[list[int]] = [[cause] for cause in range(causes)]
+    tables = [np.log([1 - chance, chance]) for chance in draw.uniform(0.001, 0.02, causes)]
+    number, seen = causes, {}
+    for _ in range(findings):
+        total = number  # a leak, to which one cause after another is added
+        scopes.append([number])
+        tables.append(np.log([1 - 1e-4, 1e-4]))
+        number += 1
+        for cause in draw.choice(causes, 4, replace=False).tolist():
+            strength = draw.uniform(0.3, 0.9)
+            scopes += [[cause, number], [total, number, number + 1]]
+            with np.errstate(divide="ignore"):
+                tables += [np.log([[1.0, 0.0], [1 - strength, strength]]), both]
+            total = number + 1
+            number += 2
+        seen[total] = 1
+    return from_factors(scopes, tables, [2] * number).given(seen)
+
+
+@pytest.mark.filterwarnings("ignore::hiddenfield.errors.ConvergenceWarning")
+def test_converged_means_that_marginals_are_right() -> None:
+    for seed in range(6):
+        field = diagnosis(10, 5, seed)
+        truth, posterior = infer(field, "exact"), infer(field, "gibbs")
+        error = float((posterior.marginals - truth.marginals).abs().max())
+        if bool(posterior.converged.all()):
+            assert error < 0.05
+        else:
+            assert "chains disagree on" in posterior.status
+        gap = abs(float(posterior.log_partition - truth.log_partition))
+        assert gap < 4 * float(posterior.extra["log_partition_error"])
+
+
+@pytest.mark.filterwarnings("ignore::hiddenfield.errors.ConvergenceWarning")
+def test_standard_errors_cover() -> None:
+    """Errors in units of their standard errors, over problems of different kinds: none far out, none far too wide."""
+    draw = np.random.default_rng(1)
+    problems = [
+        loopy_field(),
+        loopy_field(zeros=True),
+        loopy_field(scale=2.0),
+        ising_grid(4, 4, 0.3, 0.2),
+        ising_grid(4, 4, lambda size: draw.normal(0, 1, size), lambda size: draw.normal(0, 0.5, size)),
+        potts_grid(3, 3, 3, 0.6),
+        diagnosis(6, 3, 0),
+    ]
+    of_partitions, of_marginals = [], []
+    for field in problems:
+        truth = infer(field, "exact")
+        for seed in range(4):
+            posterior = gibbs(field, seed=seed)
+            gap = float((posterior.log_partition - truth.log_partition).abs())
+            of_partitions.append(gap / max(float(posterior.extra["log_partition_error"]), 1e-12))
+            error = posterior.extra["standard_error"]
+            gaps = (posterior.log_marginals.exp() - truth.log_marginals.exp()).abs()
+            assert bool((gaps[error == 0] < 1e-9).all())
+            of_marginals += (gaps / error)[error > 0].tolist()
+    assert max(of_partitions) < 4.5
+    assert np.mean(np.array(of_partitions) < 2) > 0.9
+    assert max(of_marginals) < 4.5
+    assert np.mean(np.array(of_marginals) < 2) > 0.9
+    assert np.median(of_marginals) > 0.05
+
+
+def test_factors_of_several_variables_are_drawn_together() -> None:
+    """A parity check of three and its neighbours: no single variable can move, the forest can."""
+    parity = np.where(np.indices((2, 2, 2)).sum(0) % 2 == 0, 0.0, -np.inf)
+    lean = np.array([[0.3, 0.0], [0.0, 0.3]])
+    field = from_factors([[0, 1, 2], [2, 3, 4], [0, 5], [4, 6]], [parity, parity, lean, lean])
+    truth = enumerate_field(field)
+    draws = gibbs_sample(field, 20_000, chains=100, thin=2).numpy()
+    found = np.bincount(draws @ 2 ** np.arange(6, -1, -1), minlength=128) / len(draws)
+    expected = np.exp(truth.log_values - truth.log_partition)
+    np.testing.assert_allclose(found, expected, atol=5 * np.sqrt(0.06 / 20_000))
 
 
 def test_templates_are_refused() -> None:

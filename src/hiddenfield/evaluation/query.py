@@ -71,16 +71,23 @@ class Answer:
             "log_partition": None,
             "marginals": None,
             "map": None,
+            "log_value": None,
+            "upper_bound": None,
             "guarantee": outcome.guarantee,
             "status": outcome.status,
+            "note": outcome.note,
             "iterations": None,
             "residual": None,
+            "diagnostics": None,
             "seconds": round(self.seconds, 6),
         }
         names = self.field.state_names
         if isinstance(outcome, MapState):
             states = enumerate(self.assignment)
             result["map"] = _by_name(self.field, [names[v][k] if names else k for v, k in states])
+            result["log_value"] = finite(float(outcome.log_value[0]))
+            if outcome.upper_bound is not None:
+                result["upper_bound"] = finite(float(outcome.upper_bound[0]))
             return result
         result["log_partition"] = finite(float(outcome.log_partition[0]))
         result["iterations"] = int(outcome.iterations.max())
@@ -89,7 +96,25 @@ class Answer:
             rows = [[finite(p) for p in row] for row in self.marginals]
             named = [dict(zip(names[v], row, strict=True)) for v, row in enumerate(rows)] if names else rows
             result["marginals"] = _by_name(self.field, named)
+        if "r_hat" in outcome.extra:
+            result["diagnostics"] = self._diagnostics(outcome)
         return result
+
+    def _diagnostics(self, outcome: Posterior) -> dict[str, Any]:
+        """Return what sampling says of itself: of each variable, of each marginal, and of the log partition."""
+        of_variables = {
+            name: _by_name(self.field, [finite(value) for value in outcome.extra[name].tolist()])
+            for name in ("r_hat", "effective_samples")
+        }
+        bounds, errors = self.field.state_ptr.tolist(), outcome.extra["standard_error"].tolist()
+        rows = [[finite(error) for error in errors[begin:end]] for begin, end in itertools.pairwise(bounds)]
+        names = self.field.state_names
+        named = [dict(zip(names[v], row, strict=True)) for v, row in enumerate(rows)] if names else rows
+        return {
+            **of_variables,
+            "standard_error": _by_name(self.field, named),
+            "log_partition_error": finite(float(outcome.extra["log_partition_error"][0])),
+        }
 
     def write(self, path: str | Path) -> None:
         """Write it as a result file of the UAI competitions: MAR, PR (to base 10) or MPE."""

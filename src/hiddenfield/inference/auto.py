@@ -7,17 +7,20 @@ import dataclasses
 import math
 from collections.abc import Iterator
 
+import numpy as np
 import torch
 
 from hiddenfield.errors import InputError, TooLargeError
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.graphs.region_clusters import choose_regions
 from hiddenfield.inference.double_loop import double_loop
-from hiddenfield.inference.exact import Plan, plan_exact, run_plan
+from hiddenfield.inference.exact import Plan, plan_exact, plan_states, run_map_plan, run_plan
 from hiddenfield.inference.generalized_bp import generalized_bp
 from hiddenfield.inference.loopy_bp import loopy_bp
-from hiddenfield.inference.posterior import METHODS, Posterior
+from hiddenfield.inference.posterior import MAP_METHODS, METHODS, MapState, Posterior, padded
 from hiddenfield.inference.relaxed import Cuts
+from hiddenfield.inference.sampling.search import improved
+from hiddenfield.inference.tree_reweighted import tree_reweighted
 from hiddenfield.limits import OutOfTimeError, seconds_left, time_limit as limited
 
 SHARE = 0.3
@@ -137,6 +140,93 @@ def _estimate(field: FactorGraph, plan: Plan | None, why: str, memory_limit: flo
             if found := list(_relaxations(cuts, memory_limit)):
                 return _chosen(found, why)
     return _propagated(field, why)
+
+
+@MAP_METHODS.register("auto")
+def map_state(field: FactorGraph, *, time_limit: float = 5.0, memory_limit: float | None = None) -> MapState:
+    r"""Choose by what exact inference would cost; where that is too much, search between two bounds.
+
+    .. math:: \text{value}(\hat x) \le \max_x \text{value}(x) \le \text{bound}
+
+    Where the estimate of `auto` fits the limits, `exact`. Otherwise :math:`\hat x` is the best assignment met by
+    decoding max-product and tree-reweighted belief propagation and by simulated annealing from there, with forests of
+    variables as moves, until the time is over or :math:`\hat x` is certified by the tree-reweighted bound.
+
+    Parameters
+    ----------
+    field, time_limit, memory_limit
+        As of `auto`.
+
+    Returns
+    -------
+    MapState
+        Guarantee "exact" where exact inference was run or value and bound agree, else "lower bound" with the upper
+        bound and the `gap`. Its `note` says what was done and why.
+
+    Notes
+    -----
+    Cost: what exact inference costs where it is chosen; otherwise up to the limits.
+
+    References
+    ----------
+    Dechter (1999), Bucket elimination: a unifying framework for reasoning.
+    Kolmogorov (2006), Convergent tree-reweighted message passing for energy minimization.
+    Kirkpatrick, Gelatt and Vecchi (1983), Optimization by simulated annealing.
+
+    Examples
+    --------
+    >>> from hiddenfield.fields import ising_grid
+    >>> best = map_state(ising_grid(5, 5, 0.5, 0.1))
+    >>> best.log_value, best.guarantee
+    (tensor([22.5000], dtype=torch.float64), 'exact')
+    """
+    if not time_limit > 0:
+        raise InputError(f"time_limit is a number of seconds above 0, got {time_limit}")
+    with limited(time_limit):
+        if not field.is_ground:
+            return _decoded(
+                field, "its variables stand for several, which exact inference cannot maximise over"
+            )
+        every = np.ones(field.num_variables, np.int64)
+        try:
+            with limited(SHARE * time_limit):
+                plan = plan_states(field, every, max_memory=memory_limit)
+        except OutOfTimeError:
+            why = f"no elimination order was found in {SHARE * time_limit:.2g} s"
+        except TooLargeError as error:
+            why = str(error).split(";")[0]
+        else:
+            why = f"exact inference would take about {plan.seconds:.2g} s"
+            if plan.seconds <= SAFE * seconds_left():
+                with contextlib.suppress(OutOfTimeError):
+                    best = run_map_plan(field, plan, every)
+                    return dataclasses.replace(best, note=f"chosen by auto: {_cost(plan)}")
+                why = f"exact inference took longer than the time limit of {time_limit:g} s"
+        return _decoded(field, why)
+
+
+def _decoded(field: FactorGraph, why: str) -> MapState:
+    """Search from the decodings of two kinds of max-product; the bound is that of the tree-reweighted one."""
+    left = seconds_left()
+    assignments, bound, preference = [], None, field.log_unary
+    with contextlib.suppress(OutOfTimeError), limited(0.3 * left):
+        plain = loopy_bp(field, temperature=0, damping=0.0 if field.is_forest else 0.3)
+        assignments.append(plain.extra["assignment"])
+        preference = plain.log_marginals
+    with contextlib.suppress(OutOfTimeError, InputError), limited(0.3 * left):
+        weighted = tree_reweighted(
+            field, temperature=0, tolerance=1e-8 if field.dtype == torch.float64 else 1e-6
+        )
+        if weighted.guarantee == "upper bound":
+            bound = weighted.log_partition
+        assignments.append(padded(field, weighted.log_marginals, -math.inf).argmax(1))
+    if not assignments:
+        assignments.append(padded(field, field.log_unary, -math.inf).argmax(1))
+    best = improved(field, assignments, preference, bound=bound, rounds=math.inf)
+    note = f"chosen by auto: {why}; the best assignment that a search found"
+    if best.gap is not None and best.guarantee != "exact":
+        note += f", at most {float(best.gap.max()):.3g} below the best log value"
+    return dataclasses.replace(best, note=note)
 
 
 def _cost(plan: Plan) -> str:

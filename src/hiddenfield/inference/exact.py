@@ -21,14 +21,12 @@ from hiddenfield.inference.cliques.messages import (
 )
 from hiddenfield.inference.cliques.plan import CliquePlan, clique_plan
 from hiddenfield.inference.cliques.reference import enumerate_assignments, torch_log_partition
-from hiddenfield.inference.posterior import MAP_METHODS, METHODS, MapState, Posterior
+from hiddenfield.inference.posterior import CONTRADICTION, MAP_METHODS, METHODS, MapState, Posterior
 from hiddenfield.ops.dispatch import use_compiled
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Int, Tensor
 
 ALGORITHMS = {name: name for name in ("auto", "junction_tree", "enumerate")}
-
-CONTRADICTION = "contradiction: hard zeros and evidence leave no assignment possible"
 
 
 @METHODS.register(
@@ -243,7 +241,12 @@ def marginal_map(
             f"the variables are 0 to {field.num_variables - 1}, got {wanted.min()} to {wanted.max()}"
         )
     chosen[wanted] = 1
-    collected, states = _collected(field, chosen, order, max_memory)
+    return run_map_plan(field, plan_states(field, chosen, order, max_memory), chosen)
+
+
+def run_map_plan(field: FactorGraph, plan: Plan, chosen: Int[Array, " variables"]) -> MapState:
+    """Run a plan that maximises over some variables; see `marginal_map`."""
+    collected, states = _collected(field, chosen, plan)
     assignment = np.where(chosen == 1, states(1)[:, 0], -1)
     value = torch.from_numpy(collected.log_partition).to(field.device, field.dtype)
     status = _status(value == -math.inf)
@@ -293,22 +296,35 @@ def sample(
     """
     if num_samples < 0:
         raise InputError(f"num_samples must not be negative, got {num_samples}")
-    collected, states = _collected(field, np.zeros(field.num_variables, np.int64), order, max_memory)
+    stage = np.zeros(field.num_variables, np.int64)
+    collected, states = _collected(field, stage, plan_states(field, stage, order, max_memory))
     if bool((collected.log_partition == -math.inf).any()):
         raise InputError(f"nothing can be drawn: {CONTRADICTION}")
     number = seed if isinstance(seed, int) else int(torch.randint(2**62, (1,), generator=seed))
     return torch.from_numpy(np.ascontiguousarray(states(num_samples, number).T)).to(field.device)
 
 
+def plan_states(
+    field: FactorGraph,
+    stage: Int[Array, " variables"],
+    order: str | EliminationOrder = "best",
+    max_memory: float | None = None,
+    tables: FlatTables | None = None,
+) -> Plan:
+    """Plan on a tree in which every clique eliminates one variable, those of stage 1 last and by maximising."""
+    tables = flat_tables(field) if tables is None else tables
+    cliques = clique_plan(field, tables, order=order, stage=stage, merge=False, max_memory=max_memory)
+    return Plan(tables, cliques, max_memory)
+
+
 def _collected(
-    field: FactorGraph, stage: Array, order: str, max_memory: float | None
+    field: FactorGraph, stage: Int[Array, " variables"], given: Plan
 ) -> tuple[Collected, Callable[..., Array]]:
-    """Collect messages on a tree in which every clique eliminates one variable, those of stage 1 by maximising.
+    """Collect messages on a tree in which every clique eliminates one variable; see `plan_states`.
 
     Returns them, and what finds states on the way back, (variables, samples): the best ones, or drawn with a seed.
     """
-    tables = flat_tables(field)
-    plan = clique_plan(field, tables, order=order, stage=stage, merge=False, max_memory=max_memory)
+    plan, tables = given.cliques, given.tables
     over = stage[plan.tree.clique_variables[plan.tree.clique_ptr[1:] - 1]] == 1
     collected = collect_messages(field, tables, plan, over)
 

@@ -13,23 +13,19 @@ from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.hard_zeros import FOUND, IMPOSSIBLE
 from hiddenfield.inference.messages.passing import normalise_segments
-from hiddenfield.inference.messages.propagation import propagate
 from hiddenfield.inference.posterior import METHODS, Posterior
-from hiddenfield.inference.sampling.chains import Chains
+from hiddenfield.inference.sampling.chains import Chains, settled_beliefs, softened
 from hiddenfield.inference.sampling.loops import Record, energies
 from hiddenfield.ops.compile import as_array
 from hiddenfield.registry import choose
-from hiddenfield.shapes import Array, Float, Int, Tensor
+from hiddenfield.shapes import Array, Bool, Float, Int, Tensor
 
 BLOCKS = {name: name for name in ("auto", "sites", "trees")}
 LOG_PARTITIONS = {name: name for name in ("ais", "none")}
 BATCHES = 20
 
-PENALTY = 15.0
-"""Hard zeros count as this much below the least finite log potential on the way; the last weight sets that right."""
-
-FLOOR = -7.0
-"""Least log probability of a state that annealing starts from: belief propagation may be wrong."""
+DOUBT = 0.05
+"""R-hat less 1 from which it is likely that chains have not met all that is likely."""
 
 
 @METHODS.register(
@@ -58,7 +54,8 @@ def gibbs(
     Variables are visited colour after colour: those of one colour share no factor, so a sweep over a colour draws them
     all at once. With ``blocks="trees"`` the variables are split into few sets that each induce a forest, and each
     is drawn at once, exactly, by filtering from the leaves to the roots and sampling back; this mixes far better where
-    couplings are strong, and on a forest gives independent samples.
+    couplings are strong, and on a forest gives independent samples. A factor may join several variables of a forest, so
+    that deterministic relations do not block it, and sweeps take several such splits in turn.
 
     Marginals of variables are averages of the conditional probabilities (Rao and Blackwell), those of factors are
     frequencies. All are estimates: right in the limit where the chains can reach everything.
@@ -75,25 +72,29 @@ def gibbs(
         Everything follows from it.
     log_partition
         "ais": annealed importance sampling (see `annealed_log_partition`), with a standard error in
-        ``extra["log_partition_error"]``; where that is near 1, one chain outweighs all others and the estimate is too
-        low as a rule: raise `temperatures`. "none": NaN, and no time spent.
+        ``extra["log_partition_error"]``; where that is near 1 or more, few chains outweigh all others and the estimate
+        is too low as a rule: raise `temperatures`. "none": NaN, and no time spent.
     temperatures
         Steps of the annealing.
     tolerance
-        Converged where the largest split R-hat of a graph is at most 1 + tolerance.
+        Converged where, on every state of a graph, split R-hat is at most 1 + tolerance or half chains differ by a
+        standard deviation of at most the tolerance: chains that started from beliefs of belief propagation and chains
+        that were annealed from the variables' own potentials agree.
 
     Returns
     -------
     Posterior
         Guarantee "estimate". ``extra["r_hat"]``: the potential scale reduction of each variable, plain, over half
         chains, on the indicator of each state, the worst one. ``extra["effective_samples"]``: by batch means on the
-        indicator of the likeliest state. ``extra["state"]``: (chains, variables) the last assignments. `residual` is
-        the largest R-hat less 1.
+        indicator of each state, the fewest. ``extra["standard_error"]``: of the marginals, packed as they are.
+        ``extra["state"]``: (chains, variables) the last assignments. `residual` is the largest R-hat less 1, but for
+        states on which half chains agree within the tolerance.
 
     Notes
     -----
     A sweep costs, for each port, the chains times the states of its variable. Chains start at assignments of positive
-    probability, found by a search with propagation of hard zeros; where none is found the status says so.
+    probability, found by a search with propagation of hard zeros; where none is found the status says so. Where chains
+    disagree, a standard error counts each of them as one draw; still, what no chain has met it cannot cover.
 
     References
     ----------
@@ -118,28 +119,33 @@ def gibbs(
         if number is not None and number < 0:
             raise InputError(f"{name} must not be negative, got {number}")
     choose("log_partition", LOG_PARTITIONS, log_partition)
-    walkers = Chains.start(field, chains, seed, blocks)
+    walkers = Chains.dispersed(field, chains, seed, blocks)
     walkers.run(sweeps // 2 if burn_in is None else burn_in)
     batches = min(BATCHES, sweeps - sweeps % 2)
     seen = walkers.record(batches, math.ceil(sweeps / batches))
     walkers.run(sweeps, seen)
     marginals, factors = _averages(field, walkers, seen, chains * sweeps)
-    r_hat, effective = _diagnostics(field, walkers, seen, sweeps)
+    r_hat, effective, apart = _diagnostics(field, walkers, seen, sweeps, tolerance)
+    found = torch.from_numpy(walkers.found).to(field.device)
+    worst = torch.zeros_like(field.log_constant).scatter_reduce(0, field.variable_graph, apart - 1, "amax")
+    worst = torch.where(found == FOUND, worst, torch.where(found == IMPOSSIBLE, 0.0, math.inf))
     if log_partition == "ais":
         value, error = annealed_log_partition(
-            field, walkers, temperatures=temperatures, number=max(chains, 32), seed=seed
+            field,
+            walkers if blocks == "sites" else walkers.with_trees(seed),
+            temperatures=temperatures,
+            number=max(chains, 32),
+            seed=seed,
+            doubt=as_array((worst > DOUBT).cpu()),
         )
         value = _best_known(field, walkers, value)
     else:
         value = torch.full_like(field.log_constant, math.nan)
         error = torch.full_like(value, math.inf)
-    found = torch.from_numpy(walkers.found).to(field.device)
     marginals = torch.where(
         found[field.variable_graph[field.state_variable]] == IMPOSSIBLE, -math.inf, marginals
     )
     value = torch.where(found == IMPOSSIBLE, -math.inf, value)
-    worst = torch.zeros_like(value).scatter_reduce(0, field.variable_graph, r_hat - 1, "amax")
-    worst = torch.where(found == FOUND, worst, torch.where(found == IMPOSSIBLE, 0.0, math.inf))
     return Posterior(
         field=field,
         method="gibbs",
@@ -150,10 +156,13 @@ def gibbs(
         converged=worst <= tolerance,
         iterations=torch.full((field.num_graphs,), sweeps, device=field.device),
         residual=worst,
-        status=_status(walkers.found, worst, tolerance, walkers.blocks is None),
+        status=_status(
+            walkers.found, worst, tolerance, int((apart > 1 + tolerance).sum()), walkers.blocks is None
+        ),
         extra={
             "r_hat": r_hat,
             "effective_samples": effective,
+            "standard_error": _standard_errors(field, walkers, seen, sweeps, effective, worst > DOUBT),
             "log_partition_error": error,
             "state": torch.from_numpy(walkers.state.T.astype(np.int64)).to(field.device),
         },
@@ -207,7 +216,7 @@ def gibbs_sample(
     _check(field, chains, 2, blocks)
     if num_samples < 0 or thin < 1 or burn_in < 0:
         raise InputError(f"num_samples, thin and burn_in count: got {num_samples}, {thin} and {burn_in}")
-    walkers = Chains.start(field, chains, seed, blocks)
+    walkers = Chains.dispersed(field, chains, seed, blocks)
     if (walkers.found != FOUND).any():
         raise InputError(f"graph {int((walkers.found != FOUND).argmax())}: {_status(walkers.found)}")
     walkers.run(burn_in)
@@ -241,9 +250,13 @@ def _averages(
 
 
 def _diagnostics(
-    field: FactorGraph, walkers: Chains, seen: Record, sweeps: int
-) -> tuple[Float[Tensor, " variables"], Float[Tensor, " variables"]]:
-    """Return split R-hat and effective sample size of every variable, from visits batch by batch."""
+    field: FactorGraph, walkers: Chains, seen: Record, sweeps: int, tolerance: float
+) -> tuple[Float[Tensor, " variables"], Float[Tensor, " variables"], Float[Tensor, " variables"]]:
+    """Return split R-hat and effective sample size of every variable, from visits batch by batch.
+
+    And R-hat once more, without states whose probability is the same in all half chains but for a standard deviation
+    within the tolerance: those of rare states vary much, relative to how rare they are, where all is well.
+    """
     visits = seen.visits.astype(np.float64)  # (batches, states, chains)
     batches = len(visits)
     lengths = np.bincount(np.minimum(np.arange(sweeps) // seen.batch_length, batches - 1), minlength=batches)
@@ -253,7 +266,9 @@ def _diagnostics(
     halves = [visits[:half].sum(0) / lengths[:half].sum()]
     if len(visits) > 1:
         halves.append(visits[half:].sum(0) / lengths[half:].sum())
-    r_hat = _scale_reduction(np.concatenate(halves, 1), sweeps / 2)
+    means = np.concatenate(halves, 1)
+    r_hat = _scale_reduction(means, sweeps / 2)
+    matters = np.ones(len(means), np.bool_) if means.shape[1] < 2 else means.std(1, ddof=1) > tolerance
     share = visits.sum((0, 2)) / (sweeps * walkers.number)
     spread = share * (1 - share)
     between = (((visits / lengths[:, None, None]) - share[:, None]) ** 2 * lengths[:, None, None]).mean(
@@ -264,9 +279,41 @@ def _diagnostics(
     effective = np.minimum(effective, sweeps * walkers.number)
     owner = field.state_variable.cpu().numpy()
     worst, fewest = np.ones(field.num_variables), np.full(field.num_variables, float(sweeps * walkers.number))
+    apart = worst.copy()
     np.maximum.at(worst, owner, r_hat)
+    np.maximum.at(apart, owner, np.where(matters, r_hat, 1.0))
     np.minimum.at(fewest, owner, np.where(np.isfinite(effective), effective, np.inf))
-    return torch.from_numpy(worst).to(field.log_unary), torch.from_numpy(fewest).to(field.log_unary)
+    fewest = np.where(np.isfinite(fewest), fewest, sweeps * walkers.number)
+    told = [torch.from_numpy(each).to(field.log_unary) for each in (worst, fewest, apart)]
+    return told[0], told[1], told[2]
+
+
+def _standard_errors(
+    field: FactorGraph,
+    walkers: Chains,
+    seen: Record,
+    sweeps: int,
+    effective: Float[Tensor, " variables"],
+    doubt: Bool[Tensor, " graphs"],
+) -> Float[Tensor, " states"]:
+    """Return standard errors of all marginals, packed.
+
+    The larger of that between the means of chains and, so that a state that was hardly seen has one too, that of as
+    many independent draws as the effective samples with one more of either kind. Where chains disagree, a chain is one
+    draw, and the error of their mean is as large as that of each: they may all be caught.
+    """
+    owner = as_array(field.state_variable)
+    apart = as_array(doubt)[as_array(field.variable_graph)][owner]
+    draws = as_array(effective.double())[owner]
+    draws = np.where(apart, np.minimum(draws, walkers.number), draws)
+    by_chain = seen.visits.sum(0, dtype=np.float64) / sweeps  # (states, chains)
+    chance = (by_chain.mean(1) * draws + 1) / (draws + 2)
+    errors = np.sqrt(chance * (1 - chance) / (draws + 2))
+    if walkers.number > 1:
+        scatter = by_chain.std(1, ddof=1)
+        errors = np.maximum(errors, np.where(apart, scatter, scatter / math.sqrt(walkers.number)))
+    sampled = np.isin(owner, walkers.order) & ~np.isneginf(walkers.flat.log_unary)
+    return torch.from_numpy(np.where(sampled, errors, 0.0)).to(field.log_unary)
 
 
 def _scale_reduction(means: Array, length: float) -> Array:
@@ -289,7 +336,9 @@ def _best_known(field: FactorGraph, walkers: Chains, value: Tensor) -> Tensor:
     return torch.where(value == -math.inf, field.log_value(here).amax(0), value)
 
 
-def _status(found: Array, worst: Tensor | None = None, tolerance: float = 0.0, sites: bool = False) -> str:
+def _status(
+    found: Array, worst: Tensor | None = None, tolerance: float = 0.0, apart: int = 0, sites: bool = False
+) -> str:
     if (found == IMPOSSIBLE).any():
         return "converged: no assignment has positive probability, so there is nothing to sample"
     if (found != FOUND).any():
@@ -299,12 +348,19 @@ def _status(found: Array, worst: Tensor | None = None, tolerance: float = 0.0, s
     missed = int((worst > tolerance).sum())
     part = "" if len(worst) == 1 else f" in {missed:,} of {len(worst):,} graphs"
     reached = f"R-hat {1 + float(worst.max()):.3g}, wanted {1 + tolerance:.3g}"
-    remedy = "try more sweeps" + (", or blocks='trees'" if sites else "")
-    return f"not converged{part} ({reached}); {remedy}"
+    remedy = "try more sweeps" + (", or blocks='trees'" if sites else "") + ", or method 'auto'"
+    places = f"{apart:,} variable{'s' if apart != 1 else ''}"
+    return f"not converged{part}: chains disagree on {places} ({reached}); {remedy}"
 
 
 def annealed_log_partition(
-    field: FactorGraph, chains: Chains, *, temperatures: int, number: int, seed: int
+    field: FactorGraph,
+    chains: Chains,
+    *,
+    temperatures: int,
+    number: int,
+    seed: int,
+    doubt: Bool[Array, " graphs"],
 ) -> tuple[Float[Tensor, " graphs"], Float[Tensor, " graphs"]]:
     r"""Estimate log Z by moving chains from a product of marginals q to the field, little by little.
 
@@ -315,7 +371,8 @@ def annealed_log_partition(
 
     Half of the chains start from the marginals of belief propagation, half from the variables' own potentials: the one
     is better where messages settle on what is true, the other where they do not. The mean of :math:`\hat Z` is Z in
-    either case; its logarithm is low on average, by about half the squared standard error.
+    either case; its logarithm is low on average, by about half the squared standard error. `doubt` says of each graph
+    whether chains were seen to disagree.
 
     Returns
     -------
@@ -327,12 +384,12 @@ def annealed_log_partition(
     Neal (2001), Annealed importance sampling.
     """
     halves = [number - number // 2, number // 2]
-    bases = [_settled(field), field.log_unary]
+    bases = [settled_beliefs(field), field.log_unary]
     parts = [
         _anneal(field, chains, base, temperatures, count, [seed, part])
         for part, (base, count) in enumerate(zip(bases, halves, strict=True))
     ]
-    mean, error = _log_mean(np.concatenate(parts, 1))
+    mean, error = _log_mean(parts, doubt)
     constant = field.log_constant
     return constant + torch.from_numpy(mean).to(constant), torch.from_numpy(error).to(constant)
 
@@ -345,28 +402,20 @@ def _anneal(
     # Variables that are observed keep their state, so that it is that of the first chain in all.
     state = np.repeat(chains.state[:, :1], number, axis=1)
     random = np.random.SeedSequence(seed).generate_state(number, np.uint64) | np.uint64(1)
-    annealed = dataclasses.replace(chains, state=state, random=random, blocks=None)
+    annealed = dataclasses.replace(chains, state=state, random=random, potentials=None)
     base = as_array(normalise_segments(log_base, field.state_ptr)[0].to("cpu", torch.float64))
     dead = np.isneginf(flat.log_unary)
     own = np.where(dead, 0.0, flat.log_unary - np.where(dead, 0.0, base))
-    finite = flat.tables[np.isfinite(flat.tables)]
-    tables = np.maximum(flat.tables, (finite.min() if len(finite) else 0.0) - PENALTY)
+    tables = softened(flat.tables)  # the last weight sets that right
     log_weight = np.zeros((field.num_graphs, number))
     betas = np.linspace(0.0, 1.0, temperatures + 1)
     for low, high in itertools.pairwise(betas):
-        annealed.run(1, beta=low, unary=np.where(dead, -np.inf, base + low * own), tables=tables)
+        annealed.run(1, unary=np.where(dead, -np.inf, base + low * own), tables=low * tables)
         log_weight += (high - low) * _energy(field, annealed, own, tables)
     if chains.hard:
         final = _energy(field, annealed, own, flat.tables)
         log_weight = np.where(np.isneginf(final), -np.inf, log_weight)
     return log_weight
-
-
-def _settled(field: FactorGraph) -> Float[Tensor, " states"]:
-    """Return log marginals of belief propagation, none too small and none of a possible state zero."""
-    passing, outcome = propagate(field, damping=0.2, tolerance=1e-3, max_iterations=100)
-    likely = passing.beliefs(outcome.state)[0].nan_to_num(nan=0.0).clamp(min=FLOOR)
-    return torch.where(field.log_unary == -math.inf, -math.inf, likely)
 
 
 def _energy(field: FactorGraph, chains: Chains, own: Array, tables: Array) -> Array:
@@ -378,9 +427,37 @@ def _energy(field: FactorGraph, chains: Chains, own: Array, tables: Array) -> Ar
     return out
 
 
-def _log_mean(log_weight: Array) -> tuple[Array, Array]:
-    """Return the log of the mean weight, and its standard error by the delta method."""
+def _log_mean(parts: list[Array], doubt: Array) -> tuple[Array, Array]:
+    r"""Return the log of the mean weight over several kinds of chains, (graphs, chains) each, and its standard error.
+
+    Kinds count by the inverse of their relative variances. Three errors add up, as squares: that of the mean by the
+    delta method; by how much another kind is higher, as a mean of weights is too low where most of it is missed; and by
+    how much the mean of a log-normal distribution with the mean and variance of the log weights is higher,
+    :math:`\mu + \sigma^2 / 2`, of the kind where that variance is least. Where there is doubt whether chains reach
+    everything, how much kinds differ either way, and how much single runs do, adds to it.
+    """
+    kinds = [_moments(part) for part in parts if part.shape[1]]
+    value, error, spread, normal = (np.stack(each) for each in zip(*kinds, strict=True))  # (kinds, graphs)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.where(np.isneginf(value), 0.0, 1.0 / np.maximum(error, 1e-9) ** 2)
+        share = share / share.sum(0)
+        top = value.max(0)
+        total = top + np.log((share * np.exp(value - top)).sum(0))
+        own = np.sqrt((np.where(share > 0, share * error * np.exp(value - total), 0.0) ** 2).sum(0))
+        higher = np.maximum(top - total, 0.0)
+        calm = np.take_along_axis(normal, spread.argmin(0)[None], 0)[0]
+        missed = np.maximum(calm - total, 0.0)
+        apart = np.maximum(top - value.min(0), spread.min(0))
+        higher = np.where(doubt, np.maximum(higher, apart), higher)
+    none = np.isneginf(top)
+    return np.where(none, -np.inf, total), np.where(none, np.inf, np.sqrt(own**2 + higher**2 + missed**2))
+
+
+def _moments(log_weight: Array) -> tuple[Array, Array, Array, Array]:
+    """Return the log of the mean weight, its standard error, the spread of log weights, and the log-normal mean."""
     number = log_weight.shape[1]
+    alive = ~np.isneginf(log_weight)
+    count = alive.sum(1)
     top = log_weight.max(1, initial=-np.inf)
     safe = np.where(np.isneginf(top), 0.0, top)
     weight = np.exp(log_weight - safe[:, None])
@@ -389,5 +466,10 @@ def _log_mean(log_weight: Array) -> tuple[Array, Array]:
         error = (
             weight.std(1, ddof=1) / (mean * math.sqrt(number)) if number > 1 else np.full(len(mean), np.inf)
         )
+        finite = np.where(alive, log_weight, 0.0)
+        middle = finite.sum(1) / count
+        squares = np.where(alive, (log_weight - middle[:, None]) ** 2, 0.0).sum(1)
+        spread = np.where(count > 1, np.sqrt(squares / np.maximum(count - 1, 1)), np.inf)
+        normal = middle + 0.5 * spread**2 + np.log(count / number)
         result = safe + np.log(mean)
-    return result, np.where(np.isneginf(result), np.inf, error)
+    return result, np.where(np.isneginf(result), np.inf, error), spread, normal

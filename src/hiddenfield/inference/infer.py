@@ -145,7 +145,7 @@ def log_likelihood(
 
 def map_state(
     field: FactorGraph,
-    method: str = "exact",
+    method: str = "auto",
     *,
     evidence: Mapping[Any, Any] | Tensor | None = None,
     **options: Any,
@@ -157,8 +157,9 @@ def map_state(
     field
         The field, or a batch of fields.
     method
-        "exact" (the best one), "loopy_bp" (max-product: exact on a forest, elsewhere a good one) or "tree_reweighted"
-        (with an upper bound on the best value, and a certificate where it is met).
+        "auto" ("exact" where that fits its time and memory limits, else the best that a search finds in the time, with
+        an upper bound), "exact" (the best one), "loopy_bp" (max-product: exact on a forest, elsewhere a good one) or
+        "tree_reweighted" (with an upper bound on the best value, and a certificate where it is met).
     evidence
         See `FactorGraph.given`.
     options
@@ -167,7 +168,13 @@ def map_state(
     Returns
     -------
     MapState
-        A state for each variable, the log value of each graph, and whether it is the best: `guarantee`.
+        A state for each variable, the log value of each graph, and whether it is the best: `guarantee`, or by how much
+        it may miss the best value: `gap`.
+
+    Warns
+    -----
+    ConvergenceWarning
+        Where no assignment of positive probability was found although there may be one.
 
     Notes
     -----
@@ -186,7 +193,10 @@ def map_state(
     check_options(method, METHODS[method] if passes_on else run, options)
     here = field if evidence is None else field.given(evidence)
     with torch.no_grad():
-        return run(here.detach(), **options)
+        best = run(here.detach(), **options)
+    if best.guarantee != "exact" and bool((best.log_value == -math.inf).any()):
+        warnings.warn(f"{method}: {best.status}", ConvergenceWarning, stacklevel=2)
+    return best
 
 
 def check_options(name: str, run: Callable[..., Any], options: Mapping[str, Any]) -> None:

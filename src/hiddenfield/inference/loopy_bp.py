@@ -22,11 +22,24 @@ from hiddenfield.inference.messages.loops import (
 )
 from hiddenfield.inference.messages.passing import MessagePassing, MessagePlan
 from hiddenfield.inference.messages.propagation import propagate
-from hiddenfield.inference.posterior import MAP_METHODS, METHODS, Guarantee, MapState, Posterior, padded
+from hiddenfield.inference.posterior import (
+    CONTRADICTION,
+    MAP_METHODS,
+    METHODS,
+    Guarantee,
+    MapState,
+    Posterior,
+    padded,
+)
+from hiddenfield.inference.sampling.search import improved
 from hiddenfield.ops.compile import as_array, compiled, subroutine
 from hiddenfield.shapes import Array, Float, Int, Tensor
 
 REMEDY = "try damping=0.5, schedule='residual', or method 'double_loop', which always converges"
+
+MAP_REMEDY = (
+    "try damping=0.5 or schedule='residual', or method 'auto', which searches as long as time_limit allows"
+)
 
 
 @METHODS.register(
@@ -145,7 +158,7 @@ def loopy_bp(
     converged = bool(outcome.converged.all())
     guarantee: Guarantee = "exact" if converged and not maximise and field.is_forest else "estimate"
     told = {
-        "status": outcome.describe(tolerance, REMEDY),
+        "status": outcome.describe(tolerance, MAP_REMEDY if maximise else REMEDY),
         "trace": {"residual": outcome.trace},
         "extra": extra,
     }
@@ -162,7 +175,8 @@ def map_state(field: FactorGraph, **options: Any) -> MapState:
         \log\Psi_f(x_C) + \sum_u \mu_{u \to f}(x_u)\Big),
 
     with the messages of `loopy_bp` at temperature 0. Guarantee: exact on a forest, also where several assignments are
-    best; elsewhere the value is a lower bound on the best one.
+    best. Elsewhere a search goes on from there and from assignments that no hard zero forbids, by simulated annealing
+    with forests of variables, and the value is a lower bound on the best one.
 
     Parameters
     ----------
@@ -178,11 +192,13 @@ def map_state(field: FactorGraph, **options: Any) -> MapState:
 
     Notes
     -----
-    Costs what `loopy_bp` does; decoding about one iteration.
+    Costs what `loopy_bp` does; decoding about one iteration, the search a few hundred sweeps of Gibbs sampling.
 
     References
     ----------
     Pearl (1988), Probabilistic reasoning in intelligent systems.
+    Kirkpatrick, Gelatt and Vecchi (1983), Optimization by simulated annealing.
+    Hamze and de Freitas (2004), From fields to trees.
 
     Examples
     --------
@@ -194,11 +210,12 @@ def map_state(field: FactorGraph, **options: Any) -> MapState:
     tensor([0, 1])
     """
     posterior = loopy_bp(field, temperature=0, **options)
-    best = field.is_forest and bool(posterior.converged.all())
-    guarantee: Guarantee = "exact" if best else "lower bound"
-    return MapState(
-        posterior.extra["assignment"], posterior.log_partition, guarantee, status=posterior.status
-    )
+    assignment = posterior.extra["assignment"]
+    if field.is_forest and field.is_ground and bool(posterior.converged.all()):
+        value = posterior.log_partition
+        status = CONTRADICTION if bool((value == -math.inf).any()) else posterior.status
+        return MapState(assignment, value, "exact", value, status)
+    return improved(field, [assignment], posterior.log_marginals, status=posterior.status)
 
 
 def _decoded(

@@ -16,6 +16,8 @@ from hiddenfield.iteration import Outcome
 from hiddenfield.registry import Registry
 from hiddenfield.shapes import Bool, Float, Int, Tensor
 
+CONTRADICTION = "contradiction: hard zeros and evidence leave no assignment possible"
+
 Guarantee = Literal["exact", "lower bound", "upper bound", "estimate"]
 
 METHODS: Registry[Callable[..., Posterior]] = Registry("method", "hiddenfield.inference")
@@ -160,7 +162,9 @@ class MapState:
     upper_bound
         A bound on the best value where the algorithm has one (tree-reweighted max-product), otherwise None.
     status
-        How the algorithm ended.
+        How the algorithm ended; a value of -inf is never called converged.
+    note
+        Why this method, and what the answer is worth, where `auto` chose it.
 
     Examples
     --------
@@ -175,6 +179,17 @@ class MapState:
     guarantee: Guarantee
     upper_bound: Float[Tensor, " graphs"] | None = None
     status: str = "converged"
+    note: str = ""
+
+    @property
+    def gap(self) -> Float[Tensor, " graphs"] | None:
+        """How far the value is below the upper bound, graph by graph; None where there is no bound.
+
+        The assignment is at most exp(gap) times less likely than the best one.
+        """
+        if self.upper_bound is None:
+            return None
+        return torch.where(self.log_value == self.upper_bound, 0.0, self.upper_bound - self.log_value)
 
 
 def padded(

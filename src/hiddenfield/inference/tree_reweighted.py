@@ -21,6 +21,7 @@ from hiddenfield.inference.messages.tree_weights import (
     tree_weights,
 )
 from hiddenfield.inference.posterior import MAP_METHODS, METHODS, Guarantee, MapState, Posterior, padded
+from hiddenfield.inference.sampling.search import improved
 from hiddenfield.iteration import Outcome
 from hiddenfield.shapes import Float, Tensor
 
@@ -168,8 +169,9 @@ def map_state(field: FactorGraph, **options: Any) -> MapState:
         \hat x_v = \arg\max_{x_v} \log\Phi_v(x_v) + \sum_{f \ni v} \rho_f \nu_{f \to v}(x_v), \qquad
         \text{value}(\hat x) \le \max_x \text{value}(x) \le \text{bound},
 
-    the messages and the bound those of `tree_reweighted` with maxima in place of sums. Guarantee: where value and bound
-    agree the assignment is certified to be the best one ("exact"), which happens where no two states of a variable tie;
+    the messages and the bound those of `tree_reweighted` with maxima in place of sums. Where they do not agree, a
+    search goes on from there and from assignments that no hard zero forbids, by simulated annealing with forests of
+    variables. Guarantee: where value and bound agree the assignment is certified to be the best one ("exact");
     otherwise the value is a lower bound. "Agree" is within 1e-8 of their size (1e-4 in single precision).
 
     Parameters
@@ -186,11 +188,13 @@ def map_state(field: FactorGraph, **options: Any) -> MapState:
 
     Notes
     -----
-    Costs what `tree_reweighted` does.
+    Costs what `tree_reweighted` does, and a few hundred sweeps of Gibbs sampling.
 
     References
     ----------
     Kolmogorov (2006), Convergent tree-reweighted message passing for energy minimization.
+    Kirkpatrick, Gelatt and Vecchi (1983), Optimization by simulated annealing.
+    Hamze and de Freitas (2004), From fields to trees.
 
     Examples
     --------
@@ -205,13 +209,8 @@ def map_state(field: FactorGraph, **options: Any) -> MapState:
     options.setdefault("tolerance", 1e-6 if single else 1e-11)
     posterior = tree_reweighted(field, temperature=0, **options)
     assignment = padded(field, posterior.log_marginals, -math.inf).argmax(1)
-    value, bound = field.log_value(assignment), posterior.log_partition
-    if posterior.guarantee != "upper bound":
-        return MapState(assignment, value, "lower bound", None, posterior.status)
-    gap = torch.where(bound == -math.inf, torch.zeros_like(bound), bound - value)
-    certified = _agree(bound - gap, bound, 1e-4 if single else 1e-8)
-    status = "certified: value and upper bound agree" if certified else posterior.status
-    return MapState(assignment, value, "exact" if certified else "lower bound", bound, status)
+    bound = posterior.log_partition if posterior.guarantee == "upper bound" else None
+    return improved(field, [assignment], posterior.log_marginals, bound=bound, status=posterior.status)
 
 
 def upper_bound(passing: MessagePassing, messages: Float[Tensor, " messages"]) -> Float[Tensor, " graphs"]:

@@ -61,9 +61,13 @@ def answer_as_text(answer: Answer, method: str) -> str:
     lines = [f"{method}: {outcome.status}, {answer.seconds:.3g} s"]
     if isinstance(outcome, MapState):
         lines.append(f"log value {float(outcome.log_value[0]):.8g} ({outcome.guarantee})")
+        if outcome.upper_bound is not None and outcome.guarantee != "exact":
+            lines[-1] += f"; the best is at most {float(outcome.upper_bound[0]):.8g}"
     else:
         lines[0] += f", {result['iterations']:,} iterations, residual {float(outcome.residual.max()):.2g}"
         lines.append(f"log partition {float(outcome.log_partition[0]):.8g} ({outcome.guarantee})")
+    if outcome.note:
+        lines.append(outcome.note)
     rows = (result["map"] if result["marginals"] is None else result["marginals"]) or ()
     named = list(rows.items() if isinstance(rows, dict) else enumerate(rows))
     width = max((len(str(name)) for name, _ in named[:MOST_SHOWN]), default=0)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,9 +13,10 @@ import torch
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.hard_zeros import feasible_assignments, has_hard_zeros
 from hiddenfield.fields.layout import FlatField, flatten, free_variables, scaled, scaled_tables
+from hiddenfield.inference.messages.propagation import propagate
 from hiddenfield.inference.sampling.loops import Record, TreeBlocks, Walk, site_sweeps, tree_sweeps
 from hiddenfield.ops.compile import compiled
-from hiddenfield.shapes import Array, Int, Tensor
+from hiddenfield.shapes import Array, Float, Int, Tensor
 
 WIDTH, MOST_PARTS = 8, 16
 """Chains that are drawn side by side at least, and parts for different threads at most: fixed, so that sums do not
@@ -20,6 +24,21 @@ depend on how many threads there are."""
 
 LARGEST_RANGE = 500.0
 """Sum of the ranges of all log potentials of a variable up to which their product is safe from underflow."""
+
+MOST_JOINT = 64
+"""Joint states of three or more variables that one factor joins to a forest."""
+
+COVERS = 4
+"""Ways to split a field into forests that sweeps take in turn: what one holds fixed is drawn together in another."""
+
+HEATED = 50
+"""Sweeps of annealing before the first that counts for anything."""
+
+FLOOR = -7.0
+"""Least log probability of a state that chains start from: belief propagation may be wrong."""
+
+PENALTY = 15.0
+"""Hard zeros count as this much below the least finite log potential where they are softened."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +52,7 @@ class Chains:
     order
         The variables that are sampled, colour after colour.
     blocks
-        Forests that are sampled together; None samples one variable at a time.
+        Forests that are sampled together, in several ways by turns; None samples one variable at a time.
     potentials
         What `scaled_potentials` made of the field, for the forests.
     hard
@@ -48,7 +67,7 @@ class Chains:
 
     flat: FlatField
     order: Array
-    blocks: TreeBlocks | None
+    blocks: tuple[TreeBlocks, ...] | None
     potentials: tuple[Array, Array, Array] | None
     hard: bool
     state: Array
@@ -56,25 +75,67 @@ class Chains:
     found: Array
 
     @classmethod
-    def start(cls, field: FactorGraph, number: int, seed: int, blocks: str) -> Chains:
-        """Place chains at assignments that no hard zero forbids, drawn from the variables' own potentials."""
+    def start(
+        cls,
+        field: FactorGraph,
+        number: int,
+        seed: int,
+        blocks: str,
+        starts: tuple[Int[Tensor, "number variables"], Int[Tensor, " graphs"]] | None = None,
+    ) -> Chains:
+        """Place chains at assignments that no hard zero forbids, drawn from the variables' own potentials.
+
+        Or at `starts`: assignments, and for each graph whether they are possible, as `feasible_assignments` has them.
+        """
         flat = flatten(field)
         hard = has_hard_zeros(field)
         free = free_variables(field)
-        assignments, found = feasible_assignments(field, number, seed=seed)
+        assignments, found = feasible_assignments(field, number, seed=seed) if starts is None else starts
         trees = blocks == "trees" or (blocks == "auto" and (hard or field.is_forest))
         order = np.argsort(colour_variables(field).numpy(), kind="stable")
         random = np.random.SeedSequence(seed).generate_state(number, np.uint64) | np.uint64(1)
         return cls(
             flat,
             order[free[order]],
-            tree_blocks(flat, free) if trees else None,
+            tree_covers(flat, order[free[order]], seed) if trees else None,
             scaled_potentials(flat) if trees else None,
             hard,
             np.ascontiguousarray(assignments.numpy().T.astype(np.int16)),
             random,
             found.numpy(),
         )
+
+    @classmethod
+    def dispersed(cls, field: FactorGraph, number: int, seed: int, blocks: str) -> Chains:
+        """Place half of the chains by the variables' own potentials, annealed, and half by belief propagation.
+
+        All at assignments that no hard zero forbids. Both kinds agree only if neither is caught where it began.
+        """
+        half = number - number // 2
+        own, found = feasible_assignments(field, half, seed=seed)
+        believed, again = feasible_assignments(
+            field, number - half, preference=settled_beliefs(field), seed=seed + 1
+        )
+        starts = torch.cat([own, believed]), torch.minimum(found, again)
+        walkers = cls.start(field, number, seed, blocks, starts)
+        # On copies, so that the chains lie side by side while they move.
+        annealed = dataclasses.replace(
+            walkers,
+            state=walkers.state[:, :half].copy(),
+            random=walkers.random[:half].copy(),
+            potentials=None,
+        )
+        flat = walkers.flat
+        for beta in np.linspace(0.1, 1.0, HEATED):
+            annealed.run(1, unary=beta * flat.log_unary, tables=beta * flat.tables)
+        walkers.state[:, :half], walkers.random[:half] = annealed.state, annealed.random
+        return walkers
+
+    def with_trees(self, seed: int) -> Chains:
+        """Return the same chains, moved by forests of variables."""
+        if self.blocks is not None:
+            return self
+        return dataclasses.replace(self, blocks=tree_covers(self.flat, self.order, seed))
 
     @property
     def number(self) -> int:
@@ -122,9 +183,10 @@ class Chains:
             if self.potentials is not None:
                 scaled, start, powers = self.potentials
                 flat = flat._replace(log_unary=scaled, table_start=start, tables=powers)
-            tree_sweeps(sweeps, logs, self.blocks, flat, walk, record, work=work)
+            for sweep, blocks in enumerate(itertools.islice(itertools.cycle(self.blocks), sweeps)):
+                tree_sweeps(sweep, 1, logs, blocks, flat, walk, record, work=work)
         else:
-            hard = self.hard and tables is None
+            hard = self.hard and (tables is None or bool(np.isneginf(tables).any()))
             site_sweeps(sweeps, beta, hard, self.order, flat, walk, record, work=work)
 
 
@@ -145,6 +207,19 @@ def scaled_potentials(flat: FlatField) -> tuple[Array, Array, Array] | None:
     tables, least = scaled_tables(values, start)
     total = unary_least + np.bincount(flat.scope, least[flat.place_factor], len(flat.state_ptr) - 1)
     return (np.exp(unary), start, np.exp(tables)) if -total.min(initial=0.0) < LARGEST_RANGE else None
+
+
+def settled_beliefs(field: FactorGraph) -> Float[Tensor, " states"]:
+    """Return log marginals of belief propagation, none too small and none of a possible state zero."""
+    passing, outcome = propagate(field, damping=0.2, tolerance=1e-3, max_iterations=100)
+    likely = passing.beliefs(outcome.state)[0].nan_to_num(nan=0.0).clamp(min=FLOOR)
+    return torch.where(field.log_unary == -math.inf, -math.inf, likely)
+
+
+def softened(tables: Array) -> Array:
+    """Return log tables whose hard zeros are finite: `PENALTY` below the least finite entry of all."""
+    finite = tables[np.isfinite(tables)]
+    return np.maximum(tables, (finite.min() if len(finite) else 0.0) - PENALTY)
 
 
 # -- variables that can be updated together ----------------------------------------------------------------
@@ -185,11 +260,24 @@ def _colour(order, flat, colour):  # type: ignore[no-untyped-def]
         colour[v] = free
 
 
-def tree_blocks(flat: FlatField, free: Array) -> TreeBlocks:
+def tree_covers(flat: FlatField, sampled: Array, seed: int) -> tuple[TreeBlocks, ...]:
+    """Return `COVERS` ways to split a field into forests, variables in another order each; one where it holds all."""
+    free = np.zeros(len(flat.state_ptr) - 1, np.bool_)
+    free[sampled] = True
+    first = tree_blocks(flat, free)
+    if len(first.tree_ptr) <= 2:
+        return (first,)
+    draw = np.random.default_rng([seed, COVERS])
+    others = (tree_blocks(flat, free, draw.permutation(len(free))) for _ in range(COVERS - 1))
+    return (first, *others)
+
+
+def tree_blocks(flat: FlatField, free: Array, visits: Int[Array, " variables"] | None = None) -> TreeBlocks:
     """Take variables greedily into a forest as long as they close no cycle, then begin the next one.
 
-    A factor joins two variables of a forest where exactly these two of its scope are in it; one that would hold three
-    is avoided. On a grid three quarters of the variables are in the first forest. Hamze and de Freitas (2004).
+    A factor joins all variables of its scope that are in the forest, as long as they have few joint states: a
+    deterministic relation of three variables can then be drawn together with all of them. On a grid three quarters of
+    the variables are in the first forest. Hamze and de Freitas (2004).
 
     Parameters
     ----------
@@ -197,17 +285,19 @@ def tree_blocks(flat: FlatField, free: Array) -> TreeBlocks:
         The field.
     free
         Which variables are to be sampled; the others stay as they are.
+    visits
+        The order in which variables are taken; that of their numbers by default.
     """
     variables = len(flat.state_ptr) - 1
     block = np.where(free, -1, -2)
-    _assign(flat, block, work=0)
+    _assign(flat, np.arange(variables) if visits is None else visits, block, work=0)
     order, parent = np.full(variables, -1), np.full(variables, -1)
     own_place, parent_place = np.full(variables, -1), np.full(variables, -1)
     _root(flat, block, order, parent, own_place, parent_place, work=0)
     count = int((block >= 0).sum())
     taken = order[:count]
     sizes = np.bincount(block[block >= 0], minlength=int(block.max(initial=-1)) + 1)
-    # A factor joins two variables of a forest where it names that forest twice.
+    # A factor joins variables of a forest where it names that forest more than once.
     named = flat.place_factor * (len(sizes) + 1) + np.maximum(block[flat.scope], -1) + 1
     _, inverse, times = np.unique(named, return_inverse=True, return_counts=True)
     inside = (block[flat.scope] >= 0) & (times[inverse] > 1)
@@ -215,49 +305,64 @@ def tree_blocks(flat: FlatField, free: Array) -> TreeBlocks:
     bounds = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     turned = np.repeat(bounds[:-1] + bounds[1:] - 1, sizes) - np.arange(count)
     order = taken[turned]
+    # Siblings were found one after another; every root is by itself.
+    place, position = own_place[order], np.arange(count)
+    factor = np.where(place >= 0, np.append(flat.place_factor, -1)[place], -1)
+    new = np.ones(count, np.bool_)
+    new[1:] = (factor[1:] != factor[:-1]) | (factor[1:] < 0)
+    new[bounds[:-1][sizes > 0]] = True
+    sibling = np.maximum.accumulate(np.where(new, position, 0)) if count else position
     return TreeBlocks(
-        bounds, order, parent[order], own_place[order], parent_place[order], inside[flat.port_place]
+        bounds, order, parent[order], place, parent_place[order], sibling, inside[flat.port_place]
     )
 
 
 @compiled
-def _assign(flat, block):  # type: ignore[no-untyped-def]
+def _assign(flat, visits, block):  # type: ignore[no-untyped-def]
     """Give each variable the number of its forest in place of -1; -2 stays."""
     variables = block.size
     left = 0
     for v in range(variables):
         left += block[v] == -1
-    inside = np.zeros(flat.scope_ptr.size - 1, np.int64)
+    joint = np.ones(
+        flat.scope_ptr.size - 1, np.int64
+    )  # joint states of a factor's variables that are in the forest
     root = np.arange(variables)
     met = np.full(variables, -1, np.int64)
     number = 0
     while left > 0:
-        inside[:] = 0
-        for v in range(variables):
+        joint[:] = 1
+        for v in visits:
             if block[v] != -1:
                 continue
             joins = True
+            card = flat.state_ptr[v + 1] - flat.state_ptr[v]
             for p in range(flat.port_ptr[v], flat.port_ptr[v + 1]):
                 f = flat.place_factor[flat.port_place[p]]
-                if inside[f] > 1:
-                    joins = False
-                    break
-                if inside[f] == 1:
-                    for place in range(flat.scope_ptr[f], flat.scope_ptr[f + 1]):
-                        u = flat.scope[place]
-                        if block[u] == number:
+                if joint[f] == 1:
+                    continue
+                inside = 0
+                for place in range(flat.scope_ptr[f], flat.scope_ptr[f + 1]):
+                    u = flat.scope[place]
+                    if block[u] == number:
+                        inside += 1
+                        if inside == 1:  # all of them are in one tree
                             while root[u] != u:
                                 root[u] = root[root[u]]
                                 u = root[u]
                             if met[u] == v:
                                 joins = False
                             met[u] = v
+                if inside > 1 and joint[f] * card > MOST_JOINT:
+                    joins = False
+                if not joins:
+                    break
             if joins:
                 block[v] = number
                 left -= 1
                 for p in range(flat.port_ptr[v], flat.port_ptr[v + 1]):
                     f = flat.place_factor[flat.port_place[p]]
-                    inside[f] += 1
+                    joint[f] *= card
                     for place in range(flat.scope_ptr[f], flat.scope_ptr[f + 1]):
                         u = flat.scope[place]
                         if u != v and block[u] == number:

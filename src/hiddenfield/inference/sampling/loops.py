@@ -50,14 +50,19 @@ class Record(NamedTuple):
 class TreeBlocks(NamedTuple):
     """Forests of variables: ``order[tree_ptr[t]:tree_ptr[t + 1]]`` is one, children before their parents.
 
+    A factor may join several variables of a forest: one of them is the parent, the others are siblings, which follow
+    each other in `order`.
+
     Parameters
     ----------
     tree_ptr, order
         Bounds of every forest's variables, and these.
     parent, own_place, parent_place
         Of every variable in `order` its parent, -1 for a root, and the two places of the factor that joins them.
+    sibling
+        Of every variable in `order` where its siblings, the other children of one factor, begin.
     internal
-        The ports whose factor joins two variables of one forest.
+        The ports whose factor joins variables of one forest.
     """
 
     tree_ptr: Array
@@ -65,6 +70,7 @@ class TreeBlocks(NamedTuple):
     parent: Array
     own_place: Array
     parent_place: Array
+    sibling: Array
     internal: Array
 
 
@@ -287,20 +293,98 @@ def pass_up(
             belief[above + y] *= weight[y] * scale
 
 
+@subroutine(allocates=False, fast=True)
+def absorb_together(
+    target: int,
+    begin: int,
+    end: int,
+    logs: bool,
+    trees: TreeBlocks,
+    flat: FlatField,
+    state: Array,
+    chain: int,
+    belief: Array,
+    weight: Array,
+    digit: Array,
+) -> None:
+    """Multiply the belief of the variable at a place by its factor, summed over the beliefs of some siblings.
+
+    These are ``trees.order[begin:end]``; the factor's other variables have their states.
+    """
+    factor, above = flat.place_factor[target], flat.state_ptr[flat.scope[target]]
+    card, count = flat.state_ptr[flat.scope[target] + 1] - above, flat.factor_count[factor]
+    base = flat.table_start[factor]
+    for place in range(flat.scope_ptr[factor], flat.scope_ptr[factor + 1]):
+        open_place = place == target
+        for i in range(begin, end):
+            open_place = open_place or trees.own_place[i] == place
+        if not open_place:
+            base += flat.stride[place] * state[flat.scope[place], chain]
+    most = 0.0
+    for y in range(card):
+        top, total = -np.inf, 0.0
+        for summing in range(0 if logs else 1, 2):  # logarithms take a pass for the largest term
+            at = base + y * flat.stride[target]
+            for i in range(begin, end):
+                digit[i - begin] = 0
+            i = begin
+            while i < end or begin == end:
+                term = count * flat.tables[at] if logs else flat.tables[at]
+                for k in range(begin, end):
+                    own = belief[flat.state_ptr[trees.order[k]] + digit[k - begin]]
+                    term = term + own if logs else term * own
+                if not logs:
+                    total += term
+                elif summing == 0:
+                    top = max(top, term)
+                elif top > -np.inf:
+                    total += np.exp(term - top)
+                i = begin
+                while i < end:
+                    step, v = flat.stride[trees.own_place[i]], trees.order[i]
+                    digit[i - begin] += 1
+                    at += step
+                    if digit[i - begin] < flat.state_ptr[v + 1] - flat.state_ptr[v]:
+                        break
+                    at -= step * digit[i - begin]
+                    digit[i - begin] = 0
+                    i += 1
+                if begin == end:
+                    break
+        weight[y] = total if not logs else (top + np.log(total) if top > -np.inf else -np.inf)
+        most = max(most, total)
+    scale = 1.0 / most if most > 0.0 else 0.0
+    for y in range(card):
+        if logs:
+            belief[above + y] += weight[y]
+        else:
+            belief[above + y] *= weight[y] * scale
+
+
 @compiled
 def tree_sweeps(
-    sweeps: int, logs: bool, trees: TreeBlocks, flat: FlatField, walk: Walk, record: Record
+    first_sweep: int,
+    sweeps: int,
+    logs: bool,
+    trees: TreeBlocks,
+    flat: FlatField,
+    walk: Walk,
+    record: Record,
 ) -> None:
     """Draw the variables of each forest together: filter from the leaves to the roots, then sample back.
 
     Without `logs`, `log_unary` and `tables` of the field are exponentials, scaled to a maximum of 1, tables to the
     power of their factor's count: about twice as fast. The caller makes sure that the product of all that touch a
-    variable cannot underflow.
+    variable cannot underflow. `first_sweep` is the number of sweeps that were recorded before.
     """
     order, parent, most, mean = trees.order, trees.parent, most_states(trees.order, flat), record.mean
+    widest = 1
+    for f in range(flat.scope_ptr.size - 1):
+        widest = max(widest, flat.scope_ptr[f + 1] - flat.scope_ptr[f])
     for block in prange(walk.chain_ptr.size - 1):
         belief, weight = np.empty(flat.state_ptr[-1]), np.empty(most)
-        for sweep in range(sweeps):
+        digit = np.empty(widest, np.int64)
+        for sweep in range(first_sweep, first_sweep + sweeps):
             for tree in range(trees.tree_ptr.size - 1):
                 first, last = trees.tree_ptr[tree], trees.tree_ptr[tree + 1]
                 for c in range(walk.chain_ptr[block], walk.chain_ptr[block + 1]):
@@ -312,14 +396,26 @@ def tree_sweeps(
                             if not trees.internal[p]:
                                 absorb(flat.port_place[p], logs, flat, walk.state, c, belief)
                     for i in range(first, last):
-                        if parent[i] >= 0:
-                            own, other = trees.own_place[i], trees.parent_place[i]
-                            pass_up(own, other, logs, flat, walk.state, c, belief, weight)
+                        if parent[i] < 0 or (i + 1 < last and trees.sibling[i + 1] == trees.sibling[i]):
+                            continue  # a root, or one whose siblings are still to come
+                        start, other = trees.sibling[i], trees.parent_place[i]
+                        if start == i:
+                            pass_up(trees.own_place[i], other, logs, flat, walk.state, c, belief, weight)
+                        else:
+                            absorb_together(
+                                other, start, i + 1, logs, trees, flat, walk.state, c, belief, weight, digit
+                            )
                     for i in range(last - 1, first - 1, -1):
                         v = order[i]
                         begin, card = flat.state_ptr[v], flat.state_ptr[v + 1] - flat.state_ptr[v]
                         if parent[i] >= 0:  # whose state has just been drawn
-                            absorb(trees.own_place[i], logs, flat, walk.state, c, belief)
+                            start, own = trees.sibling[i], trees.own_place[i]
+                            if start == i:
+                                absorb(own, logs, flat, walk.state, c, belief)
+                            else:
+                                absorb_together(
+                                    own, start, i, logs, trees, flat, walk.state, c, belief, weight, digit
+                                )
                         if logs:
                             total = exponentials(belief, begin, 1, card)
                         else:

@@ -1,0 +1,185 @@
+"""Search for likely assignments: feasible starts, then simulated annealing whose moves draw whole forests."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from hiddenfield.fields.factor_graph import FactorGraph
+from hiddenfield.fields.hard_zeros import IMPOSSIBLE, feasible_assignments
+from hiddenfield.inference.posterior import CONTRADICTION, MapState
+from hiddenfield.inference.sampling.chains import Chains, softened
+from hiddenfield.limits import seconds_left
+from hiddenfield.shapes import Array, Bool, Float, Int, Tensor
+
+CHAINS = 8
+"""Assignments that are improved side by side, beside those that are given."""
+
+COOLING = np.concatenate([np.ones(4), np.geomspace(1.0, 50.0, 20), np.full(4, 1e6)])
+"""Inverse temperatures of the sweeps of a round; at the last, forests take one of their best states."""
+
+NOT_FOUND = (
+    "no assignment of positive probability was found, nor a proof that there is none; "
+    "try method 'auto' with a longer time_limit, or 'exact'"
+)
+
+
+class Search:
+    r"""Assignments of a ground field on their way to higher values.
+
+    Starts are the given assignments and others that no hard zero forbids, found by `feasible_assignments` with a
+    preference for states of high max-marginals. A round draws forest after forest of variables from
+
+    .. math:: p(x_T \mid x_{-T})^{\beta}, \qquad \beta = 1, \ldots, \infty,
+
+    which for infinite :math:`\beta` is the best state of the forest given all others, so that a round ends at an
+    assignment that the change of no forest improves. Every other round lets hard zeros be broken on the way.
+
+    Parameters
+    ----------
+    field
+        A ground field.
+    given
+        Assignments, one per row.
+    preference
+        Log weights of states, for the feasible starts.
+    seed
+        Everything follows from it.
+
+    References
+    ----------
+    Kirkpatrick, Gelatt and Vecchi (1983), Optimization by simulated annealing.
+    Hamze and de Freitas (2004), From fields to trees.
+    """
+
+    def __init__(
+        self,
+        field: FactorGraph,
+        given: Int[Tensor, "number variables"],
+        preference: Float[Tensor, " states"],
+        seed: int = 0,
+    ) -> None:
+        self.field = field.detach().to("cpu", torch.float64)
+        likely = preference.detach().to("cpu", torch.float64).nan_to_num(nan=0.0)
+        preferred, found = feasible_assignments(self.field, CHAINS // 2, preference=likely, seed=seed)
+        others, again = feasible_assignments(self.field, CHAINS // 2, seed=seed + 1)
+        starts = torch.cat([given.cpu(), preferred, others])
+        self.impossible: Bool[Tensor, " graphs"] = torch.minimum(found, again) == IMPOSSIBLE
+        self.chains = Chains.start(
+            self.field, len(starts), seed, "trees", (starts, torch.maximum(found, again))
+        )
+        self.chains = dataclasses.replace(self.chains, potentials=None)
+        self.best = starts[0].clone()
+        self.value = self.field.log_value(self.best)
+        self._keep()
+        for _ in range(2):
+            self._sweep(COOLING[-1], self.chains.flat.tables)
+        self._keep()
+
+    @property
+    def improves(self) -> bool:
+        """Whether a search can change anything."""
+        return len(self.chains.order) > 0 and not bool(self.impossible.all())
+
+    def rounds(self) -> Iterator[None]:
+        """Anneal again and again; within a time limit, a round that it interrupts ends with the best states."""
+        soft = softened(self.chains.flat.tables)
+        number = 0
+        while self.improves:
+            tables = soft if self.chains.hard and number % 2 else self.chains.flat.tables
+            for beta in COOLING:
+                self._sweep(beta if seconds_left() > 0 else COOLING[-1], tables)
+                if seconds_left() <= 0:
+                    break
+            self._keep()
+            number += 1
+            yield
+
+    def _sweep(self, beta: float, tables: Array) -> None:
+        with np.errstate(invalid="ignore"):
+            self.chains.run(1, unary=beta * self.chains.flat.log_unary, tables=beta * tables)
+
+    def _keep(self) -> None:
+        """Note the best assignment of every graph; chains that stand at an impossible one go there."""
+        here = torch.from_numpy(self.chains.state.T.astype(np.int64))
+        values = self.field.log_value(here)  # (chains, graphs)
+        top, which = values.max(0)
+        graph = self.field.variable_graph
+        better = top > self.value
+        chosen = here[which[graph], torch.arange(self.field.num_variables)]
+        self.best = torch.where(better[graph], chosen, self.best)
+        self.value = torch.where(better, top, self.value)
+        lost = (values == -math.inf)[:, graph]
+        state = torch.where(lost, self.best, here).numpy()
+        self.chains.state[:] = state.T.astype(self.chains.state.dtype)
+
+
+def improved(
+    field: FactorGraph,
+    assignments: list[Int[Tensor, " variables"]],
+    preference: Float[Tensor, " states"],
+    *,
+    bound: Float[Tensor, " graphs"] | None = None,
+    status: str = "converged",
+    rounds: float = 2,
+) -> MapState:
+    """Return the best assignment that a search from decoded ones finds, certified where its value meets the bound.
+
+    In a field whose variables stand for several nothing is searched: the best of the given assignments is returned.
+    """
+    given = torch.stack(assignments)
+    if not field.is_ground or not field.num_variables:
+        values = field.log_value(given)
+        which = values.max(0).indices[field.variable_graph]
+        best = given[which, torch.arange(field.num_variables, device=field.device)]
+        impossible = torch.zeros(field.num_graphs, dtype=torch.bool, device=field.device)
+    else:
+        search = Search(field, given, preference)
+        annealing = search.rounds()
+        done = 0
+        while done < rounds and seconds_left() > 0:
+            if bound is not None and bool(meets(search.value, bound.cpu(), field.dtype).all()):
+                break
+            if next(annealing, annealing) is annealing:
+                break
+            done += 1
+        best, impossible = search.best.to(field.device), search.impossible.to(field.device)
+    return judged(field, best, bound, impossible, status)
+
+
+def judged(
+    field: FactorGraph,
+    assignment: Int[Tensor, " variables"],
+    bound: Float[Tensor, " graphs"] | None,
+    impossible: Bool[Tensor, " graphs"],
+    status: str,
+) -> MapState:
+    """Say what an assignment is worth: the best, or at a distance from the bound, or none at all."""
+    value = field.log_value(assignment)
+    if bound is None:
+        certified = impossible
+    else:
+        bound = torch.where(impossible, -math.inf, torch.maximum(bound, value))
+        certified = impossible | meets(value, bound, field.dtype)
+    if bool(impossible.any()):
+        place = "" if len(value) == 1 else f" in {int(impossible.sum()):,} of {len(value):,} graphs"
+        status = CONTRADICTION + place
+    elif bool((value == -math.inf).any()):
+        missed = int((value == -math.inf).sum())
+        status = NOT_FOUND if len(value) == 1 else f"in {missed:,} of {len(value):,} graphs {NOT_FOUND}"
+    elif bound is not None and bool(certified.all()):
+        status = "certified: value and upper bound agree"
+    return MapState(assignment, value, "exact" if bool(certified.all()) else "lower bound", bound, status)
+
+
+def meets(
+    value: Float[Tensor, " graphs"], bound: Float[Tensor, " graphs"], dtype: torch.dtype
+) -> Bool[Tensor, " graphs"]:
+    """Tell whether values come up to their bounds, within 1e-8 of their size (1e-4 in single precision)."""
+    slack = 1e-8 if dtype == torch.float64 else 1e-4
+    close: Tensor = (value == bound) | (bound - value <= slack * bound.abs().clamp(min=1))
+    return close & (value > -math.inf)
