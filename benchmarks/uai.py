@@ -92,7 +92,7 @@ def work(connection: Any) -> None:
     """Answer tasks (problem, method, known exact marginals) until the pipe closes; say when the clock is to run."""
     import torch
 
-    from hiddenfield.evaluation.query import compare_methods
+    from hiddenfield.evaluation.comparing import compare_methods
     from hiddenfield.fields import ising_grid, read, read_evidence
     from hiddenfield.inference import infer
 
