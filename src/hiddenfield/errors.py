@@ -15,6 +15,7 @@ __all__ = [
     "InputError",
     "MissingDependencyError",
     "ReadError",
+    "RowSumWarning",
     "SkippedInputWarning",
     "TooLargeError",
     "TrainingError",
@@ -94,6 +95,10 @@ class TrainingError(HiddenfieldError, RuntimeError):
 
 class ConvergenceWarning(UserWarning):
     """An iteration ended before it settled; the text says how far it came and what to try."""
+
+
+class RowSumWarning(UserWarning):
+    """Rows of a table of conditional probabilities do not sum to 1; the text names file, line, variable and row."""
 
 
 class SkippedInputWarning(UserWarning):

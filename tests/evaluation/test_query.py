@@ -9,7 +9,8 @@ from hypothesis import given, settings
 
 from hiddenfield.errors import InputError
 from hiddenfield.evaluation import ask, compare_methods
-from hiddenfield.evaluation.query import named_evidence, total_variation
+from hiddenfield.evaluation.comparing import total_variation
+from hiddenfield.evaluation.query import named_evidence
 from hiddenfield.fields import FactorGraph, concatenate_fields, from_factors, ising_grid
 from hiddenfield.inference import METHODS, infer
 from tests.fields.strategies import fields

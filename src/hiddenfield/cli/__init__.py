@@ -99,4 +99,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code. ``--debug`` may stand anywhere."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
-    build(debug=debug)([word for word in words if word != "--debug"], prog_name="hiddenfield")
+    try:
+        build(debug=debug)([word for word in words if word != "--debug"], prog_name="hiddenfield")
+    except KeyboardInterrupt:  # before or after a command
+        if debug:
+            raise
+        _say("interrupted", "nothing was left half-written")
+        raise SystemExit(130) from None

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import json
+import os
+import signal
+import sys
 import tempfile
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -152,3 +157,36 @@ def parse(text: str) -> Any:
 def emit(result: dict[str, Any], text: str, as_json: bool) -> None:
     """Print the result: for a program on request, for a person otherwise."""
     echo(json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False) if as_json else text)
+
+
+@contextlib.contextmanager
+def ends_promptly(seconds: float = 0.4) -> Iterator[None]:
+    """End the process soon after Ctrl-C even where code that is not Python goes on: compiling, say, or a long product.
+
+    An interrupt is raised in the main thread as ever. If that has not ended what runs here after so many seconds, the
+    process says so and exits with code 130. Only for work that writes nothing until it is done.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    done = threading.Event()
+
+    def watch() -> None:
+        while signals := os.read(reading, 64):
+            if signal.SIGINT in signals and not done.wait(seconds):
+                print("hiddenfield: interrupted: nothing was written", file=sys.stderr, flush=True)
+                os._exit(130)
+
+    thread = threading.Thread(target=watch, daemon=True)
+    before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        signal.set_wakeup_fd(before)
+        os.close(writing)  # ends the thread
+        thread.join()
+        os.close(reading)

@@ -2,6 +2,7 @@ from .assessment.assessing import assess as assess
 from .assessment.details import Leakage as Leakage, find_leakage as find_leakage
 from .assessment.settings import AssessmentSettings as AssessmentSettings, Between as Between
 from .baselines import BASELINES as BASELINES, fit_baselines as fit_baselines
+from .comparing import MethodResult as MethodResult, compare_methods as compare_methods
 from .measuring import (
     Score as Score,
     accuracy as accuracy,
@@ -11,12 +12,7 @@ from .measuring import (
     rmse as rmse,
     roc_auc as roc_auc,
 )
-from .query import (
-    Answer as Answer,
-    MethodResult as MethodResult,
-    ask as ask,
-    compare_methods as compare_methods,
-)
+from .query import Answer as Answer, Samples as Samples, ask as ask
 from .records import Assessment as Assessment
 from .significance import (
     Comparison as Comparison,

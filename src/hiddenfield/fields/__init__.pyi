@@ -13,6 +13,12 @@ from .grid import grid_edges as grid_edges, ising_grid as ising_grid, potts_grid
 from .lifting.compression import Compressed as Compressed, compress as compress
 from .networks import from_networkx as from_networkx
 from .pairwise import edge_arcs as edge_arcs, pairwise_field as pairwise_field
+from .peers import (
+    from_pgmpy as from_pgmpy,
+    from_pyagrum as from_pyagrum,
+    to_pgmpy as to_pgmpy,
+    to_pyagrum as to_pyagrum,
+)
 from .readers.uai import (
     UaiResult as UaiResult,
     read_evidence as read_evidence,

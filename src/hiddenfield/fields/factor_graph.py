@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from hiddenfield.errors import InputError
-from hiddenfield.fields.evidence import log_evidence
+from hiddenfield.fields.evidence import log_evidence, variable_number
 from hiddenfield.fields.wiring import Wiring, owners, wire
 from hiddenfield.ops import segment_sum
 from hiddenfield.shapes import Float, Int, Tensor
@@ -239,7 +239,7 @@ class FactorGraph:
             For each observed variable (a number or a name) its state (a number or a name: hard evidence), or a vector
             of log weights over its states (soft evidence). Or one packed vector of log weights over all states.
         """
-        if not isinstance(evidence, Tensor) and not evidence:
+        if isinstance(evidence, Mapping) and not evidence:
             return self
         extra = log_evidence(self, evidence)
         return self._sharing(log_unary=self.log_unary + extra)
@@ -256,15 +256,32 @@ class FactorGraph:
     def with_potentials(
         self, log_unary: Float[Tensor, " states"], log_tables: Sequence[Tensor]
     ) -> FactorGraph:
-        """Return a field of the same shape with other potentials, group by group."""
+        """Return a field of the same shape with other potentials, group by group; other shapes are an error."""
+        if log_unary.shape != self.log_unary.shape:
+            raise InputError(
+                f"log_unary holds one number for each of the {self.log_unary.shape[0]} states of all variables, "
+                f"got shape {tuple(log_unary.shape)}"
+            )
+        if len(log_tables) != len(self.groups):
+            raise InputError(
+                f"one stack of log tables for each of the {len(self.groups)} groups, got {len(log_tables)}"
+            )
+        for number, (group, tables) in enumerate(zip(self.groups, log_tables, strict=True)):
+            if tables.shape != group.log_tables.shape:
+                raise InputError(
+                    f"the log tables of group {number} have shape {tuple(group.log_tables.shape)}, "
+                    f"got {tuple(tables.shape)}"
+                )
         groups = tuple(
             dataclasses.replace(group, log_tables=tables)
             for group, tables in zip(self.groups, log_tables, strict=True)
         )
         return self._sharing(log_unary=log_unary, groups=groups)
 
-    def to(self, *arguments: Any) -> FactorGraph:
+    def to(self, *arguments: Any, device: Any = None, dtype: torch.dtype | None = None) -> FactorGraph:
         """Return the field on a device, or with another floating type."""
+        arguments = (*arguments, *(value for value in (device, dtype) if value is not None))
+        _check_move(arguments)
         device = _device_of(*arguments)
         return dataclasses.replace(
             self,
@@ -319,6 +336,10 @@ class FactorGraph:
 
     # -- names ---------------------------------------------------------------------------------------------
 
+    def index_of(self, variable: Any) -> int:
+        """Return the number of a variable that is given by name (or by number); one that is not there is an error."""
+        return variable_number(self, variable)
+
     def name_of(self, variable: int) -> str:
         """Return what an error message calls a variable."""
         return f"{variable} ({self.variable_names[variable]!r})" if self.variable_names else str(variable)
@@ -341,6 +362,21 @@ class FactorGraph:
             return False
         ports = len(self.wiring.port_variable)
         return self.num_variables + self.num_factors - ports == self.num_components
+
+
+def _check_move(arguments: tuple[Any, ...]) -> None:
+    """Refuse a device that is not there, and what is neither a device nor a floating type."""
+    for argument in arguments:
+        if isinstance(argument, torch.dtype):
+            if not argument.is_floating_point:
+                raise InputError(f"potentials are floating-point numbers, got {argument}")
+            continue
+        try:
+            torch.empty(0, device=argument)
+        except (RuntimeError, AssertionError, TypeError) as error:
+            reason = str(error).strip().split("\n")[0]
+            known = "cpu" + (", cuda" if torch.cuda.is_available() else "; there is no CUDA device here")
+            raise InputError(f"cannot move the field to {argument!r} ({reason}); devices: {known}") from None
 
 
 def _device_of(*arguments: Any) -> Any:

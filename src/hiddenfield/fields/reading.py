@@ -15,7 +15,7 @@ FIELD_FORMATS: Formats[FactorGraph] = Formats("format", "hiddenfield.fields.read
 
 
 def read(path: str | Path, format: str | None = None) -> FactorGraph:
-    r"""Read a field from a file: UAI (``.uai``), libDAI (``.fg``) or BIF (``.bif``), also .gz and .xz.
+    r"""Read a field from a file: UAI (``.uai``), libDAI (``.fg``), BIF, XMLBIF or NET, also .gz and .xz.
 
     Parameters
     ----------
@@ -33,6 +33,11 @@ def read(path: str | Path, format: str | None = None) -> FactorGraph:
     ------
     ReadError
         If the file is malformed, naming file, line and word.
+
+    Warns
+    -----
+    RowSumWarning
+        Where rows of a Bayesian network's tables do not sum to 1, naming file, line, variable and row.
 
     Examples
     --------
@@ -69,9 +74,12 @@ def write(field: FactorGraph, path: str | Path, format: str | None = None, **opt
     path = Path(path)
     found = FIELD_FORMATS.recognise(path) if format is None else FIELD_FORMATS.choose(format)
     if found is None or found.write is None:
-        raise InputError(f"the suffix of {str(path)!r} names no format of fields; choose from: {_listed()}")
+        raise InputError(
+            f"the suffix of {str(path)!r} names no format to write; choose from: {_listed(True)}"
+        )
     found.write(field, path, **options)
 
 
-def _listed() -> str:
-    return ", ".join(f"{name} ({', '.join(entry.suffixes)})" for name, entry in FIELD_FORMATS.items())
+def _listed(written: bool = False) -> str:
+    known = {name: entry for name, entry in FIELD_FORMATS.items() if entry.write or not written}
+    return ", ".join(f"{name} ({', '.join(entry.suffixes)})" for name, entry in known.items())

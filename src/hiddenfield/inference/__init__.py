@@ -11,14 +11,16 @@ from hiddenfield.inference.exact import exact, marginal_map, sample
 from hiddenfield.inference.generalized_bp import generalized_bp
 from hiddenfield.inference.gibbs import gibbs, gibbs_sample
 from hiddenfield.inference.infer import infer, log_likelihood, log_partition, map_state
+from hiddenfield.inference.joints import joint
 from hiddenfield.inference.loopy_bp import loopy_bp
 from hiddenfield.inference.mean_field import mean_field
-from hiddenfield.inference.posterior import METHODS, MapState, Posterior
+from hiddenfield.inference.posterior import METHODS, Joint, MapState, Posterior
 from hiddenfield.inference.relaxed import relaxed
 from hiddenfield.inference.tree_reweighted import tree_reweighted
 
 __all__ = [
     "METHODS",
+    "Joint",
     "MapState",
     "Posterior",
     "auto",
@@ -29,6 +31,7 @@ __all__ = [
     "gibbs",
     "gibbs_sample",
     "infer",
+    "joint",
     "log_likelihood",
     "log_partition",
     "loopy_bp",

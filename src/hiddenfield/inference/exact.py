@@ -21,7 +21,14 @@ from hiddenfield.inference.cliques.messages import (
 )
 from hiddenfield.inference.cliques.plan import CliquePlan, clique_plan
 from hiddenfield.inference.cliques.reference import enumerate_assignments, torch_log_partition
-from hiddenfield.inference.posterior import CONTRADICTION, MAP_METHODS, METHODS, MapState, Posterior
+from hiddenfield.inference.posterior import (
+    CONTRADICTION,
+    MAP_METHODS,
+    METHODS,
+    MapState,
+    Posterior,
+    check_field,
+)
 from hiddenfield.ops.dispatch import use_compiled
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Int, Tensor
@@ -189,7 +196,7 @@ def map_state(field: FactorGraph, *, order: str = "best", max_memory: float | No
 
 def marginal_map(
     field: FactorGraph,
-    variables: Sequence[int] | Int[Tensor, " chosen"],
+    variables: Sequence[int | str] | Int[Tensor, " chosen"],
     *,
     order: str = "best",
     max_memory: float | None = None,
@@ -206,7 +213,7 @@ def marginal_map(
     field
         The field, evidence included.
     variables
-        The variables to choose states for.
+        The variables to choose states for, by number or name.
     order, max_memory
         See `exact`.
 
@@ -234,13 +241,13 @@ def marginal_map(
     >>> marginal_map(field, [0, 1]).assignment, marginal_map(field, [0]).assignment
     (tensor([0, 0]), tensor([ 1, -1]))
     """
+    check_field(field, "marginal_map")
     chosen = np.zeros(field.num_variables, np.int64)
-    wanted = np.asarray(list(variables), dtype=np.int64)
-    if len(wanted) and not (wanted.min() >= 0 and wanted.max() < field.num_variables):
+    if isinstance(variables, str):
         raise InputError(
-            f"the variables are 0 to {field.num_variables - 1}, got {wanted.min()} to {wanted.max()}"
+            f"variables are a list of names or numbers, got {variables!r}: write [{variables!r}]"
         )
-    chosen[wanted] = 1
+    chosen[[field.index_of(variable) for variable in variables]] = 1
     return run_map_plan(field, plan_states(field, chosen, order, max_memory), chosen)
 
 
@@ -250,7 +257,7 @@ def run_map_plan(field: FactorGraph, plan: Plan, chosen: Int[Array, " variables"
     assignment = np.where(chosen == 1, states(1)[:, 0], -1)
     value = torch.from_numpy(collected.log_partition).to(field.device, field.dtype)
     status = _status(value == -math.inf)
-    return MapState(torch.from_numpy(assignment).to(field.device), value, "exact", value, status)
+    return MapState(torch.from_numpy(assignment).to(field.device), value, "exact", value, status, field=field)
 
 
 def sample(
@@ -294,6 +301,7 @@ def sample(
     >>> drawn.shape, bool((drawn[:, 0] == drawn[:, 1]).all()), bool(0.4 < drawn[:, 0].double().mean() < 0.6)
     (torch.Size([1000, 2]), True, True)
     """
+    check_field(field, "sample")
     if num_samples < 0:
         raise InputError(f"num_samples must not be negative, got {num_samples}")
     stage = np.zeros(field.num_variables, np.int64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import functools
 import inspect
 import math
@@ -16,7 +17,7 @@ import torch
 
 from hiddenfield.errors import ConvergenceWarning, InputError
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.inference.posterior import MAP_METHODS, METHODS, MapState, Posterior
+from hiddenfield.inference.posterior import MAP_METHODS, METHODS, MapState, Posterior, check_field
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Float, Int, Tensor
 
@@ -83,6 +84,11 @@ def infer(
     >>> posterior.marginals[4]
     tensor([0.2616, 0.7384], dtype=torch.float64)
     """
+    check_field(field, "infer")
+    if not (callable(method) or isinstance(method, str)):
+        raise InputError(
+            f"method is a name or a function, got {type(method).__name__}; evidence goes by name: evidence=..."
+        )
     run = method if callable(method) else METHODS.choose(method)
     if not callable(method):
         check_options(method, run, options)
@@ -140,6 +146,7 @@ def log_likelihood(
     >>> log_likelihood(ising_grid(1, 2, 0.5), states).exp()[:, 0]
     tensor([0.3655, 0.1345, 0.1345, 0.3655], dtype=torch.float64)
     """
+    check_field(field, "log_likelihood")
     return field.log_value(assignment) - log_partition(field, method, **options)
 
 
@@ -187,13 +194,14 @@ def map_state(
     >>> best.assignment, best.log_value, best.guarantee
     (tensor([1, 1, 1, 1]), tensor([4.4000], dtype=torch.float64), 'exact')
     """
+    check_field(field, "map_state")
     run = MAP_METHODS.choose(method)
     # What passes its options on has those of the method that finds marginals.
     passes_on = "options" in inspect.signature(run).parameters
     check_options(method, METHODS[method] if passes_on else run, options)
     here = field if evidence is None else field.given(evidence)
     with torch.no_grad():
-        best = run(here.detach(), **options)
+        best = dataclasses.replace(run(here.detach(), **options), field=here)
     if best.guarantee != "exact" and bool((best.log_value == -math.inf).any()):
         warnings.warn(f"{method}: {best.status}", ConvergenceWarning, stacklevel=2)
     return best
@@ -212,6 +220,8 @@ def check_options(name: str, run: Callable[..., Any], options: Mapping[str, Any]
     """
     known = _options_of(run)
     for option, value in options.items():
+        if option not in known:
+            _check_owner(name, known, option)
         annotation = choose(f"option of {name}", known, option)
         parts = [part.strip() for part in annotation.split("|")]
         stated = [KINDS[part] for part in parts if part in KINDS]
@@ -220,6 +230,26 @@ def check_options(name: str, run: Callable[..., Any], options: Mapping[str, Any]
             continue
         words = [text for kind, text in stated if kind is not type(None)] or ["given in Python"]
         raise InputError(f"{name}: {option} must be {' or '.join(words)}, got {value!r}")
+
+
+def _check_owner(name: str, known: Mapping[str, str], option: str) -> None:
+    """Say which methods have an option that this one does not have, or one that is spelt much like it."""
+    if difflib.get_close_matches(option, known, n=1):
+        return  # a misspelt option of this method
+    owners = {other: _options_of(METHODS[other]) for other in METHODS}
+    close = difflib.get_close_matches(
+        option, {each for own in owners.values() for each in own}, n=1, cutoff=0.75
+    )
+    if not close:
+        return
+    having = [other for other, own in owners.items() if close[0] in own and other != name]
+    having.sort(key=lambda other: other != "loopy_bp")  # the plainest first
+    if having:
+        hint = "" if close[0] == option else f" (did you mean {close[0]!r}?)"
+        raise InputError(
+            f"unknown option of {name} {option!r}{hint}: {close[0]} is an option of {', '.join(having)}; "
+            f"name the method, as in method={having[0]!r}"
+        )
 
 
 @functools.lru_cache(maxsize=64)

@@ -18,10 +18,12 @@ from hiddenfield.inference.posterior import MapState
 from hiddenfield.shapes import Array
 
 if TYPE_CHECKING:
-    from hiddenfield.evaluation.query import Answer, MethodResult
+    from hiddenfield.evaluation.comparing import MethodResult
+    from hiddenfield.evaluation.query import Answer
 
 # A person reads this many variables; a program asks for --json.
 MOST_SHOWN = 40
+MOST_COLUMNS = 12
 
 
 def text_table(
@@ -55,26 +57,47 @@ def text_table(
     return sink.getvalue().rstrip()
 
 
-def answer_as_text(answer: Answer, method: str) -> str:
-    """Return the answer to a query as lines of text, at most forty variables of it."""
+def answer_as_text(answer: Answer) -> str:
+    """Return the answer to a query as lines of text, at most forty variables or samples of it."""
+    from hiddenfield.evaluation.query import Samples
+
     result, outcome = answer.as_dict(), answer.outcome
-    lines = [f"{method}: {outcome.status}, {answer.seconds:.3g} s"]
+    lines = [f"{result['method']}: {outcome.status}, {answer.seconds:.3g} s"]
     if isinstance(outcome, MapState):
         lines.append(f"log value {float(outcome.log_value[0]):.8g} ({outcome.guarantee})")
         if outcome.upper_bound is not None and outcome.guarantee != "exact":
             lines[-1] += f"; the best is at most {float(outcome.upper_bound[0]):.8g}"
+    elif isinstance(outcome, Samples):
+        lines[0] = f"{len(outcome.states):,} samples ({outcome.guarantee}), {answer.seconds:.3g} s"
     else:
         lines[0] += f", {result['iterations']:,} iterations, residual {float(outcome.residual.max()):.2g}"
         lines.append(f"log partition {float(outcome.log_partition[0]):.8g} ({outcome.guarantee})")
     if outcome.note:
-        lines.append(outcome.note)
+        lines.append(f"note: {outcome.note}")
+    if isinstance(outcome, Samples):
+        return "\n".join([*lines, *_sample_lines(answer.columns())])
     rows = (result["map"] if result["marginals"] is None else result["marginals"]) or ()
     named = list(rows.items() if isinstance(rows, dict) else enumerate(rows))
     width = max((len(str(name)) for name, _ in named[:MOST_SHOWN]), default=0)
     lines += [f"  {name!s:<{width}}  {_distribution(value)}" for name, value in named[:MOST_SHOWN]]
     if len(named) > MOST_SHOWN:
-        lines.append(f"  ... and {len(named) - MOST_SHOWN:,} more; --json or --out has all")
+        lines.append(f"  ... and {len(named) - MOST_SHOWN:,} more; --variable, --json or --out has them")
     return "\n".join(lines)
+
+
+def _sample_lines(columns: Mapping[str, Sequence[Any]]) -> list[str]:
+    """Return samples as aligned columns, the first of both."""
+    shown = list(columns.items())[:MOST_COLUMNS]
+    cells = [[name, *map(str, values[:MOST_SHOWN])] for name, values in shown]
+    widths = [max(map(len, column)) for column in cells]
+    lines = [
+        "  " + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in zip(*cells, strict=True)
+    ]
+    total = len(next(iter(columns.values()), ()))
+    if total > MOST_SHOWN or len(columns) > MOST_COLUMNS:
+        lines.append(f"  ... of {total:,} samples of {len(columns):,} variables; --json or --out has all")
+    return lines
 
 
 def _distribution(value: Any) -> str:
@@ -87,11 +110,19 @@ def _number(value: float | None, form: str) -> str:
     return "" if value is None or math.isnan(value) else format(value, form)
 
 
-def methods_as_text(results: Sequence[MethodResult]) -> str:
-    """Return a comparison of algorithms as a table, with the reasons and remedies of their status below."""
-    heads = ("method", "seconds", "log Z", "guarantee", "error of log Z", "mean TV", "max TV", "status")
-    short = [re.split(r" \(|[;:] ", result.status, maxsplit=1)[0] for result in results]
-    rows = [
+HEADS = ("method", "seconds", "log Z", "guarantee", "error of log Z", "mean TV", "max TV", "status")
+WIDTHS = (-16, 9, 15, -11, 14, 8, 8, 0)
+
+
+def methods_heading() -> str:
+    """Return the heading of a table of algorithms whose rows come one by one."""
+    line = _fixed(HEADS)
+    return f"{line}\n{'-' * (len(line) + 10)}"
+
+
+def method_row(result: MethodResult) -> str:
+    """Return the row of one algorithm."""
+    return _fixed(
         (
             result.method,
             _number(result.seconds, ".3g"),
@@ -100,21 +131,33 @@ def methods_as_text(results: Sequence[MethodResult]) -> str:
             _number(result.log_partition_error, "+.2e"),
             _number(result.mean_error, ".2e"),
             _number(result.max_error, ".2e"),
-            status,
+            _short(result.status),
         )
-        for result, status in zip(results, short, strict=True)
-    ]
-    longer = [
-        f"{one.method}: {one.status}"
-        for one, status in zip(results, short, strict=True)
-        if status != one.status
-    ]
-    return "\n".join([text_table(heads, rows, text=(0, 3, 7)), *longer])
+    )
 
 
-def write_table(path: Path, columns: Mapping[str, Array]) -> None:
+def methods_remarks(results: Sequence[MethodResult]) -> str:
+    """Return what the rows have no room for: reasons and remedies of their status, and what was chosen."""
+    lines = [f"{one.method}: {one.status}" for one in results if _short(one.status) != one.status]
+    return "\n".join(lines + [f"{one.method}: {one.note}" for one in results if one.note])
+
+
+def _short(status: str) -> str:
+    return re.split(r" \(|[;:] ", status, maxsplit=1)[0]
+
+
+def _fixed(cells: Sequence[str]) -> str:
+    parts = [
+        f"{cell:<{-width}}" if width <= 0 else f"{cell:>{width}}"
+        for cell, width in zip(cells, WIDTHS, strict=True)
+    ]
+    return "  ".join(parts).rstrip()
+
+
+def write_table(path: Path, table: Mapping[str, Array | list[Any]]) -> None:
     """Write columns of equal length, whole or not at all; an array of objects has None where an entry is missing."""
     suffix = path.suffix.lower()
+    columns = {name: np.array(c, dtype=object) if isinstance(c, list) else c for name, c in table.items()}
     with atomic(path) as partial:
         if suffix == ".parquet":
             import pyarrow

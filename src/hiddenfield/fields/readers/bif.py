@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import graphlib
 import itertools
 import math
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from hiddenfield.data.formats import Format
 from hiddenfield.data.paths import read_text, write_text
-from hiddenfield.errors import InputError, ReadError
+from hiddenfield.errors import InputError
 from hiddenfield.fields.build import MOST_PORTS
 from hiddenfield.fields.factor_graph import FactorGraph
+from hiddenfield.fields.readers.network import Network
 from hiddenfield.fields.readers.text import (
     MOST_ENTRIES,
     Words,
     conditional_tables,
     number_texts,
-    read_factors,
 )
 from hiddenfield.fields.reading import FIELD_FORMATS
 from hiddenfield.shapes import Array, Float
@@ -34,29 +32,20 @@ COMMENT = re.compile(r'"[^"\n]*"|(?<![^\s{}()\[\];,|"])(?://[^\n]*|/\*.*?\*/)', 
 NUMBER = "a probability of at least 0"
 
 
-@dataclass
-class _Network:
-    """What was read so far."""
-
-    states: dict[str, dict[str, int]]
-    parents: dict[str, list[str]]
-    tables: dict[str, Float[Array, "*states"]]
-    entries: int = 0
-
-
 def read(path: str | Path) -> FactorGraph:
     """Read a ``.bif`` file.
 
     Variables are numbered in the order of their blocks and keep their names and those of their states. Each probability
     block is a factor over its parents and, last, its child. Entries may be a ``table`` (the child runs slowest, the
     last parent fastest), rows ``(states of the parents) probabilities``, and a ``default`` for the rows that are not
-    there. Properties and comments are skipped; rows are taken as they are, not normalised.
+    there. Properties and comments are skipped. Rows are taken as they are, not normalised: those that do not sum to 1
+    within 1e-5 are a `RowSumWarning`, beyond 0.05 an error.
     """
     text = read_text(path)
     if "//" in text or "/*" in text:
         text = COMMENT.sub(lambda match: match[0] if match[0][0] == '"' else _blanked(match[0]), text)
     words = Words(text, path, WORD)
-    network = _Network({}, {}, {})
+    network = Network(path)
     while words.left:
         keyword = words.take("a block")
         if keyword == "network":
@@ -67,37 +56,11 @@ def read(path: str | Path) -> FactorGraph:
             _probability_block(words, network)
         else:
             words.fail("'network', 'variable' or 'probability'")
-    _check_complete(network, path)
-    number = {name: variable for variable, name in enumerate(network.states)}
-    scopes = [
-        [*(number[parent] for parent in network.parents[child]), number[child]] for child in network.tables
-    ]
-    return read_factors(
-        path,
-        scopes,
-        list(network.tables.values()),
-        [len(states) for states in network.states.values()],
-        variable_names=list(network.states),
-        state_names=[list(states) for states in network.states.values()],
-    )
+    return network.finish()
 
 
 def _blanked(comment: str) -> str:
     return " " + "\n" * comment.count("\n")
-
-
-def _check_complete(network: _Network, path: str | Path) -> None:
-    if not network.states:
-        raise ReadError("expected the blocks of a network, got no variable; is the file complete?", file=path)
-    for name in network.states:
-        if name not in network.tables:
-            raise ReadError(f"variable {name!r} has no probability block; is the file complete?", file=path)
-    try:
-        graphlib.TopologicalSorter(network.parents).prepare()
-    except graphlib.CycleError as error:
-        raise ReadError(
-            f"expected a network without cycles, got {' - '.join(error.args[1])}", file=path
-        ) from None
 
 
 def _name(words: Words, expected: str) -> str:
@@ -128,7 +91,7 @@ def _network_block(words: Words) -> None:
         _skip_property(words)
 
 
-def _variable_block(words: Words, network: _Network) -> None:
+def _variable_block(words: Words, network: Network) -> None:
     name = _name(words, "the name of a variable")
     if name in network.states:
         words.fail("another name of a variable")
@@ -165,17 +128,17 @@ def _states(words: Words, name: str) -> dict[str, int]:
     return states
 
 
-def _probability_block(words: Words, network: _Network) -> None:
+def _probability_block(words: Words, network: Network) -> None:
     child, parents = _header(words, network)
     cards = [len(network.states[name]) for name in (*parents, child)]
     network.entries += math.prod(cards)
     if network.entries > MOST_ENTRIES:
         words.fail(f"at most {MOST_ENTRIES:,} entries in all tables", got="got more")
-    network.parents[child] = parents
-    network.tables[child] = _body(words, child, [network.states[parent] for parent in parents], cards)
+    table, positions = _body(words, child, [network.states[parent] for parent in parents], cards)
+    network.add_table(child, parents, table, lambda row: words.line(positions.get(row, positions[-1])))
 
 
-def _header(words: Words, network: _Network) -> tuple[str, list[str]]:
+def _header(words: Words, network: Network) -> tuple[str, list[str]]:
     """Read ``( child | parents )``; the bar may be missing."""
     _symbol(words, "(")
     names: list[str] = []
@@ -198,11 +161,15 @@ def _header(words: Words, network: _Network) -> tuple[str, list[str]]:
 
 def _body(
     words: Words, child: str, parents: list[dict[str, int]], cards: list[int]
-) -> Float[Array, "*states"]:
-    """Read the entries of a block into a log table over the parents and the child."""
+) -> tuple[Float[Array, "*states"], dict[int, int]]:
+    """Read the entries of a block into a log table over the parents and the child.
+
+    Also return at which word each row stands; under -1, that of rows without one of their own.
+    """
     states = cards[-1]
     table = np.full((math.prod(cards[:-1]), states), np.nan)
     _symbol(words, "{")
+    positions = {-1: words.at}
     rows: list[int] = []
     places: list[range] = []
     default: Float[Array, " states"] | None = None
@@ -210,10 +177,13 @@ def _body(
         if word == "(":
             rows.append(_row(words, parents, cards))
             places.append(_numbers(words, states))
+            positions[rows[-1]] = places[-1].start
         elif word == "table":
+            positions[-1] = words.at
             full = words.logs([_numbers(words, table.size)], NUMBER)
             table[:] = full.reshape(states, -1).T
         elif word == "default":
+            positions[-1] = words.at
             default = words.logs([_numbers(words, states)], NUMBER)
         elif word == "property":
             _skip_property(words)
@@ -228,7 +198,7 @@ def _body(
         place = np.unravel_index(int(np.argmax(missing)), cards[:-1]) if parents else ()
         named = ", ".join(list(names)[k] for names, k in zip(parents, place, strict=True))
         words.fail(f"a row ({named}) of {child!r}, or a default")
-    return table.reshape(cards)
+    return table.reshape(cards), positions
 
 
 def _row(words: Words, parents: list[dict[str, int]], cards: list[int]) -> int:
