@@ -14,6 +14,8 @@ from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.inference.exact import Plan, plan_exact, run_plan
 from hiddenfield.inference.generalized_bp import generalized_bp
 from hiddenfield.inference.loopy_bp import loopy_bp
+from hiddenfield.inference.messages.passing import MessagePassing
+from hiddenfield.inference.messages.phases import has_poles, settle_from_poles, with_phases
 from hiddenfield.inference.posterior import METHODS, Posterior
 from hiddenfield.inference.relaxed import Cuts
 from hiddenfield.limits import OutOfTimeError, seconds_left, time_limit as limited
@@ -51,8 +53,9 @@ def auto(
     over the cliques of a junction tree, twice that where logarithms are needed against underflow.
     Where the estimate fits the limits, `exact`. Otherwise `relaxed`, with cliques that grow as long as there is time
     and memory for larger ones; the last that converged is the answer, with how much it differs from the one before.
-    Where not even an elimination order is found in the time, or the field stands for many variables by counts,
-    `generalized_bp`, and `loopy_bp` where that does not converge.
+    Where not even an elimination order is found in the time, `generalized_bp`, and `loopy_bp` where that does not
+    converge. Where variables stand for many by counts, as in a template, `loopy_bp` from many starts: the phase of the
+    highest log partition, and `status`, `note` and ``extra["phases"]`` tell of others.
 
     Parameters
     ----------
@@ -164,11 +167,27 @@ def _chosen(found: list[Posterior], why: str) -> Posterior:
 
 
 def _propagated(field: FactorGraph, why: str) -> Posterior:
-    """Return belief propagation's answer, generalized where that converges in the time."""
+    """Return belief propagation's answer: the dominant phase, or generalized where that converges in the time."""
+    why = f"chosen by auto: {why}"
+    if has_poles(field):
+        return _dominant(field, why)
     plain = loopy_bp(field)
     if field.is_ground and seconds_left() > 0 and plain.guarantee != "exact":
         with contextlib.suppress(OutOfTimeError, InputError):
             regions = generalized_bp(field)
             if bool(regions.converged.all()) or not bool(plain.converged.all()):
                 plain = regions
-    return dataclasses.replace(plain, note=f"chosen by auto: {why}")
+    return dataclasses.replace(plain, note=why)
+
+
+def _dominant(field: FactorGraph, note: str) -> Posterior:
+    """Return the phase of the highest log partition, graph by graph; plain belief propagation where nothing settled."""
+    settled = settle_from_poles(field)
+    wiring = field.wiring
+    graph = wiring.port_graph[wiring.message_port]
+    best = torch.tensor(settled.best)[graph]
+    there = torch.tensor([len(phases) > 0 for phases in settled.phases])[graph]
+    start = settled.messages[best, torch.arange(len(best))]
+    start = torch.where(there, start, MessagePassing(field).start())
+    found = loopy_bp(field, messages=start, damping=0.5)
+    return with_phases(dataclasses.replace(found, note=note), settled)
