@@ -136,7 +136,7 @@ def seven_vertices(quick: bool) -> list[Row]:
                     "likelihood": name,
                     "triangle": float(fit.theta[0]),
                     "open chain": float(fit.theta[1]),
-                    "log-likelihood": fit.log_likelihood,
+                    "log-likelihood": fit.objective,
                     "phases": fit.phases,
                     "status": fit.status,
                 }
@@ -235,8 +235,8 @@ def fit_row(features: str, method: str, fit: Any, base: float) -> Row:
         "features": features,
         "method": method,
         "weights (standard error)": weights,
-        "log-likelihood": fit.log_likelihood,
-        "gain over edges": fit.log_likelihood - base,
+        "log-likelihood": fit.objective,
+        "gain over edges": fit.objective - base,
         "phases": fit.phases,
         "status": fit.status,
     }

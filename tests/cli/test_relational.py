@@ -28,9 +28,12 @@ def test_infer_lists_all_phases(capsys):
     stable = sorted(p["marginals"]["exist"]["1"] for p in points if p["stable"])
     assert stable == pytest.approx([0.131, 0.956], abs=1e-3)
     assert set(points[0]["expected_counts"]) == {"edge", "triangle"}
+    assert result["status"].startswith("2 phases; the first has the highest log Z")
+    assert "near-degenerate" in result["warnings"][0]
     code, out, _ = call(capsys, *words)
     assert code == 0
-    assert "2 phases" in out
+    assert "WARNING: 2 phases" in out
+    assert "log Z 56.943765, stable, the dominant phase" in out
     assert "once for each different ground feature" in out
 
 
@@ -79,6 +82,46 @@ def test_learn_by_other_methods_with_a_weight_held(capsys):
         result = json.loads(out)
         assert result["theta"]["edge"] == pytest.approx(-1.609, abs=0.03)
         assert (result["theta"]["triangle"], result["standard_errors"]["triangle"]) == (0.0, 0.0)
+
+
+def test_learn_warns_of_a_degenerate_model(capsys, tmp_path):
+    """Cliques: the pseudo-likelihood's model is almost complete; its value is no log-likelihood."""
+    edges = tmp_path / "cliques.csv"
+    pairs = [(6 * c + i, 6 * c + j) for c in range(8) for j in range(6) for i in range(j)]
+    edges.write_text("\n".join(f"{i},{j}" for i, j in [*pairs, (5, 6), (11, 12)]))
+    words = ["relational", "learn", SCHEME, "--network", edges, "--method", "pseudo_likelihood"]
+    code, out, _ = call(capsys, *words, "--json")
+    result = json.loads(out)
+    assert code == 0
+    assert result["converged"]
+    assert "log_likelihood" not in result
+    assert result["log_pseudo_likelihood"] < 0
+    assert any("far from the data" in text for text in result["warnings"])
+    assert result["simulation"]["agrees"] is False
+    code, out, _ = call(capsys, *words)
+    assert "log pseudo-likelihood -" in out
+    assert "log-likelihood" not in out
+    assert "WARNING: " in out
+    assert "far from the data" in out
+
+
+@pytest.mark.parametrize("bindings", [None, "merged", "ordered"])
+def test_features_of_one_shape(capsys, tmp_path, bindings):
+    names = ("edge", "triangle", "open_chain")
+    scheme = tmp_path / "scheme.toml"
+    features = "\n".join(f'[[features]]\nlibrary = "{name}"' for name in names)
+    scheme.write_text(
+        f'types = ["vertex"]\n[[attributes]]\nname = "exist"\nof = ["vertex", "vertex"]\n{features}'
+    )
+    chosen = [] if bindings is None else ["--bindings", bindings]
+    weights = [word for name in names for word in ("-t", f"{name}=-0.1")]
+    code, out, _ = call(capsys, "relational", "infer", scheme, "--size", 6, *weights, *chosen, "--json")
+    result = json.loads(out)
+    assert (code, result["phases"], result["status"]) == (0, 1, "one phase")
+    assert result["conventions"]["bindings"] == (bindings or "cluster")
+    words = ["relational", "learn", scheme, "--network", EDGES, "--starts", 1, *chosen, "--json"]
+    code, out, _ = call(capsys, *words)
+    assert (code, json.loads(out)["converged"]) == (0, True)
 
 
 def test_learn_says_where_there_is_no_maximum(capsys, tmp_path):
@@ -155,7 +198,10 @@ def test_vertices_have_values_and_names(capsys, tmp_path):
             ["infer", SCHEME, "--size", 3, "-t", "star=1"],
             "unknown feature 'star'; choose from: edge, triangle",
         ),
+        (["infer", SCHEME, "--size", 1, "-t", "edge=1", "-t", "triangle=0"], "1 vertex is too few"),
+        (["infer", SCHEME, "--size", 5, "-t", "edge=x", "-t", "triangle=0"], "with a number, got edge=x"),
         (["learn", SCHEME], "give the network to learn from"),
+        (["learn", SCHEME, "--network", EDGES, "--size", 10**9], "too large to be held"),
         (["learn", SCHEME, "--network", "none.csv"], "none.csv: no such file"),
         (["learn", SCHEME, "--network", EDGES, "--method", "magic"], "choose from: bethe"),
         (["learn", SCHEME, "--network", EDGES, "--size", 3], "names 15 vertices, more than the given size 3"),

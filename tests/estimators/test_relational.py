@@ -15,7 +15,8 @@ from sklearn.exceptions import NotFittedError
 import hiddenfield as hf
 from hiddenfield.errors import ConvergenceWarning, InputError
 from hiddenfield.fields.relational import graph_scheme
-from hiddenfield.models.relational import network_from_edges
+from hiddenfield.models.relational import Network, network_from_edges
+from hiddenfield.models.relational.phases import find_phases
 
 SCHEME = Path(__file__).resolve().parents[2] / "docs" / "examples" / "network.toml"
 
@@ -119,3 +120,44 @@ def test_parameters_and_mistakes(florentine: networkx.Graph) -> None:
         hf.RelationalModel().fit(networkx.Graph([(0, 0), (0, 1)]))
     with pytest.raises(InputError, match="there already"):
         hf.RelationalModel().fit(networkx.MultiGraph([(0, 1), (0, 1)]))
+
+
+@pytest.mark.parametrize("size", [math.nan, 2.5, "7", True, 0, 10**30, None])
+def test_sizes_are_whole_numbers(size: object) -> None:
+    with pytest.raises(InputError, match="vertex"):
+        graph_scheme("edge").template(size, [1.0])
+
+
+@pytest.mark.parametrize("theta", ["ab", ["a", "b"], {"edge": "x", "triangle": 1.0}, [None, 1.0]])
+def test_weights_are_numbers(theta: object) -> None:
+    with pytest.raises(InputError, match="weights must be finite numbers"):
+        graph_scheme("edge", "triangle").template(5, theta)
+
+
+def test_domains_that_are_too_small_or_too_large(fitted: hf.RelationalModel) -> None:
+    scheme = graph_scheme("edge", "triangle")
+    with pytest.raises(InputError, match="one vertex has no pairs"):
+        hf.RelationalModel().fit(networkx.empty_graph(1))
+    with pytest.raises(InputError, match="too few"):
+        scheme.template(1, [1.0, 0.0])
+    (phase,) = find_phases(graph_scheme("triangle"), 2, np.array([0.5]))  # too few for the feature
+    assert phase.expected_counts == {"triangle": 0.0}
+    assert hf.infer(scheme.template(10**9, [-10.0, 0.5])).converged.all()
+    with pytest.raises(InputError, match="too large to be held"):
+        network_from_edges(scheme, [(0, 1)], vertices=range(10**9))
+    with pytest.raises(InputError, match="can be drawn"):
+        fitted.sample(1, size=10**9)
+    with pytest.raises(InputError, match="whole number"):
+        fitted.sample(1, size=math.nan)
+    path = networkx.path_graph(20_000)
+    with pytest.raises(InputError, match="looks at every pair"):
+        hf.RelationalModel(("edge",), method="pseudo_likelihood").fit(path)
+
+
+def test_networks_of_another_scheme() -> None:
+    with pytest.raises(InputError, match="network is directed"):
+        hf.RelationalModel().fit(Network({"vertex": 3}, {"exist": np.array([[0, 1], [1, 0]])}))
+    with pytest.raises(InputError, match="names vertex 7"):
+        hf.RelationalModel().fit(Network({"vertex": 3}, {"exist": np.array([[0, 7]])}))
+    with pytest.raises(InputError, match="a fixed weight is a finite number"):
+        hf.RelationalModel(fixed={"edge": "x"}).fit(networkx.path_graph(4))

@@ -41,7 +41,7 @@ def _domain(
 
 
 def _conventions(
-    bindings: str = Option("merged", help="merged, ordered or cluster: how features become factors."),
+    bindings: str = Option("auto", help="auto, merged, ordered or cluster: how features become factors."),
     weights: str = Option("ground", help="ground or binding: what a weight counts."),
 ) -> dict[str, Any]:
     return {"bindings": bindings, "weights": weights}

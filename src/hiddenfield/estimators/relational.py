@@ -17,7 +17,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from hiddenfield.data.structures import Structures
-from hiddenfield.errors import ConvergenceWarning, InputError
+from hiddenfield.errors import ConvergenceWarning, InputError, TooLargeError
 from hiddenfield.estimators.parameters import COUNT, POSITIVE, check, plain
 from hiddenfield.fields.relational import RelationalScheme, graph_scheme, read_scheme
 from hiddenfield.learning.maximum_likelihood import OPTIMISERS
@@ -27,7 +27,6 @@ from hiddenfield.models.relational import (
     ExactLikelihood,
     Network,
     PairPrediction,
-    RelationalFit,
     fit_relational,
     network_from_edges,
     networks_from_structures,
@@ -35,6 +34,9 @@ from hiddenfield.models.relational import (
 )
 from hiddenfield.models.relational.phases import Phase, find_phases
 from hiddenfield.models.relational.sampling import sample_networks
+
+MOST_SAMPLED = 20_000
+"""Vertices of a network that can be drawn."""
 
 
 @dataclass(eq=False, repr=False)
@@ -82,9 +84,9 @@ class RelationalModel(BaseEstimator):  # type: ignore[misc]
     optimiser: str = "lbfgs"
     starts: int = 4
     ridge: float = 0.0
-    fixed: Mapping[str, float] | None = None
+    fixed: Any = None
     share: bool = False
-    bindings: str = "merged"
+    bindings: str = "auto"
     weights: str = "ground"
     tolerance: float = 1e-5
     max_iterations: int = 200
@@ -98,7 +100,7 @@ class RelationalModel(BaseEstimator):  # type: ignore[misc]
         "ridge": [Interval(Real, 0, None, closed="left")],
         "fixed": [Mapping, None],
         "share": ["boolean"],
-        "bindings": [StrOptions({"merged", "ordered", "cluster"})],
+        "bindings": [StrOptions({"auto", "merged", "ordered", "cluster"})],
         "weights": [StrOptions({"ground", "binding"})],
         "tolerance": [POSITIVE],
         "max_iterations": [COUNT],
@@ -108,7 +110,8 @@ class RelationalModel(BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None) -> RelationalModel:
         """Fit the weights to one or several networks; `y` is not used.
 
-        Where the likelihood has no maximum, there is one `ConvergenceWarning` that says why, and `converged_` is false.
+        Each reason not to trust the weights is a `ConvergenceWarning`: no maximum (then `converged_` is false), several
+        phases, or simulated networks unlike the data. ``fit_.warnings`` has them too.
         """
         check(self)
         scheme = self._scheme()
@@ -122,7 +125,8 @@ class RelationalModel(BaseEstimator):  # type: ignore[misc]
         self.theta_, self.standard_errors_ = fit.theta, fit.standard_errors
         self.feature_names_, self.converged_ = fit.names, fit.converged
         self.__dict__.pop("phases_", None)
-        self._warn(fit)
+        for reason in fit.warnings:
+            warnings.warn(reason, ConvergenceWarning, stacklevel=2)
         return self
 
     @cached_property
@@ -134,20 +138,6 @@ class RelationalModel(BaseEstimator):  # type: ignore[misc]
             self.scheme_, self.sizes_, self.theta_, bindings=self.bindings, weights=self.weights
         )
 
-    def _warn(self, fit: RelationalFit) -> None:
-        if not fit.converged:
-            warnings.warn(f"the weights are no estimates: {fit.status}", ConvergenceWarning, stacklevel=3)
-            return
-        stable = fit.phases
-        if stable is None:
-            stable = sum(phase.stable for phase in self.phases_)
-        if stable > 1:
-            warnings.warn(
-                f"the fitted model has {stable} phases: samples need not look like the data; see phases_",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-
     def score(self, X: Any, y: Any = None) -> float:
         """Return the log-likelihood of networks, averaged over them: exact for ``method="exact"``, else Bethe's."""
         check_is_fitted(self, "theta_")
@@ -156,16 +146,21 @@ class RelationalModel(BaseEstimator):  # type: ignore[misc]
         likelihood = kind(self.scheme_, networks, bindings=self.bindings, weights=self.weights)
         return likelihood(self.theta_)[0] / len(networks)
 
-    def predict_edges(self, network: Network) -> PairPrediction:
+    def predict_edges(self, network: Any) -> PairPrediction:
         """Return the probability of every unknown pair of a network given the rest of it (an estimate)."""
         check_is_fitted(self, "theta_")
+        if not isinstance(network, Network):
+            raise InputError(
+                f"edges are predicted for a Network that says which pairs are unknown, got {type(network).__name__}; "
+                "see hiddenfield.models.relational.network_from_edges"
+            )
         return predict_pairs(self.scheme_, network, self.theta_, bindings=self.bindings, weights=self.weights)
 
     def sample(
         self,
         n: int = 1,
         *,
-        size: int | None = None,
+        size: Any = None,
         start: str = "empty",
         burn_in: float = 200,
         thin: float = 20,
@@ -176,7 +171,14 @@ class RelationalModel(BaseEstimator):  # type: ignore[misc]
         its `start` ("empty" or "full").
         """
         check_is_fitted(self, "theta_")
-        vertices = next(iter(self.sizes_.values())) if size is None else int(size)
+        vertices = next(iter(self.sizes_.values()))
+        if size is not None:
+            vertices = next(iter(self.scheme_.check_sizes(size).values()))
+        if vertices > MOST_SAMPLED:
+            raise TooLargeError(
+                f"networks of at most {MOST_SAMPLED:,} vertices can be drawn, got {vertices:,}: a chain visits every "
+                "pair"
+            )
         drawn = sample_networks(
             self.scheme_,
             vertices,

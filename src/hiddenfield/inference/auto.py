@@ -17,6 +17,8 @@ from hiddenfield.inference.double_loop import double_loop
 from hiddenfield.inference.exact import Plan, plan_exact, plan_states, run_map_plan, run_plan
 from hiddenfield.inference.generalized_bp import generalized_bp
 from hiddenfield.inference.loopy_bp import loopy_bp
+from hiddenfield.inference.messages.passing import MessagePassing
+from hiddenfield.inference.messages.phases import has_poles, settle_from_poles, with_phases
 from hiddenfield.inference.posterior import MAP_METHODS, METHODS, MapState, Posterior, padded
 from hiddenfield.inference.relaxed import Cuts
 from hiddenfield.inference.sampling.search import improved
@@ -60,8 +62,9 @@ def auto(
     Where the estimate fits the limits, `exact`. Otherwise `generalized_bp`, where regions of short cycles cover the
     field (grids and the like) and it converges. Otherwise `relaxed`, with cliques that grow as long as there is time
     and memory for larger ones; the last that converged is the answer, with how much it differs from the one before.
-    Where the field is very large, or its variables stand for many by counts, `loopy_bp`, or `double_loop` where that
-    does not converge.
+    Where the field is very large, `loopy_bp`, or `double_loop` where that does not converge. Where variables stand for
+    many by counts, as in a template, `loopy_bp` from many starts: the phase of the highest log partition, and `status`,
+    `note` and ``extra["phases"]`` tell of others.
 
     Parameters
     ----------
@@ -274,9 +277,25 @@ def _chosen(found: list[Posterior], why: str) -> Posterior:
 
 
 def _propagated(field: FactorGraph, why: str) -> Posterior:
-    """Return belief propagation's answer, by the double loop where the single one does not settle."""
+    """Return belief propagation's answer: the dominant phase, or by the double loop where the single does not settle."""
+    why = f"chosen by auto: {why}"
+    if has_poles(field):
+        return _dominant(field, why)
     posterior = loopy_bp(field)
     if not bool(posterior.converged.all()) and seconds_left() > 0:
         second = double_loop(field)
         posterior = second if bool(second.converged.all()) else posterior
-    return dataclasses.replace(posterior, note=f"chosen by auto: {why}")
+    return dataclasses.replace(posterior, note=why)
+
+
+def _dominant(field: FactorGraph, note: str) -> Posterior:
+    """Return the phase of the highest log partition, graph by graph; plain belief propagation where nothing settled."""
+    settled = settle_from_poles(field)
+    wiring = field.wiring
+    graph = wiring.port_graph[wiring.message_port]
+    best = torch.tensor(settled.best)[graph]
+    there = torch.tensor([len(phases) > 0 for phases in settled.phases])[graph]
+    start = settled.messages[best, torch.arange(len(best))]
+    start = torch.where(there, start, MessagePassing(field).start())
+    found = loopy_bp(field, messages=start, damping=0.5)
+    return with_phases(dataclasses.replace(found, note=note), settled)

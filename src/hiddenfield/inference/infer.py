@@ -17,6 +17,7 @@ import torch
 
 from hiddenfield.errors import ConvergenceWarning, InputError
 from hiddenfield.fields.factor_graph import FactorGraph
+from hiddenfield.inference.messages.phases import has_poles, with_phases
 from hiddenfield.inference.posterior import MAP_METHODS, METHODS, MapState, Posterior, check_field
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Float, Int, Tensor
@@ -100,6 +101,8 @@ def infer(
     else:
         with torch.no_grad():
             posterior = run(here.detach(), **options)
+            if method == "loopy_bp" and options.get("temperature", 1) == 1 and has_poles(posterior.field):
+                posterior = with_phases(posterior)
     seconds = time.perf_counter() - start
     posterior = dataclasses.replace(posterior, field=here, seconds=seconds, status=_status(posterior))
     if here.requires_grad and not unroll:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hiddenfield.evaluation.records import finite
-from hiddenfield.fields.relational import RelationalScheme
+from hiddenfield.fields.relational import RelationalScheme, choose_bindings
+from hiddenfield.models.relational.checking import SimulationCheck
 from hiddenfield.models.relational.landscape import Landscape
 from hiddenfield.models.relational.learning import RelationalFit
 from hiddenfield.models.relational.likelihood import sum_counts
@@ -48,8 +50,22 @@ def describe_phases(
     weights: str,
 ) -> Description:
     """Describe the fixed points of belief propagation at one setting of the weights."""
+    bindings = choose_bindings(scheme, bindings)
     stable = sum(point.stable for point in points)
+    status = {0: "no phase: belief propagation settles nowhere", 1: "one phase"}.get(
+        stable, f"{stable} phases; the first has the highest log Z and holds almost all probability"
+    )
+    warnings = []
+    if stable > 1:
+        warnings.append(
+            f"{stable} phases. The model is near-degenerate: a chain stays in the phase it starts in, and samples need "
+            "not look like the dominant one"
+        )
+    elif not stable:
+        warnings.append(f"{status}; try bindings='cluster'")
     record = {
+        "status": status,
+        "warnings": warnings,
         "sizes": dict(sizes),
         "theta": dict(theta),
         "conventions": _conventions(bindings, weights),
@@ -57,13 +73,11 @@ def describe_phases(
         "fixed_points": [vars(point) for point in points],
     }
     lines = [repr(scheme), *_explained(bindings, weights), f"{len(points)} fixed points, {stable} stable"]
-    if stable > 1:
-        lines.append(
-            f"WARNING: {stable} phases. The model is near-degenerate: a chain stays in the phase it starts in, and a "
-            "single answer would be wrong"
-        )
-    for point in points:
-        lines.append(f"log Z {point.log_partition:.8g}, {'stable' if point.stable else 'unstable'}")
+    lines += [status, *_warned(warnings)]
+    for number, point in enumerate(points):
+        kind = "unstable, between phases" if not point.stable else "stable"
+        kind += ", the dominant phase" * (number == 0 and stable > 1)
+        lines.append(f"log Z {point.log_partition:.8g}, {kind}")
         for name, row in point.marginals.items():
             lines.append(f"  {name}: " + "  ".join(f"{value} {p:.6f}" for value, p in row.items()))
         lines.append("  expected " + ", ".join(f"{n} {v:,.6g}" for n, v in point.expected_counts.items()))
@@ -97,27 +111,28 @@ def describe_fit(networks: Sequence[Network], fit: RelationalFit) -> Description
         "method": fit.method,
         "theta": _named(fit.names, fit.theta),
         "standard_errors": _named(fit.names, fit.standard_errors),
-        "log_likelihood": finite(fit.log_likelihood),
+        _key(fit.quantity): finite(fit.objective),
         "gradient": _named(fit.names, fit.gradient),
         "converged": fit.converged,
         "status": fit.status,
+        "warnings": list(fit.warnings),
         "phases": fit.phases,
+        "simulation": None if fit.check is None else _simulation(fit.check),
         "ascents": [
             {"end": ascent.parameters.tolist(), "value": finite(ascent.value), "status": ascent.status}
             for ascent in fit.ascents
         ],
     }
     lines = [*map(repr, networks), *_explained(fit.bindings, fit.weights), f"{fit.method}: {fit.status}"]
-    if not fit.converged:
-        lines.append("WARNING: these are not estimates; there is no maximum here")
+    lines += _warned(fit.warnings)
     width = max(len(name) for name in fit.names)
     for name, value, error in zip(fit.names, fit.theta, fit.standard_errors, strict=True):
         spread = "fixed" if error == 0 else f"standard error {error:.4g}"
         lines.append(f"  {name:<{width}}  {value: .6g}  {spread}")
-    if math.isfinite(fit.log_likelihood):
-        lines.append(f"log-likelihood {fit.log_likelihood:.8g}")
-    if fit.phases is not None and fit.phases > 1:
-        lines.append(f"WARNING: {fit.phases} phases at these weights; samples need not look like the data")
+    if math.isfinite(fit.objective):
+        lines.append(f"{fit.quantity} {fit.objective:.8g}")
+    if fit.check is not None and fit.check.agrees:
+        lines.append(str(fit.check))
     return record, lines
 
 
@@ -130,13 +145,13 @@ def describe_landscape(networks: Sequence[Network], found: Landscape) -> Descrip
         "fixed": found.fixed,
         "x": found.x.tolist(),
         "y": found.y.tolist(),
-        "log_likelihood": [[finite(v) for v in row] for row in found.log_likelihood.tolist()],
+        _key(found.quantity): [[finite(v) for v in row] for row in found.log_likelihood.tolist()],
         "phases": found.phases.tolist(),
         "ascents": [
             {
                 "start": ascent.trace[0].tolist(),
                 "end": ascent.parameters.tolist(),
-                "log_likelihood": finite(ascent.value),
+                _key(found.quantity): finite(ascent.value),
                 "converged": ascent.converged,
                 "status": ascent.status,
             }
@@ -154,7 +169,7 @@ def describe_landscape(networks: Sequence[Network], found: Landscape) -> Descrip
         lines.append("no ascent reached a maximum")
     else:
         end = _listed(found.names, found.best.parameters, 5)
-        lines.append(f"best maximum: {end}, log-likelihood {found.best.value:.6g}")
+        lines.append(f"best maximum: {end}, {found.quantity} {found.best.value:.6g}")
     return record, lines
 
 
@@ -166,6 +181,8 @@ def write_fit_report(
     if not fit.converged:
         lead += " There is no maximum here: the numbers below are where the search ended, not estimates."
     sections: list[Section] = [("Weights", _weights(scheme, networks, fit))]
+    if fit.warnings:
+        sections.insert(0, ("Warnings", "".join(f"<p>{escape(reason)}</p>" for reason in fit.warnings)))
     picture = draw(
         "weights", lambda figure: _paint_weights(figure, fit), width=6, height=1.2 + 0.4 * len(fit.names)
     )
@@ -190,7 +207,8 @@ def write_landscape_report(
 ) -> Path:
     """Write a landscape as a page."""
     lead = (
-        f"Log-likelihood ({found.method}) over two weights, {CONVENTION[found.weights]}, bindings {found.bindings}; "
+        f"{found.quantity.capitalize()} ({found.method}) over two weights, {CONVENTION[found.weights]}, bindings "
+        f"{found.bindings}; "
         f"{(found.phases > 1).mean():.0%} of the points have several phases."
     )
     picture = draw("landscape", lambda figure: paint_landscape(figure, found), width=6.4, height=5.2)
@@ -310,7 +328,7 @@ def paint_landscape(
     bar = figure.colorbar(image, ax=axes, fraction=0.05)
     ticks = [t for t in (0, 1, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7) if t <= reach]
     bar.set_ticks([float(np.log10(1 + t)) for t in ticks], labels=[f"{-t:,.0f}" if t else "0" for t in ticks])
-    bar.set_label(f"log-likelihood below the best, {top:,.1f} (nats)")
+    bar.set_label(f"{found.quantity} below the best, {top:,.1f} (nats)")
     if legend:
         handles, labels = axes.get_legend_handles_labels()
         entries = dict(zip(labels, handles, strict=True))
@@ -350,6 +368,25 @@ def extent(x: Any, y: Any) -> tuple[float, float, float, float]:
     """Return the bounds of an image whose pixels are centred on the points of a grid."""
     half_x, half_y = (x[1] - x[0]) / 2, (y[1] - y[0]) / 2
     return (float(x[0] - half_x), float(x[-1] + half_x), float(y[0] - half_y), float(y[-1] + half_y))
+
+
+def _warned(warnings: Iterable[str]) -> list[str]:
+    return [f"WARNING: {reason}" for reason in warnings]
+
+
+def _key(quantity: str) -> str:
+    """Return the name that a quantity has in records."""
+    return quantity.replace(" ", "_").replace("-", "_")
+
+
+def _simulation(check: SimulationCheck) -> dict[str, Any]:
+    return {
+        "agrees": check.agrees,
+        "observed": _named(check.names, check.observed),
+        "simulated": _named(check.names, check.simulated),
+        "standard_deviation": _named(check.names, check.spread),
+        "standard_errors_off": _named(check.names, check.steps),
+    }
 
 
 def _conventions(bindings: str, weights: str) -> dict[str, str]:

@@ -1,5 +1,6 @@
 from .expressions import Argument as Argument, Atom as Atom, Expression as Expression
 from .instantiation import (
+    choose_bindings as choose_bindings,
     factor_kinds as factor_kinds,
     ground as ground,
     ground_features as ground_features,

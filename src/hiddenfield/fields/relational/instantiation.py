@@ -7,7 +7,7 @@ attribute, each of the kind's ports touches a variable :math:`N_f / N_a` times.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -27,10 +27,12 @@ from hiddenfield.fields.relational.scheme import (
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Float, Int, Tensor
 
-BINDINGS = {name: name for name in ("merged", "ordered", "cluster")}
+BINDINGS = {name: name for name in ("auto", "merged", "ordered", "cluster")}
 WEIGHTS = {name: name for name in ("ground", "binding")}
 
 MOST_FACTORS = 50_000_000
+MOST_STATES, USUAL_STATES = 1 << 20, 1 << 12
+"""States of a cluster beyond which it is refused, and beyond which "auto" does without."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +69,7 @@ class FactorKind:
 
 
 def factor_kinds(
-    scheme: RelationalScheme, bindings: str = "merged", weights: str = "ground"
+    scheme: RelationalScheme, bindings: str = "auto", weights: str = "ground"
 ) -> list[FactorKind]:
     r"""Return the kinds of factors that a scheme gives.
 
@@ -78,19 +80,17 @@ def factor_kinds(
     bindings
         "merged": one factor for each different ground feature. "ordered": one for each legal binding, the literal
         Definition 2.5. "cluster": one for each set of entities, with all features on such sets. All three are the same
-        distribution; their Bethe approximations differ, and "cluster" is the most accurate.
+        distribution; their Bethe approximations differ, and "cluster" is the most accurate. "auto": "cluster" where
+        factors would otherwise share a set of entities, else "merged".
     weights
         "ground": a weight counts once for each different ground feature (as users of exponential random graph models
         mean it). "binding": once for each legal binding (as in the paper): larger by the feature's symmetries, 2 for an
         edge, 6 for a triangle.
     """
-    choose("bindings", BINDINGS, bindings)
+    bindings = choose_bindings(scheme, bindings)
     scales = dict(zip(scheme.features, weight_scale(scheme, weights).tolist(), strict=True))
     if bindings == "cluster":
-        families: dict[tuple[str, ...], list[Feature]] = {}
-        for feature in scheme.features.values():
-            families.setdefault(tuple(sorted(feature.argument_types)), []).append(feature)
-        return [_cluster(types, members, scales) for types, members in families.items()]
+        return [_cluster(types, members, scales) for types, members in _families(scheme).items()]
     kinds = []
     for feature in scheme.features.values():
         orders, scale = feature.representatives, scales[feature.name]
@@ -106,6 +106,38 @@ def factor_kinds(
     return kinds
 
 
+def choose_bindings(scheme: RelationalScheme, bindings: str = "auto") -> str:
+    """Return what "auto" stands for: "cluster" where several factors would be about one set of entities.
+
+    A star of two edges and a triangle look at the same three pairs, and so do the three stars of three vertices: as
+    factors of their own they are a short cycle, whose messages count evidence twice. A cluster holds them all, exactly.
+    Features that look at one attribute make no cycle, and neither does one factor for a set: there both are the same.
+
+    Examples
+    --------
+    >>> from hiddenfield.fields.relational import graph_scheme
+    >>> choose_bindings(graph_scheme("edge", "triangle")), choose_bindings(graph_scheme("star2", "triangle"))
+    ('merged', 'cluster')
+    """
+    if choose("bindings", BINDINGS, bindings) != "auto":
+        return bindings
+    overlap = False
+    for members in _families(scheme).values():
+        wide = [feature for feature in members if len(feature.atoms) > 1]
+        overlap |= sum(len(feature.representatives) for feature in wide) > 1
+        if math.prod(attribute.num_values for attribute, _ in _ports(members)) > USUAL_STATES:
+            return "merged"
+    return "cluster" if overlap else "merged"
+
+
+def _families(scheme: RelationalScheme) -> dict[tuple[str, ...], list[Feature]]:
+    """Return the features by the types of their entities."""
+    families: dict[tuple[str, ...], list[Feature]] = {}
+    for feature in scheme.features.values():
+        families.setdefault(tuple(sorted(feature.argument_types)), []).append(feature)
+    return families
+
+
 def weight_scale(scheme: RelationalScheme, weights: str) -> Float[Array, " features"]:
     """Return what each weight is multiplied by, so that it counts once per different ground feature."""
     choose("weights", WEIGHTS, weights)
@@ -113,47 +145,54 @@ def weight_scale(scheme: RelationalScheme, weights: str) -> Float[Array, " featu
     return np.array(symmetries if weights == "binding" else [1.0] * len(symmetries))
 
 
-def _cluster(types: tuple[str, ...], members: list[Feature], scales: Mapping[str, float]) -> FactorKind:
-    """Join all features whose arguments have the same types into one factor for each set of entities."""
-    ports: dict[Any, int] = {}
-    attributes: list[tuple[Attribute, tuple[int, ...]]] = []
-    uses: list[tuple[Feature, list[int]]] = []
+def _uses(members: list[Feature]) -> Iterator[tuple[Feature, list[tuple[Attribute, tuple[int, ...]]]]]:
+    """Yield each different ground feature on one set of entities: its attributes, and their places in the set."""
     for feature in members:
         # Sorting the arguments by type gives all members the same places.
-        pairs = sorted(zip(feature.argument_types, range(len(types)), feature.arguments, strict=True))
+        pairs = sorted(
+            zip(feature.argument_types, range(len(feature.arguments)), feature.arguments, strict=True)
+        )
         place = {name: i for i, (_, _, name) in enumerate(pairs)}
         for order in feature.representatives:
-            axes = []
+            atoms = []
             for atom in feature.atoms:
                 parts = tuple(
                     place[feature.arguments[order[feature.arguments.index(name)]]] for name in atom.arguments
                 )
-                parts = tuple(sorted(parts)) if atom.attribute.type.unordered else parts
-                key = (atom.attribute.name, parts)
-                if key not in ports:
-                    ports[key] = len(ports)
-                    attributes.append((atom.attribute, parts))
-                axes.append(ports[key])
-            uses.append((feature, axes))
-    shape = [attribute.num_values for attribute, _ in attributes]
-    if math.prod(shape) > 1 << 20:
+                unordered = atom.attribute.type.unordered
+                atoms.append((atom.attribute, tuple(sorted(parts)) if unordered else parts))
+            yield feature, atoms
+
+
+def _ports(members: list[Feature]) -> list[tuple[Attribute, tuple[int, ...]]]:
+    """Return the different attributes that features look at on one set of entities."""
+    return list({(a.name, parts): (a, parts) for _, atoms in _uses(members) for a, parts in atoms}.values())
+
+
+def _cluster(types: tuple[str, ...], members: list[Feature], scales: Mapping[str, float]) -> FactorKind:
+    """Join all features whose arguments have the same types into one factor for each set of entities."""
+    ports = _ports(members)
+    number = {(attribute.name, parts): i for i, (attribute, parts) in enumerate(ports)}
+    shape = [attribute.num_values for attribute, _ in ports]
+    if math.prod(shape) > MOST_STATES:
         raise InputError(
             f"a cluster of {len(shape)} attributes has {math.prod(shape):,} states; use bindings='merged'"
         )
     values = {feature.name: np.zeros(shape) for feature in members}
-    for feature, axes in uses:
+    for feature, atoms in _uses(members):
+        axes = [number[attribute.name, parts] for attribute, parts in atoms]
         moved = np.transpose(feature.table, np.argsort(axes))
         index = tuple(slice(None) if axis in axes else None for axis in range(len(shape)))
         values[feature.name] += scales[feature.name] * moved[index]
-    return FactorKind(types, tuple(attributes), (tuple(range(len(types))),), tuple(values.items()))
+    return FactorKind(types, tuple(ports), (tuple(range(len(types))),), tuple(values.items()))
 
 
 def template(
     scheme: RelationalScheme,
-    sizes: Mapping[str, int] | int,
+    sizes: Any,
     theta: Any,
     *,
-    bindings: str = "merged",
+    bindings: str = "auto",
     weights: str = "ground",
     dtype: torch.dtype = torch.float64,
 ) -> FactorGraph:
@@ -173,6 +212,8 @@ def template(
         if a.type.self_count(size)
     ]
     classes = [entry for entry in classes if entry[2]]
+    if not classes:
+        raise InputError(f"there are no attributes to infer: {_too_few(scheme, size)}")
     number = {name: i for i, (name, _, _) in enumerate(classes)}
     values = torch.tensor([entry[1] for entry in classes], dtype=torch.int64)
     counts = torch.tensor([float(entry[2]) for entry in classes], dtype=dtype)
@@ -190,10 +231,10 @@ def template(
 
 def ground(
     scheme: RelationalScheme,
-    sizes: Mapping[str, int] | int,
+    sizes: Any,
     theta: Any,
     *,
-    bindings: str = "merged",
+    bindings: str = "auto",
     weights: str = "ground",
     dtype: torch.dtype = torch.float64,
 ) -> FactorGraph:
@@ -207,6 +248,8 @@ def ground(
     settings = weight_matrix(scheme, theta, dtype)
     if settings.shape[0] != 1:
         raise InputError("a ground field takes one setting of the weights; several make a batch of templates")
+    if not any(a.type.count(size) + a.type.self_count(size) for a in scheme.attributes.values()):
+        raise InputError(f"there are no attributes to infer: {_too_few(scheme, size)}")
     kinds = factor_kinds(scheme, bindings, weights)
     total = sum(kind.count(size) for kind in kinds)
     if total > MOST_FACTORS:
@@ -230,6 +273,12 @@ def ground(
     cards, bounds = torch.tensor(values, dtype=torch.int64), torch.tensor([0, len(values)])
     ones, constant = torch.ones(len(values), dtype=dtype), settings.new_zeros(1)
     return from_groups(cards, groups, bounds, ones, constant, tuple(labels))
+
+
+def _too_few(scheme: RelationalScheme, size: Mapping[str, int]) -> str:
+    sizes = ", ".join(f"{count} {name}" for name, count in size.items())
+    kinds = ", ".join(f"{name}({a.type})" for name, a in scheme.attributes.items())
+    return f"{sizes} is too few for {kinds}; give more entities"
 
 
 def ground_variables(scheme: RelationalScheme, sizes: Mapping[str, int] | int) -> dict[str, Array]:
@@ -266,7 +315,7 @@ def ground_features(
 ) -> list[tuple[Int[Array, "ground_features arity"], Array]]:
     """Return for each feature the ground variables of each of its different ground features, and its table."""
     size = scheme.check_sizes(sizes)
-    return [(_scopes(scheme, size, kind), kind.features[0][1]) for kind in factor_kinds(scheme)]
+    return [(_scopes(scheme, size, kind), kind.features[0][1]) for kind in factor_kinds(scheme, "merged")]
 
 
 def _scopes(scheme: RelationalScheme, size: Mapping[str, int], kind: FactorKind) -> Array:
@@ -321,8 +370,11 @@ def weight_matrix(
         for name in names:
             if name not in theta:
                 raise InputError(f"no weight for the feature {name!r}")
-        theta = [float(theta[name]) for name in names]
-    values = theta.to(dtype) if isinstance(theta, Tensor) else torch.as_tensor(theta, dtype=dtype)
+        theta = [theta[name] for name in names]
+    try:
+        values = theta.to(dtype) if isinstance(theta, Tensor) else torch.as_tensor(theta, dtype=dtype)
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(f"weights must be finite numbers, got {theta!r}") from None
     if values.ndim == 0 or values.shape[-1] != len(names):
         raise InputError(
             f"one weight for each of the features {', '.join(names)}, got shape {tuple(values.shape)}"

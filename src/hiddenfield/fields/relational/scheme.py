@@ -17,6 +17,9 @@ from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.relational.expressions import Argument, Atom, Expression
 from hiddenfield.shapes import Array
 
+MOST_ENTITIES = 10**15
+"""Entities of one type: with more, counts of features would have too few digits."""
+
 
 @dataclass(frozen=True)
 class ComplexType:
@@ -281,7 +284,7 @@ class RelationalScheme:
 
     # -- domains -------------------------------------------------------------------------------------------
 
-    def template(self, sizes: Mapping[str, int] | int, theta: Any, **options: Any) -> FactorGraph:
+    def template(self, sizes: Any, theta: Any, **options: Any) -> FactorGraph:
         """Return the template-level field, at a cost that does not grow with the domain.
 
         Parameters
@@ -291,7 +294,7 @@ class RelationalScheme:
         theta
             A weight for each feature: a mapping, a vector, or a matrix with one row per setting (a batch of fields).
         options
-            ``bindings`` ("merged", "ordered" or "cluster") and ``weights`` ("ground" or "binding"): see
+            ``bindings`` ("auto", "merged", "ordered" or "cluster") and ``weights`` ("ground" or "binding"): see
             `hiddenfield.fields.relational.factor_kinds`.
 
         Examples
@@ -299,33 +302,38 @@ class RelationalScheme:
         >>> from hiddenfield.fields.relational import graph_scheme
         >>> from hiddenfield.inference import infer
         >>> field = graph_scheme("edge", "triangle").template(1_000_000, {"edge": -10.0, "triangle": 0.5})
-        >>> infer(field, "loopy_bp").marginals
-        tensor([[9.9995e-01, 4.5459e-05]], dtype=torch.float64)
+        >>> infer(field).status
+        'converged; 2 phases, of log Z 8.33281e+16, 2.27096e+07: this is the dominant one'
         """
         from hiddenfield.fields.relational.instantiation import template
 
         return template(self, sizes, theta, **options)
 
-    def ground(self, sizes: Mapping[str, int] | int, theta: Any, **options: Any) -> FactorGraph:
+    def ground(self, sizes: Any, theta: Any, **options: Any) -> FactorGraph:
         """Return the ground field, a variable for every entity's attribute; options as for `template`."""
         from hiddenfield.fields.relational.instantiation import ground
 
         return ground(self, sizes, theta, **options)
 
-    def check_sizes(self, sizes: Mapping[str, int] | int) -> dict[str, int]:
+    def check_sizes(self, sizes: Any) -> dict[str, int]:
         """Return the number of entities of each basic type; a single number is for the only type."""
-        if isinstance(sizes, (int, np.integer)):
+        if not isinstance(sizes, Mapping):
             if len(self.types) != 1:
                 raise InputError(f"say how many entities of each type there are: {', '.join(self.types)}")
-            sizes = {next(iter(self.types)): int(sizes)}
+            sizes = {next(iter(self.types)): sizes}
         for name in sizes:
             if name not in self.types:
                 raise InputError(f"the scheme has no type {name!r}; it has {', '.join(self.types)}")
         for name in self.types:
             if name not in sizes:
                 raise InputError(f"how many entities of type {name!r} are there? Give sizes={{{name!r}: …}}")
-            if sizes[name] < 1:
-                raise InputError(f"there must be at least one entity of type {name!r}, got {sizes[name]}")
+            size = sizes[name]
+            if isinstance(size, bool) or not isinstance(size, (int, np.integer)):
+                raise InputError(f"the number of entities of type {name!r} is a whole number, got {size!r}")
+            if not 1 <= size <= MOST_ENTITIES:
+                raise InputError(
+                    f"there must be at least one entity of type {name!r} and at most {MOST_ENTITIES:,}, got {size:,}"
+                )
         return {name: int(size) for name, size in sizes.items()}
 
     def _check_basic(self, kind: ComplexType) -> None:

@@ -60,7 +60,7 @@ def evaluate(
     sizes: Mapping[str, int] | int,
     theta: Any,
     *,
-    bindings: str = "merged",
+    bindings: str = "auto",
     weights: str = "ground",
     near: Float[Tensor, "classes most_states"] | None = None,
     tolerance: float = 1e-9,
@@ -152,7 +152,9 @@ def _gradients(
                 plain, damping=0.99, max_iterations=1, messages=plain.wiring.interleave(messages[rows])
             )
         with torch.enable_grad():
-            (gradient,) = torch.autograd.grad(with_gradient(here, field).sum(), weights)
+            total, gradient = with_gradient(here, field).sum(), torch.zeros_like(weights)
+            if total.requires_grad:  # not where the domain is too small for any feature
+                (gradient,) = torch.autograd.grad(total, weights)
         marginals = here.marginals.reshape(len(rows), -1, here.marginals.shape[-1])
         parts.append((here.log_partition, gradient, marginals))
     values, gradients, marginals = (torch.cat(part) for part in zip(*parts, strict=True))

@@ -9,10 +9,16 @@ from typing import Any
 import numpy as np
 
 from hiddenfield.errors import InputError
-from hiddenfield.fields.relational import RelationalScheme
+from hiddenfield.fields.relational import RelationalScheme, choose_bindings
 from hiddenfield.learning.maximum_likelihood import Ascent, confirm_maximum, maximise
-from hiddenfield.models.relational.likelihood import LIKELIHOODS, Penalised, as_list, find_feature
-from hiddenfield.models.relational.observations import Network
+from hiddenfield.models.relational.likelihood import (
+    LIKELIHOODS,
+    Penalised,
+    as_list,
+    check_weights,
+    find_feature,
+)
+from hiddenfield.models.relational.observations import Network, check_network
 from hiddenfield.shapes import Array, Float, Int
 
 ROWS = 2000
@@ -39,8 +45,8 @@ class Landscape:
         The highest point that an ascent settled on, None where none did: then there is no maximum in sight.
     fixed
         The other weights.
-    method, bindings, weights
-        What was computed, in which conventions.
+    method, quantity, bindings, weights
+        What was computed, in which conventions; the quantity is a log-likelihood or a log pseudo-likelihood.
     """
 
     names: tuple[str, str]
@@ -52,6 +58,7 @@ class Landscape:
     best: Ascent | None
     fixed: dict[str, float]
     method: str
+    quantity: str
     bindings: str
     weights: str
 
@@ -67,7 +74,7 @@ def landscape(
     runs: int = 8,
     optimiser: str = "conjugate_gradient",
     method: str = "bethe",
-    bindings: str = "merged",
+    bindings: str = "auto",
     weights: str = "ground",
     starts: Any = None,
     seed: int = 0,
@@ -113,7 +120,9 @@ def landscape(
     ((20, 20), array([-1.42, -0.05]))
     """
     names = tuple(scheme.features)
-    held = {find_feature(scheme, name): float(value) for name, value in (fixed or {}).items()}
+    for network in as_list(networks):
+        check_network(scheme, network)
+    held = check_weights(scheme, fixed, "a fixed weight")
     axes = [find_feature(scheme, axis[0]) for axis in (x, y)]
     if axes[0] == axes[1] or set(axes) & set(held):
         raise InputError("the two axes are different features, and neither of them is fixed")
@@ -155,6 +164,7 @@ def landscape(
         max(settled, key=lambda ascent: ascent.value) if settled else None,
         {names[i]: value for i, value in held.items()},
         method,
-        bindings,
+        likelihood.quantity,
+        choose_bindings(scheme, bindings),
         weights,
     )

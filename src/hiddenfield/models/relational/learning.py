@@ -3,28 +3,43 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
+from typing import Any
 
 import numpy as np
 
 from hiddenfield.errors import InputError
-from hiddenfield.fields.relational import RelationalScheme
+from hiddenfield.fields.relational import RelationalScheme, choose_bindings
 from hiddenfield.learning.maximum_likelihood import Ascent, maximise
+from hiddenfield.models.relational.checking import SimulationCheck, check_by_simulation
+from hiddenfield.models.relational.counts import as_statistics
 from hiddenfield.models.relational.likelihood import (
     LIKELIHOODS,
+    Likelihood,
     Penalised,
     Search,
+    Values,
     as_list,
-    find_feature,
+    check_weights,
 )
-from hiddenfield.models.relational.observations import Network
+from hiddenfield.models.relational.observations import Network, check_network, check_undirected, count_pairs
 from hiddenfield.shapes import Array, Float
 
 # No network can be more likely than certain.
 IMPOSSIBLE = (
     "no estimate: the approximate log-likelihood is above zero, which no network can have; the phase that was asked "
     "for does not hold networks like the data"
+)
+
+
+FEW_PAIRS = 2_000_000
+"""Pairs of a network up to which the pseudo-likelihood's optimum is worth looking for as a start."""
+DEPENDENT = (
+    "no unique maximum: the counts of {names} are linearly dependent in every network; drop a feature, fix a weight or "
+    "add a ridge"
 )
 
 
@@ -38,14 +53,18 @@ class RelationalFit:
         The features and their weights.
     standard_errors
         From the curvature of the log-likelihood at the optimum; NaN where there is none, 0 for fixed weights.
-    log_likelihood, gradient
-        At `theta` (without the prior); methods that sample estimate the gradient, and do not know the log-likelihood
-        (NaN).
+    objective, quantity, gradient
+        What was maximised, its value at `theta` (without the prior), and the gradient; methods that sample estimate the
+        gradient, and do not know the value (NaN).
     converged, status
-        Whether `theta` is a maximum (the gradient is zero and the likelihood curves down), and how the search ended.
+        Whether `theta` is a maximum (the gradient is zero and the likelihood curves down), and how the search ended;
+        then what speaks against the result.
+    warnings
+        One text for each reason not to trust the weights; none where all is well.
     phases
-        How many phases belief propagation has at `theta`; more than one means that the model is near-degenerate. None
-        where the method does without.
+        How many phases belief propagation has at `theta`; more than one means that the model is near-degenerate.
+    check
+        Networks simulated from the fitted model beside the data; None where that was not possible.
     ascents
         One per start, with its trace.
     method, bindings, weights
@@ -55,15 +74,23 @@ class RelationalFit:
     names: tuple[str, ...]
     theta: Float[Array, " features"]
     standard_errors: Float[Array, " features"]
-    log_likelihood: float
+    objective: float
+    quantity: str
     gradient: Float[Array, " features"]
     converged: bool
     status: str
-    phases: int | None
+    warnings: tuple[str, ...]
+    phases: int
+    check: SimulationCheck | None
     ascents: tuple[Ascent, ...]
     method: str
     bindings: str
     weights: str
+
+    @property
+    def log_likelihood(self) -> float:
+        """The log-likelihood where that was maximised, exact or Bethe's estimate; NaN otherwise."""
+        return self.objective if self.quantity == "log-likelihood" else math.nan
 
     def __repr__(self) -> str:
         """Show the weights with their standard errors."""
@@ -81,15 +108,16 @@ def fit_relational(
     method: str = "bethe",
     optimiser: str = "lbfgs",
     starts: int = 4,
-    start: Mapping[str, float] | None = None,
+    start: Mapping[str, Any] | None = None,
     ridge: float = 0.0,
-    fixed: Mapping[str, float] | None = None,
+    fixed: Mapping[str, Any] | None = None,
     share: bool = False,
-    bindings: str = "merged",
+    bindings: str = "auto",
     weights: str = "ground",
     seed: int = 0,
     tolerance: float = 1e-5,
     max_iterations: int = 200,
+    check: bool = True,
     advance: Callable[[int], None] | None = None,
 ) -> RelationalFit:
     r"""Maximise the log-likelihood of observed networks, minus a ridge :math:`\tfrac{\lambda}{2} \lVert\theta\rVert^2`.
@@ -124,6 +152,8 @@ def fit_relational(
         Of the random starts.
     tolerance, max_iterations
         Of each ascent.
+    check
+        Whether to simulate networks from the fitted model and compare them with the data, at most some seconds.
     advance
         Called with 1 after each start, for a progress bar.
 
@@ -147,34 +177,46 @@ def fit_relational(
     given = as_list(networks)
     if not given:
         raise InputError("give at least one network")
+    for network in given:
+        check_network(scheme, network)
     different = sorted({tuple(sorted(network.sizes.items())) for network in given})
     if len(different) > 1 and not share:
         raise InputError(
             f"the networks have different sizes ({dict(different[0])}, {dict(different[1])}, …); one set of weights "
             "means different things in them. Pass share=True if that is what you want"
         )
+    held = check_weights(scheme, fixed, "a fixed weight")
+    own = None if start is None else check_weights(scheme, start, "a weight to start from")
+    if not (isinstance(ridge, Real) and 0 <= ridge < math.inf):
+        raise InputError(f"ridge is a finite number of at least 0, got {ridge!r}")
     likelihood = LIKELIHOODS.choose(method)(scheme, given, bindings=bindings, weights=weights)
-    held = {find_feature(scheme, name): float(value) for name, value in (fixed or {}).items()}
     free = [i for i in range(len(scheme.features)) if i not in held]
     if not free:
         raise InputError("all weights are fixed; there is nothing to fit")
     objective = Penalised(likelihood, held, free, ridge)
     search = Search(optimiser, tolerance, max_iterations, seed)
     ascents = []
-    for begin in _starts(objective, starts, start, seed):
+    for begin in _starts(objective, starts, own, seed):
         ascents.append(likelihood.ascend(objective, begin, search))
         if advance is not None:
             advance(1)
     best = max(ascents, key=lambda ascent: (ascent.converged, ascent.value))
     theta = objective.full(best.parameters[None])
     values = likelihood.examine(theta)
-    value, phases = float(values.log_likelihood[0]), None
-    if value > 1e-6 and all(network.complete for network in given):
+    value, complete = float(values.log_likelihood[0]), all(network.complete for network in given)
+    if likelihood.quantity == "log-likelihood" and value > 1e-6 and complete:
         best = dataclasses.replace(best, converged=False, status=IMPOSSIBLE)
-    status = best.status
-    if values.phases is not None:
-        phases = int(values.phases[0])
-        status += f"; {phases} phases coexist there" if phases != 1 else ""
+    elif best.converged and not ridge and (names := dependent_features(scheme, given, free)):
+        best = dataclasses.replace(best, converged=False, status=DEPENDENT.format(names=", ".join(names)))
+    phases, told = _phases(likelihood, values, theta)
+    simulated = None
+    if check and best.converged:
+        options: dict[str, Any] = {"weights": weights, "free": free, "ridge": ridge, "seed": seed}
+        simulated = check_by_simulation(scheme, given, theta[0], likelihood.observed, **options)
+    if simulated is not None and not simulated.agrees:
+        told.append(str(simulated))
+    if not best.converged:
+        told.insert(0, f"the weights are not estimates: {best.status}")
     errors = np.zeros(len(scheme.features))
     errors[free] = np.nan
     if best.converged and best.standard_errors is not None:
@@ -184,19 +226,84 @@ def fit_relational(
         theta[0],
         errors,
         value,
+        likelihood.quantity,
         values.gradient[0],
         best.converged,
-        status,
+        "; ".join([best.status, *told[not best.converged :]]),
+        tuple(told),
         phases,
+        simulated,
         tuple(ascents),
         method,
-        bindings,
+        choose_bindings(scheme, bindings),
         weights,
     )
 
 
+def _phases(
+    likelihood: Likelihood, values: Values, theta: Float[Array, "one features"]
+) -> tuple[int, list[str]]:
+    """Return the number of phases at the weights, and what speaks against them: several, or one far from the data."""
+    options = {"bindings": likelihood.bindings, "weights": likelihood.weights}
+    scheme, networks = likelihood.scheme, likelihood.networks
+    if values.phases is None:
+        values = LIKELIHOODS["bethe"](scheme, networks, **options).examine(theta)
+    assert values.phases is not None
+    phases, told = int(values.phases[0]), []
+    if phases > 1:
+        told.append(
+            f"{phases} phases coexist there: the model is near-degenerate, and samples need not look like the data"
+        )
+    elif phases == 0:
+        told.append("belief propagation does not settle there")
+    if phases and all(network.complete for network in networks):
+        observed = likelihood.observed
+        expected = observed - values.gradient[0]
+        most, least = np.maximum(expected, observed), np.minimum(expected, observed)
+        far = (most - least > 3 * np.sqrt(np.maximum(observed, 1.0))) & (most > 2 * least)
+        parts = [
+            f"{name} {expected[i]:,.4g} expected, {observed[i]:,.4g} observed"
+            for i, name in enumerate(scheme.features)
+            if far[i]
+        ]
+        if parts:
+            which = "the only phase" if phases == 1 else "the dominant phase"
+            told.append(f"{which} of the fitted model is far from the data: {'; '.join(parts)}")
+    return phases, told
+
+
+def dependent_features(
+    scheme: RelationalScheme, networks: Sequence[Network], free: Sequence[int]
+) -> list[str]:
+    """Return features whose counts are linearly dependent in every network: no data tell their weights apart.
+
+    Examples
+    --------
+    An open chain is two edges that meet, less three for each triangle.
+
+    >>> from hiddenfield.fields.relational import graph_scheme
+    >>> from hiddenfield.models.relational import network_from_edges
+    >>> scheme = graph_scheme("edge", "open_chain", "triangle", "star2")
+    >>> network = network_from_edges(scheme, [(0, 1), (1, 2)])
+    >>> dependent_features(scheme, [network], [0, 1, 2, 3])
+    ['open_chain', 'triangle', 'star2']
+    """
+    try:
+        check_undirected(scheme, "")
+    except InputError:
+        return []
+    rows = [as_statistics(scheme, size) for size in {next(iter(n.sizes.values())) for n in networks}]
+    if any(row is None for row in rows):
+        return []
+    table = np.concatenate([row[0][free] for row in rows if row is not None], 1)
+    if np.linalg.matrix_rank(table) == len(free):
+        return []
+    null = np.linalg.svd(table.T)[2][np.linalg.matrix_rank(table) :]
+    return [list(scheme.features)[i] for place, i in enumerate(free) if np.abs(null[:, place]).max() > 1e-9]
+
+
 def _starts(
-    objective: Penalised, count: int, own: Mapping[str, float] | None, seed: int
+    objective: Penalised, count: int, own: Mapping[int, float] | None, seed: int
 ) -> list[Float[Array, " free"]]:
     """Return where ascents start: the user's own start, zero, the pseudo-likelihood's optimum, and random ones."""
     likelihood, free = objective.likelihood, objective.free
@@ -204,14 +311,14 @@ def _starts(
     first: list[Array] = []
     if own is not None:
         theta = np.zeros(len(scheme.features))
-        for name, value in own.items():
-            theta[find_feature(scheme, name)] = value
+        theta[list(own)] = list(own.values())
         first = [theta[free]]
     # Where gradients are sampled there is one ascent, from the best start there is.
     wanted = 2 if likelihood.sampled else count
     rows = [np.zeros(len(free))]
     cheap = LIKELIHOODS["pseudo_likelihood"]
-    if wanted > 1 and type(likelihood) is not cheap and all(network.complete for network in networks):
+    able = all(network.complete and count_pairs(scheme, network) <= FEW_PAIRS for network in networks)
+    if wanted > 1 and type(likelihood) is not cheap and able:
         guess = Penalised(
             cheap(scheme, networks, weights=likelihood.weights), {}, list(range(len(scheme.features)))
         )

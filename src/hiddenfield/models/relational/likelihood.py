@@ -9,9 +9,11 @@ partition of the field with the known part as evidence.
 from __future__ import annotations
 
 import abc
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from numbers import Real
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -57,16 +59,19 @@ class Likelihood(abc.ABC):
 
     Attributes
     ----------
+    quantity
+        What `examine` gives the value of.
     sampled
         Whether values are unknown and gradients are noisy, so that there are no landscapes and one ascent is enough.
     observed
         Counts of the features, in the convention of the weights.
     """
 
+    quantity: ClassVar[str] = "log-likelihood"
     sampled: ClassVar[bool]
     scheme: RelationalScheme = field(kw_only=False)
     networks: Sequence[Network] = field(kw_only=False)
-    bindings: str = "merged"
+    bindings: str = "auto"
     weights: str = "ground"
     observed: Float[Array, " features"] = field(init=False, repr=False)
 
@@ -163,3 +168,13 @@ def find_feature(scheme: RelationalScheme, name: str) -> int:
     """Return the place of a feature; an unknown one is an error that lists what the scheme has."""
     choose("feature", scheme.features, name)
     return list(scheme.features).index(name)
+
+
+def check_weights(scheme: RelationalScheme, given: Mapping[str, Any] | None, what: str) -> dict[int, float]:
+    """Return weights by the place of their feature; an unknown feature or what is no finite number is an error."""
+    found = {}
+    for name, value in (given or {}).items():
+        if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+            raise InputError(f"{what} is a finite number, got {value!r} for {name!r}")
+        found[find_feature(scheme, name)] = float(value)
+    return found

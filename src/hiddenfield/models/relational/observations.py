@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,6 +13,12 @@ from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError
 from hiddenfield.fields.relational import Attribute, RelationalScheme, ground_index, ground_variables
 from hiddenfield.shapes import Array, Bool, Float, Int, Tensor
+
+MOST_VERTICES = 10_000_000
+TOO_LARGE = (
+    "a network of {size:,} vertices is too large to be held, at most "
+    + f"{MOST_VERTICES:,}; inference without a network takes any size"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +105,8 @@ def network_from_edges(
     """
     attribute = pair_attribute(scheme)
     kind = attribute.type.parts[0]
+    if isinstance(vertices, Sized) and len(vertices) > MOST_VERTICES:
+        raise InputError(TOO_LARGE.format(size=len(vertices)))
     names = (
         list(dict.fromkeys(v for pair in (*edges, *unknown) for v in pair))
         if vertices is None
@@ -190,6 +198,34 @@ def pair_attribute(scheme: RelationalScheme) -> Attribute:
     if any(len(a.type.parts) > 2 for a in scheme.attributes.values()):
         raise InputError("networks cannot be read for schemes with attributes of more than two entities")
     return found[0]
+
+
+def count_pairs(scheme: RelationalScheme, network: Network) -> int:
+    """Return how many pairs of a network can have an edge."""
+    return pair_attribute(scheme).type.count(network.sizes)
+
+
+def check_network(scheme: RelationalScheme, network: Network) -> None:
+    """Raise an `InputError` unless a network is one of the scheme, with at least one pair to learn from."""
+    if not isinstance(network, Network):
+        raise InputError(f"expected a Network, got {type(network).__name__}; see network_from_edges")
+    attribute, sizes = pair_attribute(scheme), scheme.check_sizes(network.sizes)
+    if attribute.type.count(sizes) == 0:
+        raise InputError("a network of one vertex has no pairs to learn from; give at least two vertices")
+    if attribute.name not in network.pairs:
+        raise InputError(f"the network has no pairs of {attribute.name!r}; it has {', '.join(network.pairs)}")
+    size = sizes[attribute.type.parts[0]]
+    for rows in (network.pairs[attribute.name], network.unknown.get(attribute.name)):
+        if rows is None or not len(rows):
+            continue
+        if rows.min() < 0 or rows.max() >= size:
+            raise InputError(f"a pair names vertex {int(rows.max())}; there are {size:,}, numbered from 0")
+        if attribute.type.unordered and bool((rows[:, 0] >= rows[:, 1]).any()):
+            first, second = rows[rows[:, 0] >= rows[:, 1]][0].tolist()
+            raise InputError(
+                f"the network is directed (it has the pair {first}, {second}), and {attribute.name!r} is of unordered "
+                "pairs: write each pair once, the lower number first, or declare ordered pairs"
+            )
 
 
 def check_undirected(scheme: RelationalScheme, task: str) -> None:

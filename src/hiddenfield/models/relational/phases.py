@@ -13,18 +13,17 @@ import torch
 from hiddenfield.errors import InputError
 from hiddenfield.fields.build import concatenate_fields
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.fields.relational import RelationalScheme, template
+from hiddenfield.fields.relational import RelationalScheme, template, weight_matrix
 from hiddenfield.inference.infer import with_gradient
 from hiddenfield.inference.messages.free_energy import negative_free_energy
 from hiddenfield.inference.messages.passing import MessagePassing
+from hiddenfield.inference.messages.phases import pole_messages
 from hiddenfield.inference.messages.propagation import propagate
 from hiddenfield.inference.posterior import Posterior
 from hiddenfield.shapes import Array, Float, Tensor
 
 MOST_MESSAGES = 2000
 """Numbers in the messages beyond which Newton's method, cubic in them, is refused."""
-MOST_POLES = 16
-"""Combinations of states that messages start from."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,10 +53,13 @@ def find_phases(
     sizes: Mapping[str, int] | int,
     theta: Float[Array, " features"],
     *,
-    bindings: str = "merged",
+    bindings: str = "auto",
     weights: str = "ground",
 ) -> list[Phase]:
-    """Find the fixed points of template-level belief propagation, the best log partition first.
+    """Find the fixed points of template-level belief propagation: phases first, the dominant one before all.
+
+    The phase of the highest log partition holds almost all probability. Unstable points, which separate phases, come
+    last.
 
     Examples
     --------
@@ -67,22 +69,23 @@ def find_phases(
     >>> [(round(point.marginals["exist"]["1"], 3), point.stable) for point in found]
     [(0.131, True), (0.956, True), (0.745, False)]
     """
-    weight = torch.tensor(theta, dtype=torch.float64, requires_grad=True)
+    weight = weight_matrix(scheme, theta).detach().clone()[0].requires_grad_()
     with torch.enable_grad():
         field = template(scheme, sizes, weight, bindings=bindings, weights=weights)
     found = []
     for point in fixed_points(field.detach()):
+        slope = torch.zeros_like(weight)
         with torch.enable_grad():
-            (slope,) = torch.autograd.grad(
-                with_gradient(point.posterior, field).sum(), weight, retain_graph=True
-            )
+            total = with_gradient(point.posterior, field).sum()
+            if total.requires_grad:  # not where the domain is too small for any feature
+                (slope,) = torch.autograd.grad(total, weight, retain_graph=True)
         marginals = {}
         for row, name in zip(point.posterior.marginals.tolist(), field.variable_names, strict=True):
             attribute = scheme.attributes[name.split("[")[0]]
             marginals[name] = dict(zip(attribute.values, row, strict=False))
         counts = dict(zip(scheme.features, slope.tolist(), strict=True))
         found.append(Phase(point.log_partition, marginals, point.stable, counts))
-    return found
+    return sorted(found, key=lambda phase: not phase.stable)
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +161,7 @@ def fixed_points(field: FactorGraph, *, starts: int = 13, tolerance: float = 1e-
     if size == 0:
         # Without factors there is nothing to iterate: one point, and exact.
         return _distinct(MessagePassing(field), [field.log_unary.new_zeros(0)], tolerance)
-    begin = _pole_messages(field, starts)
+    begin = pole_messages(field, starts)
     batch = concatenate_fields([field] * begin.shape[0])
     start = batch.wiring.interleave(begin)
     _, outcome = propagate(batch, messages=start, damping=0.5, tolerance=tolerance, max_iterations=2000)
@@ -171,26 +174,6 @@ def fixed_points(field: FactorGraph, *, starts: int = 13, tolerance: float = 1e-
     between = [(1 - t) * a + t * b for a, b in itertools.pairwise(phases) for t in shares]
     candidates += _newton(passing, between, tolerance)
     return sorted(_distinct(passing, candidates, tolerance), key=lambda point: -point.log_partition)
-
-
-def _pole_messages(field: FactorGraph, strengths: int) -> Float[Tensor, "starts messages"]:
-    """Return what factors send when all variables lean to chosen states, for each combination and each strength."""
-    cards = field.cardinalities.tolist()
-    involved = sorted(set(field.wiring.port_variable.tolist()))
-    states = itertools.product(*(range(cards[v] - 1) for v in involved)) if involved else iter([()])
-    poles = list(itertools.islice(states, MOST_POLES))
-    wiring, passing = field.wiring, MessagePassing(field)
-    within = wiring.message_state - field.state_ptr[wiring.port_variable[wiring.message_port]]
-    owner = wiring.port_variable[wiring.message_port]
-    rows = []
-    for pole in poles:
-        chosen = torch.zeros(field.num_variables, dtype=torch.int64)
-        for variable, state in zip(involved, pole, strict=True):
-            chosen[variable] = state + 1
-        for strength in np.linspace(-12, 12, strengths):
-            lean = torch.where(within == chosen[owner], float(strength), 0.0).to(field.dtype)
-            rows.append(passing.through_factors(lean))
-    return torch.stack(rows)
 
 
 def _unlike(rows: Float[Tensor, "rows messages"]) -> list[Tensor]:

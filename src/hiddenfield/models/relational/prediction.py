@@ -44,7 +44,7 @@ def predict_pairs(
     network: Network,
     theta: Any,
     *,
-    bindings: str = "merged",
+    bindings: str = "auto",
     weights: str = "ground",
     tolerance: float = 1e-8,
 ) -> PairPrediction:

@@ -7,11 +7,20 @@ import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from hiddenfield.data.paths import read_text
 from hiddenfield.errors import InputError, ReadError
 from hiddenfield.fields.relational import RelationalScheme
-from hiddenfield.models.relational.observations import Network, network_from_edges, pair_attribute
+from hiddenfield.models.relational.observations import (
+    MOST_VERTICES,
+    TOO_LARGE,
+    Network,
+    network_from_edges,
+    pair_attribute,
+)
 
 HEADERS = {"source", "target", "from", "to", "vertex", "vertex1", "vertex2", "node1", "node2", "tail", "head"}
 VALUES = {"1": "edge", "0": "none", "?": "unknown", "": "edge"}
@@ -50,6 +59,8 @@ def read_network(
     Network(5 vertex; exist: 1 of 10, 1 unknown)
     """
     attribute = pair_attribute(scheme)
+    if size is not None:
+        _check_size(size)
     names, values = (None, {}) if vertices is None else _vertices(scheme, Path(vertices))
     known = None if names is None else set(names)
     found: dict[str, list[tuple[str, str]]] = {"edge": [], "none": [], "unknown": []}
@@ -91,6 +102,13 @@ def _padded(names: list[str], size: int, edges: str | Path) -> list[str]:
     taken = set(names)
     extra = (name for name in (f"isolated {i}" for i in range(1, 2 * size + 1)) if name not in taken)
     return [*names, *(next(extra) for _ in range(size - len(names)))]
+
+
+def _check_size(size: Any) -> None:
+    if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
+        raise InputError(f"size is a whole number of vertices, at least 1, got {size!r}")
+    if size > MOST_VERTICES:
+        raise InputError(TOO_LARGE.format(size=int(size)))
 
 
 def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:

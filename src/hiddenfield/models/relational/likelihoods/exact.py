@@ -26,12 +26,12 @@ class ExactLikelihood(SmoothLikelihood):
     def __post_init__(self) -> None:
         """Count the features, and all networks of each size."""
         self.require_complete("the exact likelihood")
-        self.observed = sum_counts(self.scheme, self.networks, self.weights)
         sizes = Counter(next(iter(network.sizes.values())) for network in self.networks)
         self._tables = [
             (repeats, enumerate_networks(self.scheme, size, weights=self.weights))
             for size, repeats in sizes.items()
         ]
+        self.observed = sum_counts(self.scheme, self.networks, self.weights)
 
     def examine(self, theta: Float[Array, "settings features"]) -> Values:
         """Return log-likelihoods and gradients at several settings at once."""

@@ -7,10 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit
 
+from hiddenfield.errors import TooLargeError
 from hiddenfield.fields.relational import ground_variables
 from hiddenfield.models.relational.counts import change_statistics
 from hiddenfield.models.relational.likelihood import LIKELIHOODS, SmoothLikelihood, Values
+from hiddenfield.models.relational.observations import count_pairs
 from hiddenfield.shapes import Array, Float
+
+MOST_PAIRS = 50_000_000
 
 
 @LIKELIHOODS.register(
@@ -28,9 +32,17 @@ class PseudoLikelihood(SmoothLikelihood):
     single entities are taken as given.
     """
 
+    quantity = "log pseudo-likelihood"
+
     def __post_init__(self) -> None:
         """Compute the change statistics of all pairs once."""
         self.require_complete("pseudo-likelihood")
+        pairs_in_all = sum(count_pairs(self.scheme, network) for network in self.networks)
+        if pairs_in_all > MOST_PAIRS:
+            raise TooLargeError(
+                f"the pseudo-likelihood looks at every pair, {pairs_in_all:,} here, and at most {MOST_PAIRS:,}; use "
+                "method='bethe', whose cost does not grow with the network"
+            )
         rows, answers = [], []
         for network in self.networks:
             name = next(iter(network.pairs))
