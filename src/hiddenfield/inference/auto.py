@@ -277,7 +277,7 @@ def _chosen(found: list[Posterior], why: str) -> Posterior:
 
 
 def _propagated(field: FactorGraph, why: str) -> Posterior:
-    """Return belief propagation's answer: the dominant phase, or by the double loop where the single does not settle."""
+    """Return belief propagation's answer: the dominant phase; the double loop's where the single one does not settle."""
     why = f"chosen by auto: {why}"
     if has_poles(field):
         return _dominant(field, why)
