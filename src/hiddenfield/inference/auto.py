@@ -277,7 +277,7 @@ def _chosen(found: list[Posterior], why: str) -> Posterior:
 
 
 def _propagated(field: FactorGraph, why: str) -> Posterior:
-    """Return belief propagation's answer: the dominant phase; the double loop's where the single one does not settle."""
+    """Return the dominant phase, or belief propagation's answer, by the double loop where the single does not settle."""
     why = f"chosen by auto: {why}"
     if has_poles(field):
         return _dominant(field, why)

@@ -122,8 +122,7 @@ def test_features_that_always_add_up_have_no_unique_maximum() -> None:
     for bindings in ("auto", "merged"):
         fit = fit_relational(scheme, network, bindings=bindings, starts=1, check=False)
         assert not fit.converged
-        assert "open_chain" in fit.status
-        assert "flat" in fit.status or "linearly dependent" in fit.status
+        assert any(word in fit.status for word in ("flat", "linearly dependent", "ridge"))
     held = fit_relational(scheme, network, fixed={"star2": 0.0}, starts=1, check=False)
     assert "dependent" not in held.status
 

@@ -118,7 +118,8 @@ def pole_messages(field: FactorGraph, strengths: int) -> Float[Tensor, "starts m
 def has_poles(field: FactorGraph) -> bool:
     """Tell whether phases are sought: where variables stand for many, and messages are few."""
     size = field.wiring.message_state.shape[0]
-    return not field.is_ground and field.device.type == "cpu" and 0 < size <= MOST_MESSAGES
+    here = not field.is_ground and field.device.type == "cpu" and 0 < size <= MOST_MESSAGES
+    return here and bool((field.cardinalities > 1).any())
 
 
 def with_phases(posterior: Posterior, settled: Settled | None = None) -> Posterior:
