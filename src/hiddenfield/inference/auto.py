@@ -277,7 +277,7 @@ def _chosen(found: list[Posterior], why: str) -> Posterior:
 
 
 def _propagated(field: FactorGraph, why: str) -> Posterior:
-    """Return the dominant phase, or belief propagation's answer, by the double loop where the single does not settle."""
+    """Return the dominant phase, or the answer of belief propagation: by the double loop where needed."""
     why = f"chosen by auto: {why}"
     if has_poles(field):
         return _dominant(field, why)
