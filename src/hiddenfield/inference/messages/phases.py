@@ -99,9 +99,11 @@ def pole_messages(field: FactorGraph, strengths: int) -> Float[Tensor, "starts m
     wiring, passing = field.wiring, MessagePassing(field)
     involved = sorted(set(wiring.port_variable.tolist()))
     if field.num_graphs == 1:
-        states = itertools.product(*(range(1, cards[v]) for v in involved)) if involved else iter([()])
+        states = (
+            itertools.product(*(range(1, max(cards[v], 2)) for v in involved)) if involved else iter([()])
+        )
     else:
-        most = max((cards[v] for v in involved), default=2)
+        most = max(2, *(cards[v] for v in involved))
         states = (tuple(min(state, cards[v] - 1) for v in involved) for state in range(1, most))
     within = wiring.message_state - field.state_ptr[wiring.port_variable[wiring.message_port]]
     owner = wiring.port_variable[wiring.message_port]
