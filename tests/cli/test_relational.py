@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -179,6 +180,10 @@ def test_vertices_have_values_and_names(capsys, tmp_path):
     code, out, _ = call(capsys, *words)
     assert code == 0
     assert "4 vertex" in out
+    words[words.index("pseudo_likelihood")] = "bethe"  # given their values, pairs are independent: the same
+    learned = [json.loads(call(capsys, *words, *more, "--json")[1]) for more in ((), ("--joint",))]
+    assert learned[0]["theta"]["same"] == pytest.approx(float(re.search(r"same +(\S+)", out)[1]), abs=1e-3)
+    assert learned[1]["theta"]["same"] != pytest.approx(learned[0]["theta"]["same"], abs=1e-2)
     edges.write_text("a,b\nb,z\n")
     code, _, err = call(capsys, *words)
     assert (code, "line 2: the vertex 'z' is not in" in err) == (1, True)

@@ -139,7 +139,7 @@ def test_domains_that_are_too_small_or_too_large(fitted: hf.RelationalModel) -> 
     with pytest.raises(InputError, match="one vertex has no pairs"):
         hf.RelationalModel().fit(networkx.empty_graph(1))
     with pytest.raises(InputError, match="too few"):
-        scheme.template(1, [1.0, 0.0])
+        find_phases(scheme, 1, np.array([1.0, 0.0]))
     (phase,) = find_phases(graph_scheme("triangle"), 2, np.array([0.5]))  # too few for the feature
     assert phase.expected_counts == {"triangle": 0.0}
     assert hf.infer(scheme.template(10**9, [-10.0, 0.5])).converged.all()

@@ -108,6 +108,9 @@ def learn(
     starts: int = Option(4, min=1, help="Number of ascents."),
     ridge: float = Option(0.0, min=0, help="Precision of a normal prior on the weights."),
     share: bool = Option(False, "--share", help="Share weights among networks of different sizes."),
+    condition: bool = Option(
+        True, "--condition/--joint", help="Take attributes of vertices as given, or model them too."
+    ),
     seed: Seed = 0,
     out: Report = None,
     json: Json = False,
@@ -132,6 +135,7 @@ def learn(
             fixed=_numbers(scheme, fix, "--fix"),
             ridge=ridge,
             share=share,
+            condition=condition,
             **conventions,
             seed=seed,
             advance=advance,

@@ -19,7 +19,13 @@ from sklearn.utils.validation import check_is_fitted
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import ConvergenceWarning, InputError, TooLargeError
 from hiddenfield.estimators.parameters import COUNT, POSITIVE, check, plain
-from hiddenfield.fields.relational import RelationalScheme, graph_scheme, read_scheme
+from hiddenfield.fields.relational import (
+    RelationalScheme,
+    entity_classes,
+    given_attributes,
+    graph_scheme,
+    read_scheme,
+)
 from hiddenfield.learning.maximum_likelihood import OPTIMISERS
 from hiddenfield.models.relational import (
     LIKELIHOODS,
@@ -52,7 +58,7 @@ class RelationalModel(BaseEstimator):  # type: ignore[misc]
         A `RelationalScheme`, the names of ready features such as ``("edge", "triangle")``, or a TOML file.
     method
         What is maximised, a name of `hiddenfield.models.relational.LIKELIHOODS`.
-    optimiser, starts, ridge, fixed, share, bindings, weights, tolerance, max_iterations
+    optimiser, starts, ridge, fixed, share, bindings, weights, condition, tolerance, max_iterations
         As in `hiddenfield.models.relational.fit_relational`.
     random_state
         Seed of the random starts, and of what samples.
@@ -88,6 +94,7 @@ class RelationalModel(BaseEstimator):  # type: ignore[misc]
     share: bool = False
     bindings: str = "auto"
     weights: str = "ground"
+    condition: bool = True
     tolerance: float = 1e-5
     max_iterations: int = 200
     random_state: int = 0
@@ -102,6 +109,7 @@ class RelationalModel(BaseEstimator):  # type: ignore[misc]
         "share": ["boolean"],
         "bindings": [StrOptions({"auto", "merged", "ordered", "cluster"})],
         "weights": [StrOptions({"ground", "binding"})],
+        "condition": ["boolean"],
         "tolerance": [POSITIVE],
         "max_iterations": [COUNT],
         "random_state": [Interval(Integral, 0, None, closed="left")],
@@ -121,7 +129,7 @@ class RelationalModel(BaseEstimator):  # type: ignore[misc]
         }
         fit = fit_relational(scheme, networks, seed=options.pop("random_state"), **options)
         self.scheme_, self.fit_ = scheme, fit
-        self.sizes_ = networks[0].sizes
+        self.sizes_, self._first = networks[0].sizes, networks[0]
         self.theta_, self.standard_errors_ = fit.theta, fit.standard_errors
         self.feature_names_, self.converged_ = fit.names, fit.converged
         self.__dict__.pop("phases_", None)
@@ -134,16 +142,24 @@ class RelationalModel(BaseEstimator):  # type: ignore[misc]
         """All fixed points of belief propagation at the fitted weights, computed when first asked for."""
         if "theta_" not in vars(self):
             raise AttributeError("this RelationalModel is not fitted yet and has no phases_")
-        return find_phases(
-            self.scheme_, self.sizes_, self.theta_, bindings=self.bindings, weights=self.weights
-        )
+        first, given = self._first, None
+        if (
+            self.condition
+            and given_attributes(self.scheme_)
+            and all((v >= 0).all() for v in first.values.values())
+        ):
+            given = entity_classes(self.scheme_, first.sizes, first.values)
+        options: dict[str, Any] = {"bindings": self.bindings, "weights": self.weights, "given": given}
+        return find_phases(self.scheme_, self.sizes_, self.theta_, **options)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return the log-likelihood of networks, averaged over them: exact for ``method="exact"``, else Bethe's."""
         check_is_fitted(self, "theta_")
         networks = as_networks(self.scheme_, X)
         kind = ExactLikelihood if self.method == "exact" else BetheLikelihood
-        likelihood = kind(self.scheme_, networks, bindings=self.bindings, weights=self.weights)
+        options: dict[str, Any] = {"bindings": self.bindings, "weights": self.weights}
+        options["condition"] = self.condition
+        likelihood = kind(self.scheme_, networks, **options)
         return likelihood(self.theta_)[0] / len(networks)
 
     def predict_edges(self, network: Any) -> PairPrediction:

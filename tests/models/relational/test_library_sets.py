@@ -101,28 +101,45 @@ def test_one_cluster_is_exact(names: tuple[str, ...]) -> None:
     np.testing.assert_allclose(values[0][1], values[1][1], atol=1e-6)
 
 
-@pytest.mark.parametrize("bindings", ["auto", "merged", "ordered"])
-@pytest.mark.parametrize("names", SETS, ids="-".join)
-def test_a_fit_climbs(names: tuple[str, ...], bindings: str) -> None:
-    """The first steps of a fit climb, a maximum has the observed counts, and the phases there are known."""
+@sets
+def test_learning_climbs(names: tuple[str, ...]) -> None:
+    """A step along the gradient goes up, whatever the bindings."""
     scheme = graph_scheme(*names)
-    network = network_from_edges(scheme, [(0, 1), (0, 2), (1, 2), (2, 3), (1, 3)], vertices=range(5))
-    options = {"starts": 1, "max_iterations": 1, "tolerance": 0.3, "check": False}
-    fit = fit_relational(scheme, [network], bindings=bindings, **options)
-    likelihood = BetheLikelihood(scheme, [network], bindings=bindings)
-    assert likelihood(fit.theta)[0] >= likelihood(np.zeros(len(names)))[0]
-    if fit.converged:
-        np.testing.assert_allclose(fit.gradient, 0, atol=0.5)
+    network = network_from_edges(scheme, [(0, 1), (0, 2), (1, 2), (2, 3)], vertices=range(5))
+    start = np.zeros(len(names))
+    for bindings in ("auto", "merged", "ordered"):
+        likelihood = BetheLikelihood(scheme, [network], bindings=bindings)
+        first = likelihood.examine(start[None])
+        step = 0.02 * first.gradient[0] / np.abs(first.gradient).max()
+        found = likelihood.examine((start + step)[None])
+        assert found.log_likelihood[0] > first.log_likelihood[0]
+        assert found.phases is not None
+        assert found.phases[0] == 1
+
+
+@pytest.mark.parametrize("bindings", ["auto", "merged", "ordered"])
+def test_the_main_model_is_fitted(bindings: str) -> None:
+    """A maximum has the observed counts."""
+    scheme = graph_scheme(*ALIKE)
+    graph = networkx.florentine_families_graph()
+    network = network_from_edges(scheme, list(graph.edges), vertices=list(graph))
+    fit = fit_relational(scheme, network, bindings=bindings, starts=1, check=False)
+    assert fit.converged
+    assert evaluate(scheme, 15, fit.theta, bindings=bindings).expected[0].tolist() == pytest.approx(
+        [20, 38, 3], abs=0.01
+    )
 
 
 def test_features_that_always_add_up_have_no_unique_maximum() -> None:
     """An open chain is a star of two less three triangles: whatever the bindings, no data tell their weights apart."""
     scheme = graph_scheme("open_chain", "triangle", "star2")
-    network = network_from_edges(scheme, [(0, 1), (0, 2), (1, 2), (2, 3), (1, 3)], vertices=range(6))
+    graph = networkx.florentine_families_graph()
+    network = network_from_edges(scheme, list(graph.edges), vertices=list(graph))
     for bindings in ("auto", "merged"):
         fit = fit_relational(scheme, network, bindings=bindings, starts=1, check=False)
         assert not fit.converged
-        assert any(word in fit.status for word in ("flat", "linearly dependent", "ridge"))
+        assert "open_chain" in fit.status
+        assert "flat" in fit.status or "linearly dependent" in fit.status
     held = fit_relational(scheme, network, fixed={"star2": 0.0}, starts=1, check=False)
     assert "dependent" not in held.status
 

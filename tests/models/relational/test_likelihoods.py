@@ -66,6 +66,6 @@ def test_a_registered_likelihood_is_learned_and_drawn(parabola: str) -> None:
     assert fit.converged
     np.testing.assert_allclose(fit.theta, [1, 2], atol=1e-5)
     np.testing.assert_allclose(fit.standard_errors, [1, 1], rtol=1e-6)
-    assert fit.phases == 1
+    assert fit.phases == 1  # phases are looked for whatever was climbed
     found = landscape(SCHEME, NETWORK, ("edge", 0, 2), ("triangle", 1, 3), points=3, runs=1, method=parabola)
     assert found.log_likelihood[1, 1] == 0

@@ -1,3 +1,9 @@
+from .conditioning import (
+    Classes as Classes,
+    conditioned_variables as conditioned_variables,
+    entity_classes as entity_classes,
+    given_attributes as given_attributes,
+)
 from .expressions import Argument as Argument, Atom as Atom, Expression as Expression
 from .instantiation import (
     choose_bindings as choose_bindings,

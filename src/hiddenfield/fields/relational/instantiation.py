@@ -18,6 +18,7 @@ import torch
 from hiddenfield.errors import InputError
 from hiddenfield.fields.build import from_groups
 from hiddenfield.fields.factor_graph import FactorGraph, FactorGroup
+from hiddenfield.fields.relational.conditioning import Classes, conditioned_factors, conditioned_variables
 from hiddenfield.fields.relational.scheme import (
     Attribute,
     Feature,
@@ -194,39 +195,66 @@ def template(
     *,
     bindings: str = "auto",
     weights: str = "ground",
+    given: Classes | None = None,
     dtype: torch.dtype = torch.float64,
 ) -> FactorGraph:
     """Return the template-level field: a variable for each attribute, a factor for each kind, with counts.
 
     Cost: independent of the sizes. Several settings of the weights give a batch, one graph each. See `factor_kinds` for
-    `bindings` and `weights`, and `RelationalScheme.template` for an example.
+    `bindings` and `weights`, and `RelationalScheme.template` for an example. With `given` the attributes of single
+    entities are known: see `hiddenfield.fields.relational.entity_classes`.
     """
     size = scheme.check_sizes(sizes)
     names = list(scheme.features)
     settings = weight_matrix(scheme, theta, dtype)
     count = settings.shape[0]
-    classes = [(name, a.num_values, a.type.count(size)) for name, a in scheme.attributes.items()]
-    classes += [
-        (f"{name}[self]", a.num_values, a.type.self_count(size))
-        for name, a in scheme.attributes.items()
-        if a.type.self_count(size)
+    attributes = scheme.attributes
+    keys: list[tuple[Any, str, int]] = [(name, name, a.type.count(size)) for name, a in attributes.items()]
+    if given is not None:
+        keys = [((name, parts), text, n) for name, parts, text, n in conditioned_variables(scheme, given)]
+    keys += [
+        (f"{name}[self]", f"{name}[self]", a.type.self_count(size))
+        for name, a in attributes.items()
+        if given is None or len(a.type.parts) > 1
     ]
-    classes = [entry for entry in classes if entry[2]]
-    if not classes:
-        raise InputError(f"there are no attributes to infer: {_too_few(scheme, size)}")
-    number = {name: i for i, (name, _, _) in enumerate(classes)}
-    values = torch.tensor([entry[1] for entry in classes], dtype=torch.int64)
-    counts = torch.tensor([float(entry[2]) for entry in classes], dtype=dtype)
-    offset = torch.arange(count)[:, None] * len(classes)
+    keys = [entry for entry in keys if entry[2]]
+    number = {key: i for i, (key, _, _) in enumerate(keys)}
+    values = torch.tensor(
+        [attributes[text.split("[")[0]].num_values for _, text, _ in keys], dtype=torch.int64
+    )
+    counts = torch.tensor([float(entry[2]) for entry in keys], dtype=dtype)
+    offset = torch.arange(count)[:, None, None] * len(keys)
     groups = []
     for kind in factor_kinds(scheme, bindings, weights):
-        if total := kind.count(size):
-            scopes = torch.tensor([number[attribute.name] for attribute, _ in kind.atoms]) + offset
-            each = torch.full((count,), float(total), dtype=dtype)
-            groups.append(FactorGroup(scopes, kind.log_tables(names, settings), None, each))
-    bounds, labels = torch.arange(count + 1) * len(classes), tuple(entry[0] for entry in classes) * count
+        for scopes, tables, each in _template_factors(kind, size, given, number):
+            rows = (torch.tensor(scopes) + offset).reshape(-1, len(scopes[0]))
+            columns = [names.index(name) for name, _ in kind.features]
+            log_tables = torch.einsum("sf,kf...->sk...", settings[:, columns], settings.new_tensor(tables))
+            many = torch.tensor(each, dtype=dtype).repeat(count)
+            groups.append(FactorGroup(rows, log_tables.reshape(-1, *log_tables.shape[2:]), None, many))
+    bounds, labels = torch.arange(count + 1) * len(keys), tuple(entry[1] for entry in keys) * count
     constant = settings.new_zeros(count)
     return from_groups(values.repeat(count), groups, bounds, counts.repeat(count), constant, labels)
+
+
+def _template_factors(
+    kind: FactorKind, size: Mapping[str, int], given: Classes | None, number: Mapping[Any, int]
+) -> list[tuple[list[list[int]], Array, list[float]]]:
+    """Return (scopes, values of each feature, counts) of a kind's factors in the template, shape by shape."""
+    if given is None:
+        total = float(kind.count(size))
+        scope = [number[attribute.name] for attribute, _ in kind.atoms] if total else []
+        tables = np.stack([values for _, values in kind.features])[None]
+        return [([scope], tables, [total])] if total else []
+    found: dict[tuple[int, ...], list[tuple[list[int], Array, float]]] = {}
+    for variables, features, total in conditioned_factors(kind, given):
+        tables = np.stack([values for _, values in features])
+        scope = [number[variable] for variable in variables]
+        found.setdefault(tables.shape, []).append((scope, tables, float(total)))
+    return [
+        ([row[0] for row in rows], np.stack([row[1] for row in rows]), [row[2] for row in rows])
+        for rows in found.values()
+    ]
 
 
 def ground(
@@ -248,8 +276,6 @@ def ground(
     settings = weight_matrix(scheme, theta, dtype)
     if settings.shape[0] != 1:
         raise InputError("a ground field takes one setting of the weights; several make a batch of templates")
-    if not any(a.type.count(size) + a.type.self_count(size) for a in scheme.attributes.values()):
-        raise InputError(f"there are no attributes to infer: {_too_few(scheme, size)}")
     kinds = factor_kinds(scheme, bindings, weights)
     total = sum(kind.count(size) for kind in kinds)
     if total > MOST_FACTORS:
@@ -273,12 +299,6 @@ def ground(
     cards, bounds = torch.tensor(values, dtype=torch.int64), torch.tensor([0, len(values)])
     ones, constant = torch.ones(len(values), dtype=dtype), settings.new_zeros(1)
     return from_groups(cards, groups, bounds, ones, constant, tuple(labels))
-
-
-def _too_few(scheme: RelationalScheme, size: Mapping[str, int]) -> str:
-    sizes = ", ".join(f"{count} {name}" for name, count in size.items())
-    kinds = ", ".join(f"{name}({a.type})" for name, a in scheme.attributes.items())
-    return f"{sizes} is too few for {kinds}; give more entities"
 
 
 def ground_variables(scheme: RelationalScheme, sizes: Mapping[str, int] | int) -> dict[str, Array]:

@@ -105,7 +105,7 @@ def pole_messages(field: FactorGraph, strengths: int) -> Float[Tensor, "starts m
             else iter([()])
         )
     else:
-        most = max((cards[v] for v in involved), default=2)
+        most = max(2, *(cards[v] for v in involved))
         states = (tuple(min(state, cards[v] - 1) for v in involved) for state in range(1, most))
     within = wiring.message_state - field.state_ptr[wiring.port_variable[wiring.message_port]]
     owner = wiring.port_variable[wiring.message_port]

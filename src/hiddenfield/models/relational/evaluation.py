@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.fields.relational import RelationalScheme, template
+from hiddenfield.fields.relational import Classes, RelationalScheme, template
 from hiddenfield.inference.infer import with_gradient
 from hiddenfield.inference.loopy_bp import loopy_bp
 from hiddenfield.inference.messages.passing import MessagePassing
@@ -62,6 +62,7 @@ def evaluate(
     *,
     bindings: str = "auto",
     weights: str = "ground",
+    given: Classes | None = None,
     near: Float[Tensor, "classes most_states"] | None = None,
     tolerance: float = 1e-9,
 ) -> Evaluation:
@@ -74,7 +75,7 @@ def evaluate(
 
     Parameters
     ----------
-    scheme, sizes, bindings, weights
+    scheme, sizes, bindings, weights, given
         See `hiddenfield.fields.relational.template`.
     theta
         One row of weights per setting.
@@ -92,7 +93,7 @@ def evaluate(
     """
     matrix = theta if isinstance(theta, torch.Tensor) else torch.as_tensor(theta, dtype=torch.float64)
     matrix = matrix.detach().double().reshape(-1, len(scheme.features))
-    build = functools.partial(template, scheme, sizes, bindings=bindings, weights=weights)
+    build = functools.partial(template, scheme, sizes, bindings=bindings, weights=weights, given=given)
     settings, count = matrix.shape[0], len(LEANINGS)
     runs = _Runs(build, matrix.repeat(count, 1), torch.tensor(LEANINGS).repeat_interleave(settings))
     for damping, iterations, onwards in ROUNDS:

@@ -76,6 +76,7 @@ def landscape(
     method: str = "bethe",
     bindings: str = "auto",
     weights: str = "ground",
+    condition: bool = True,
     starts: Any = None,
     seed: int = 0,
     max_iterations: int = 100,
@@ -97,7 +98,7 @@ def landscape(
         How many ascents, from starts spread over the grid at random.
     optimiser
         Of the ascents.
-    method, bindings, weights
+    method, bindings, weights, condition
         As in `fit_relational`; methods that sample have no landscape.
     starts
         Starts of one's own, rows of (x, y), instead of random ones.
@@ -131,7 +132,9 @@ def landscape(
         raise InputError(f"say at which weight to hold {', '.join(loose)}: they are neither axes nor fixed")
     if points < 2 or not all(low < high for _, low, high in (x, y)):
         raise InputError("a landscape needs at least 2 points on each axis, and ranges from low to high")
-    likelihood = LIKELIHOODS.choose(method)(scheme, as_list(networks), bindings=bindings, weights=weights)
+    likelihood = LIKELIHOODS.choose(method)(
+        scheme, as_list(networks), bindings=bindings, weights=weights, condition=condition
+    )
     if likelihood.sampled:
         raise InputError(f"method {method!r} samples, and has no landscape; use 'bethe'")
     across, up = np.linspace(x[1], x[2], points), np.linspace(y[1], y[2], points)

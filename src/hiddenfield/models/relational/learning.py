@@ -114,6 +114,7 @@ def fit_relational(
     share: bool = False,
     bindings: str = "auto",
     weights: str = "ground",
+    condition: bool = True,
     seed: int = 0,
     tolerance: float = 1e-5,
     max_iterations: int = 200,
@@ -148,6 +149,9 @@ def fit_relational(
         expected degree grows with it), so this must be asked for.
     bindings, weights
         See `hiddenfield.fields.relational.factor_kinds`.
+    condition
+        Whether the attributes of vertices are taken as given, as in a regression on them. False models them together
+        with the pairs, by Bethe's approximation only.
     seed
         Of the random starts.
     tolerance, max_iterations
@@ -189,7 +193,9 @@ def fit_relational(
     own = None if start is None else check_weights(scheme, start, "a weight to start from")
     if not (isinstance(ridge, Real) and 0 <= ridge < math.inf):
         raise InputError(f"ridge is a finite number of at least 0, got {ridge!r}")
-    likelihood = LIKELIHOODS.choose(method)(scheme, given, bindings=bindings, weights=weights)
+    likelihood = LIKELIHOODS.choose(method)(
+        scheme, given, bindings=bindings, weights=weights, condition=condition
+    )
     free = [i for i in range(len(scheme.features)) if i not in held]
     if not free:
         raise InputError("all weights are fixed; there is nothing to fit")
@@ -244,7 +250,7 @@ def _phases(
     likelihood: Likelihood, values: Values, theta: Float[Array, "one features"]
 ) -> tuple[int, list[str]]:
     """Return the number of phases at the weights, and what speaks against them: several, or one far from the data."""
-    options = {"bindings": likelihood.bindings, "weights": likelihood.weights}
+    options = {name: getattr(likelihood, name) for name in ("bindings", "weights", "condition")}
     scheme, networks = likelihood.scheme, likelihood.networks
     if values.phases is None:
         values = LIKELIHOODS["bethe"](scheme, networks, **options).examine(theta)

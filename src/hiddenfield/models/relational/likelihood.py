@@ -56,6 +56,9 @@ class Likelihood(abc.ABC):
         The model, and one or several networks.
     bindings, weights
         See `hiddenfield.fields.relational.factor_kinds`; bindings matter to Bethe's approximation only.
+    condition
+        Whether the attributes of single entities are taken as given, or are modelled too; the latter by Bethe's
+        approximation only.
 
     Attributes
     ----------
@@ -73,6 +76,7 @@ class Likelihood(abc.ABC):
     networks: Sequence[Network] = field(kw_only=False)
     bindings: str = "auto"
     weights: str = "ground"
+    condition: bool = True
     observed: Float[Array, " features"] = field(init=False, repr=False)
 
     @abc.abstractmethod

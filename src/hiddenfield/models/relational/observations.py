@@ -11,7 +11,7 @@ import torch
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError
-from hiddenfield.fields.relational import Attribute, RelationalScheme, ground_index, ground_variables
+from hiddenfield.fields.relational import Attribute, Classes, RelationalScheme, ground_index, ground_variables
 from hiddenfield.shapes import Array, Bool, Float, Int, Tensor
 
 MOST_VERTICES = 10_000_000
@@ -203,6 +203,17 @@ def pair_attribute(scheme: RelationalScheme) -> Attribute:
 def count_pairs(scheme: RelationalScheme, network: Network) -> int:
     """Return how many pairs of a network can have an edge."""
     return pair_attribute(scheme).type.count(network.sizes)
+
+
+def pair_classes(scheme: RelationalScheme, network: Network, classes: Classes) -> list[tuple[int, ...]]:
+    """Return for each edge the classes of its ends, the lower one first where pairs are unordered."""
+    attribute = pair_attribute(scheme)
+    own, codes, _ = classes.of(attribute.type.parts[0])
+    number = {code: i for i, code in enumerate(codes)}
+    values = np.stack([network.values[name] for name in own], 1).tolist()
+    place = np.array([number[tuple(row)] for row in values])
+    rows = place[network.pairs[attribute.name]]
+    return [tuple(row) for row in (np.sort(rows, axis=1) if attribute.type.unordered else rows).tolist()]
 
 
 def check_network(scheme: RelationalScheme, network: Network) -> None:

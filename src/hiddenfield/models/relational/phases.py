@@ -13,7 +13,7 @@ import torch
 from hiddenfield.errors import InputError
 from hiddenfield.fields.build import concatenate_fields
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.fields.relational import RelationalScheme, template, weight_matrix
+from hiddenfield.fields.relational import Classes, RelationalScheme, template, weight_matrix
 from hiddenfield.inference.infer import with_gradient
 from hiddenfield.inference.messages.free_energy import negative_free_energy
 from hiddenfield.inference.messages.passing import MessagePassing
@@ -55,6 +55,7 @@ def find_phases(
     *,
     bindings: str = "auto",
     weights: str = "ground",
+    given: Classes | None = None,
 ) -> list[Phase]:
     """Find the fixed points of template-level belief propagation: phases first, the dominant one before all.
 
@@ -69,9 +70,14 @@ def find_phases(
     >>> [(round(point.marginals["exist"]["1"], 3), point.stable) for point in found]
     [(0.131, True), (0.956, True), (0.745, False)]
     """
+    size = scheme.check_sizes(sizes)
+    if not any(a.type.count(size) for a in scheme.attributes.values()):
+        there = ", ".join(f"{count} {name}" for name, count in size.items())
+        kinds = ", ".join(f"{name}({a.type})" for name, a in scheme.attributes.items())
+        raise InputError(f"there is nothing to infer: {there} is too few for {kinds}; give more entities")
     weight = weight_matrix(scheme, theta).detach().clone()[0].requires_grad_()
     with torch.enable_grad():
-        field = template(scheme, sizes, weight, bindings=bindings, weights=weights)
+        field = template(scheme, sizes, weight, bindings=bindings, weights=weights, given=given)
     found = []
     for point in fixed_points(field.detach()):
         slope = torch.zeros_like(weight)

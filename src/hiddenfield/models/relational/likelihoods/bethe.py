@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections import Counter
 from dataclasses import dataclass
@@ -11,11 +12,24 @@ import numpy as np
 import torch
 
 from hiddenfield.errors import InputError
-from hiddenfield.fields.relational import ground
+from hiddenfield.fields.relational import (
+    Classes,
+    RelationalScheme,
+    conditioned_variables,
+    entity_classes,
+    given_attributes,
+    ground,
+    ground_variables,
+)
 from hiddenfield.inference.infer import infer
 from hiddenfield.models.relational.evaluation import evaluate
 from hiddenfield.models.relational.likelihood import LIKELIHOODS, SmoothLikelihood, Values, sum_counts
-from hiddenfield.models.relational.observations import Network, evidence_of
+from hiddenfield.models.relational.observations import (
+    Network,
+    evidence_of,
+    pair_attribute,
+    pair_classes,
+)
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Float, Tensor
 
@@ -23,6 +37,8 @@ UNSETTLED = -1e15
 """Log-likelihood where belief propagation did not settle: below all others, and finite for a line search."""
 
 Sizes = tuple[tuple[str, int], ...]
+Domain = tuple[Sizes, Classes | int | None]
+"""Sizes, and the classes of vertices: None where they are not given, a network's place where not all are known."""
 
 
 @LIKELIHOODS.register(
@@ -33,7 +49,7 @@ Sizes = tuple[tuple[str, int], ...]
 )
 @dataclass(eq=False, kw_only=True)
 class BetheLikelihood(SmoothLikelihood):
-    """The likelihood with Bethe's log partition at template level: cost independent of the networks' sizes.
+    r"""The likelihood with Bethe's log partition at template level: cost independent of the networks' sizes.
 
     Networks of one size share one template. Where a network is partly unknown, the known part is evidence on the ground
     field, whose belief propagation costs as much as it has factors.
@@ -41,6 +57,9 @@ class BetheLikelihood(SmoothLikelihood):
     With ``phase="best"`` the log partition is that of the phase with the highest one, as in the model itself. With
     "observed" it is that of the phase whose marginals are nearest to the observed frequencies, as if all other networks
     were impossible: what a chain that starts from the data sees. Complete networks only.
+
+    Attributes of vertices are conditioned on: :math:`\log p(x \mid a)`, with one variable for each pair of classes of
+    vertices, unless ``condition=False``, which models them too.
     """
 
     phase: str = "best"
@@ -51,7 +70,8 @@ class BetheLikelihood(SmoothLikelihood):
         self._partial = [network for network in self.networks if not network.complete]
         complete = [network for network in self.networks if network.complete]
         self.observed = sum_counts(self.scheme, complete, self.weights)
-        self._sizes = Counter(_sizes(network) for network in self.networks)
+        self._given = self.condition and bool(given_attributes(self.scheme))
+        self._domains = Counter(map(self._domain, self.networks))
         if self.phase == "observed" and self._partial:
             raise InputError("the observed phase needs complete networks; use phase='best'")
 
@@ -64,9 +84,13 @@ class BetheLikelihood(SmoothLikelihood):
         for network in self._partial:
             first, second = self._clamped(network, theta)
             value, gradient = value + first, gradient + second
-        for sizes, repeats in self._sizes.items():
-            near = self._frequencies(sizes) if self.phase == "observed" else None
-            result = evaluate(self.scheme, dict(sizes), theta, near=near, **options)
+        for (sizes, given), repeats in self._domains.items():
+            if isinstance(given, int):  # not all attributes of vertices are known: no classes
+                first, second = self._clamped(_erased(self.scheme, self.networks[given]), theta)
+                value, gradient = value - first, gradient - second
+                continue
+            near = self._frequencies((sizes, given)) if self.phase == "observed" else None
+            result = evaluate(self.scheme, dict(sizes), theta, near=near, given=given, **options)
             value = value - repeats * result.log_partition.numpy()
             gradient = gradient - repeats * result.expected.numpy()
             here = result.phases.numpy()
@@ -75,11 +99,26 @@ class BetheLikelihood(SmoothLikelihood):
         # Where nothing settled there is no value, and an ascent must turn back.
         return Values(np.where(phases > 0, value, UNSETTLED), gradient, phases)
 
-    def _frequencies(self, sizes: Sizes) -> Float[Tensor, "attributes most_states"]:
-        """Return the observed frequencies of each attribute's values in the networks of one size."""
-        chosen = [network for network in self.networks if _sizes(network) == sizes]
+    def _domain(self, network: Network) -> Domain:
+        """Return the sizes of a network, and the classes of its vertices where they are given."""
+        if not self._given:
+            return _sizes(network), None
+        if any((codes < 0).any() for codes in network.values.values()):
+            return _sizes(network), next(i for i, other in enumerate(self.networks) if other is network)
+        return _sizes(network), entity_classes(self.scheme, network.sizes, network.values)
+
+    def _frequencies(self, domain: Domain) -> Float[Tensor, "classes most_states"]:
+        """Return the observed frequencies of the values of each variable of the template, in networks of one domain."""
+        chosen = [network for network in self.networks if self._domain(network) == domain]
+        sizes, given = domain
         most = max(attribute.num_values for attribute in self.scheme.attributes.values())
         rows = []
+        if isinstance(given, Classes):
+            seen = Counter(key for network in chosen for key in pair_classes(self.scheme, network, given))
+            for _, parts, _, count in conditioned_variables(self.scheme, given):
+                share = seen[parts] / (len(chosen) * count)
+                rows.append(np.array([1 - share, share]))
+            return torch.from_numpy(np.stack(rows))
         for name, attribute in self.scheme.attributes.items():
             if len(attribute.type.parts) == 1:
                 codes = np.concatenate([network.values[name] for network in chosen])
@@ -112,6 +151,14 @@ LIKELIHOODS.register(
     summary="belief propagation on the template: the phase nearest to the data",
     reference="Jaimovich, Meshi & Friedman 2007",
 )(functools.partial(BetheLikelihood, phase="observed"))
+
+
+def _erased(scheme: RelationalScheme, network: Network) -> Network:
+    """Return a network of which only the attributes of vertices are known."""
+    attribute = pair_attribute(scheme)
+    every = ground_variables(scheme, network.sizes)[attribute.name]
+    none = np.zeros((0, 2), dtype=np.int64)
+    return dataclasses.replace(network, pairs={attribute.name: none}, unknown={attribute.name: every})
 
 
 def _sizes(network: Network) -> Sizes:
