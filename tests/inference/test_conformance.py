@@ -288,6 +288,38 @@ def test_contradiction_in_one_graph_leaves_the_others_alone(method: str) -> None
     assert not posterior.log_marginals.isnan().any()
 
 
+def broken(field: FactorGraph) -> Posterior:
+    """Claim, converged, that nothing is possible, as an approximation does whose numbers underflow."""
+    posterior = METHODS["loopy_bp"](field)
+    none = torch.full_like(posterior.log_partition, -math.inf)
+    return dataclasses.replace(posterior, log_partition=none, guarantee="estimate", status="converged")
+
+
+def test_only_a_proof_says_that_nothing_is_possible() -> None:
+    equal = np.where(np.eye(2) > 0, 0.0, -np.inf)
+    ring = from_factors([[0, 1], [1, 2], [2, 0]], [equal] * 3)
+    with pytest.warns(ConvergenceWarning, match="broke down: .* no proof"):
+        posterior = infer(ring, broken)
+    assert posterior.log_partition.isnan().all()
+    assert not posterior.converged.any()
+    odd = from_factors([[0, 1], [1, 2], [2, 0]], [equal, equal, np.where(np.eye(2) > 0, -np.inf, 0.0)])
+    posterior = infer(odd, broken)  # arc consistency strikes nothing out, but a search proves it
+    assert posterior.log_partition.tolist() == [-math.inf]
+    assert posterior.status.startswith("converged: no assignment has positive probability")
+    with pytest.warns(ConvergenceWarning, match="broke down in graph 1"):
+        posterior = infer(concatenate_fields([odd, ring]), broken)
+    assert posterior.converged.tolist() == [True, False]
+    np.testing.assert_equal(posterior.log_partition.numpy(), [-math.inf, math.nan])
+
+
+def test_templates_prove_it_by_propagation_alone() -> None:
+    equal = np.where(np.eye(2) > 0, 0.0, -np.inf)
+    template = from_factors([[0, 1]], [equal], counts=[2, 2], factor_counts=[2])
+    assert infer(template, broken, evidence={0: 0, 1: 1}).log_partition.tolist() == [-math.inf]
+    with pytest.warns(ConvergenceWarning, match="broke down"):
+        assert infer(template, broken).log_partition.isnan().all()
+
+
 @pytest.mark.parametrize("method", ALL)
 def test_strong_potentials_do_not_overflow(method: str) -> None:
     table = 500.0 * np.array([[1.0, -1.0], [-1.0, 1.0]])

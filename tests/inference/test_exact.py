@@ -16,7 +16,7 @@ from hypothesis import given, settings, strategies as st
 
 import hiddenfield as hf
 from hiddenfield.errors import InputError
-from hiddenfield.fields import FactorGraph, concatenate_fields, from_factors
+from hiddenfield.fields import FactorGraph, concatenate_fields, from_factors, ising_grid
 from hiddenfield.fields.layout import flat_tables
 from hiddenfield.inference import Posterior, exact, infer, log_likelihood, map_state, marginal_map, sample
 from hiddenfield.inference.cliques.messages import collect_messages, distribute_messages
@@ -219,6 +219,45 @@ def test_second_derivatives_beside_hard_zeros() -> None:
     assert torch.autograd.gradgradcheck(
         lambda table: total([zero, table, zero], pairs, unroll=True), free.requires_grad_()
     )
+
+
+@pytest.mark.parametrize("method", ["exact", "auto"])
+def test_second_derivatives_of_exact_inference_need_no_unrolling(method: str) -> None:
+    field = ising_grid(3, 3, 0.5, 0.1).given({4: 1})
+
+    def value(unary: torch.Tensor, **options: Any) -> torch.Tensor:
+        own = field.with_potentials(unary, [group.log_tables for group in field.groups])
+        return infer(own, method, **options).log_partition.sum() ** 2
+
+    unary = ising_grid(3, 3, 0.5, 0.1).log_unary
+    found = torch.autograd.functional.hessian(value, unary)
+    expected = torch.autograd.functional.hessian(lambda x: value(x, unroll=True), unary)
+    assert float(expected.abs().max()) > 0.1
+    torch.testing.assert_close(found, expected)
+    assert torch.autograd.gradgradcheck(value, unary.clone().requires_grad_())
+
+
+@pytest.mark.parametrize("method", ["loopy_bp", "mean_field", "gibbs"])
+def test_second_derivatives_that_would_be_wrong_are_refused(method: str) -> None:
+    field = ising_grid(3, 3, 0.1, 0.1)
+    unary = field.log_unary.clone().requires_grad_()
+    own = field.with_potentials(unary, [group.log_tables for group in field.groups])
+    value = infer(own, method).log_partition.sum()
+    (gradient,) = torch.autograd.grad(value, unary, create_graph=True)  # the first derivative is fine
+    with pytest.raises(InputError, match=r"second derivatives .* 'exact'") as caught:
+        gradient[0].backward()
+    assert ("unroll=True" in str(caught.value)) == (method != "gibbs")
+
+
+def test_transforms_of_functions_are_refused_in_words() -> None:
+    field = ising_grid(2, 2, 0.5)
+
+    def value(unary: torch.Tensor) -> torch.Tensor:
+        own = field.with_potentials(unary, [group.log_tables for group in field.groups])
+        return infer(own, "exact").log_partition.sum()
+
+    with pytest.raises(InputError, match=r"torch\.autograd\.grad"):
+        torch.func.grad(value)(field.log_unary)
 
 
 def test_marginals_carry_gradients_when_unrolled() -> None:

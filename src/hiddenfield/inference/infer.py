@@ -17,10 +17,11 @@ import torch
 
 from hiddenfield.errors import ConvergenceWarning, InputError
 from hiddenfield.fields.factor_graph import FactorGraph
+from hiddenfield.fields.hard_zeros import IMPOSSIBLE, feasible_assignments, live_states
 from hiddenfield.inference.messages.phases import has_poles, with_phases
 from hiddenfield.inference.posterior import MAP_METHODS, METHODS, MapState, Posterior, check_field
 from hiddenfield.registry import choose
-from hiddenfield.shapes import Float, Int, Tensor
+from hiddenfield.shapes import Bool, Float, Int, Tensor
 
 KINDS: dict[str, tuple[Any, str]] = {
     "bool": (bool, "true or false"),
@@ -44,8 +45,9 @@ def infer(
 
     Gradients: where a potential requires one, `log_partition` carries it,
     :math:`\partial \log Z / \partial \log\Psi_f = N_f b_f`, the marginals themselves. That is exact for exact inference
-    and, by the envelope theorem, at a fixed point of Bethe's, the tree-reweighted and the mean-field free energy. The
-    marginals carry gradients only with ``unroll=True``, which differentiates through every iteration instead.
+    and, by the envelope theorem, at a fixed point of Bethe's, the tree-reweighted and the mean-field free energy. Where
+    the log partition is exact it has derivatives of any order; elsewhere a second one is refused without
+    ``unroll=True``, which differentiates through every iteration instead. The marginals carry gradients only with it.
 
     Parameters
     ----------
@@ -93,6 +95,7 @@ def infer(
     run = method if callable(method) else METHODS.choose(method)
     if not callable(method):
         check_options(method, run, options)
+    _refuse_transforms(field)
     here = field if evidence is None else field.given(evidence)
     start = time.perf_counter()
     if unroll:
@@ -104,7 +107,7 @@ def infer(
             if method == "loopy_bp" and options.get("temperature", 1) == 1 and has_poles(posterior.field):
                 posterior = with_phases(posterior)
     seconds = time.perf_counter() - start
-    posterior = dataclasses.replace(posterior, field=here, seconds=seconds, status=_status(posterior))
+    posterior = _confirmed(dataclasses.replace(posterior, field=here, seconds=seconds))
     if here.requires_grad and not unroll:
         posterior = dataclasses.replace(posterior, log_partition=with_gradient(posterior, here))
     if not bool(posterior.converged.all()):
@@ -286,15 +289,48 @@ def _check_unroll(method: str | Callable[..., Posterior], options: Mapping[str, 
         raise InputError("unroll=True runs in torch: leave out backend='numba'")
 
 
-def _status(posterior: Posterior) -> str:
-    """Say so where an algorithm converged to the insight that nothing is possible."""
-    impossible = (posterior.log_partition == -math.inf).nonzero().flatten().tolist()
-    if not impossible or posterior.status != "converged":
-        return posterior.status
-    place = "" if posterior.field.num_graphs == 1 else f" of graph {impossible[0]}"
-    return (
-        f"converged: no assignment{place} has positive probability; look at the evidence and the hard zeros"
-    )
+def _confirmed(posterior: Posterior) -> Posterior:
+    """Let only a proof say that nothing is possible: an estimate of -inf is confirmed, or is none.
+
+    Exact inference proves it, an upper bound does, and a lower bound of -inf claims nothing. What an approximation says
+    is checked by propagation of hard zeros and search; unless they prove it too, its log partition becomes NaN.
+    """
+    field, status = posterior.field, posterior.status
+    none = posterior.log_partition.detach() == -math.inf
+    if not bool(none.any()) or posterior.guarantee == "lower bound":
+        return posterior
+    doubtful = torch.zeros_like(none)
+    if posterior.guarantee == "estimate":
+        doubtful = none & ~_proved_impossible(field).to(none.device)
+    if bool(doubtful.any()):
+        value = torch.where(doubtful, math.nan, posterior.log_partition)
+        if status.startswith(("converged", "contradiction")):
+            status = (
+                f"broke down{_place(field, doubtful)}: the approximation leaves no assignment possible, of which there "
+                "is no proof, so that its log partition and marginals say nothing; try method 'auto' or 'gibbs'"
+            )
+        converged = posterior.converged & ~doubtful
+        return dataclasses.replace(posterior, log_partition=value, converged=converged, status=status)
+    if status == "converged":
+        status = (
+            f"converged: no assignment{_place(field, none, ' of')} has positive probability; look at the evidence and "
+            "the hard zeros"
+        )
+    return dataclasses.replace(posterior, status=status)
+
+
+def _proved_impossible(field: FactorGraph) -> Bool[Tensor, " graphs"]:
+    """Tell for each graph whether propagation of hard zeros, or search, proves that no assignment is possible."""
+    here = field.detach().to("cpu", torch.float64)
+    alive = torch.zeros(here.num_variables, dtype=torch.bool)
+    alive[here.state_variable[torch.from_numpy(live_states(here))]] = True
+    proved = torch.zeros(here.num_graphs, dtype=torch.bool)
+    proved[here.variable_graph[~alive]] = True
+    return proved | (feasible_assignments(here)[1] == IMPOSSIBLE)
+
+
+def _place(field: FactorGraph, which: Bool[Tensor, " graphs"], word: str = " in") -> str:
+    return "" if field.num_graphs == 1 else f"{word} graph {int(which.nonzero()[0])}"
 
 
 def with_gradient(posterior: Posterior, field: FactorGraph) -> Float[Tensor, " graphs"]:
@@ -305,23 +341,74 @@ def with_gradient(posterior: Posterior, field: FactorGraph) -> Float[Tensor, " g
 
 
 class _Envelope(torch.autograd.Function):
-    """The log partition with the marginals for its gradient."""
+    """The log partition with the marginals for its gradient.
+
+    Where they are exact, the gradient is differentiable in its turn, through exact inference in torch. Elsewhere the
+    envelope theorem ends there, and a second derivative is refused.
+    """
 
     @staticmethod
     def forward(ctx: Any, posterior: Posterior, *potentials: Tensor) -> Tensor:
         ctx.posterior = posterior
+        ctx.save_for_backward(*potentials)
         return posterior.log_partition.clone()
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         posterior: Posterior = ctx.posterior
+        again, potentials = torch.is_grad_enabled(), ctx.saved_tensors
+        if again and posterior.guarantee == "exact" and posterior.field.is_ground:
+            return None, *_exact_gradient(posterior.field, potentials, gradient)
         field = posterior.field
         by_variable = field.counts * gradient[field.variable_graph]
-        parts: list[Tensor | None] = [None, posterior.log_marginals.exp() * by_variable[field.state_variable]]
+        parts: list[Tensor] = [posterior.log_marginals.exp() * by_variable[field.state_variable]]
         for group, belief in zip(field.groups, posterior.factor_marginals, strict=True):
             weight = group.count * gradient[field.variable_graph[group.scopes[:, 0]]]
             each = belief * weight.reshape(-1, *(1,) * group.arity)
             if group.table is not None:
                 each = torch.zeros_like(group.log_tables).index_add(0, group.table, each)
             parts.append(each)
-        return tuple(parts)
+        if again:
+            return None, *_Once.apply(posterior.method, len(parts), *parts, *potentials)
+        return None, *parts
+
+
+def _exact_gradient(
+    field: FactorGraph, potentials: tuple[Tensor, ...], gradient: Float[Tensor, " graphs"]
+) -> tuple[Tensor, ...]:
+    """Return the gradient by exact inference in torch, itself differentiable in potentials and incoming gradient."""
+    with torch.enable_grad():
+        inner = [each if each.requires_grad else each.detach().requires_grad_() for each in potentials]
+        value = METHODS["exact"](field.with_potentials(inner[0], inner[1:]), backend="torch").log_partition
+        found = torch.autograd.grad(value, inner, gradient, create_graph=True, allow_unused=True)
+    return tuple(
+        torch.zeros_like(each) if part is None else part for each, part in zip(inner, found, strict=True)
+    )
+
+
+class _Once(torch.autograd.Function):
+    """Gradients that cannot be differentiated again."""
+
+    @staticmethod
+    def forward(ctx: Any, method: str, number: int, *tensors: Tensor) -> tuple[Tensor, ...]:
+        ctx.method = method
+        return tuple(each.clone() for each in tensors[:number])
+
+    @staticmethod
+    def backward(ctx: Any, *_: Tensor) -> Any:
+        unrolls = ctx.method in METHODS and METHODS.facts(ctx.method).get("unrolls")
+        remedy = "unroll=True, which differentiates through the iterations, or " if unrolls else ""
+        raise InputError(
+            f"second derivatives of the log partition by {ctx.method} are not those of its marginals: give "
+            f"{remedy}method 'exact', which has derivatives of any order"
+        )
+
+
+def _refuse_transforms(field: FactorGraph) -> None:
+    """Refuse potentials that `torch.func` is tracing: its tensors hold no numbers to compute with."""
+    potentials = [field.log_unary, *(group.log_tables for group in field.groups)]
+    if any(torch._C._functorch.is_functorch_wrapped_tensor(each) for each in potentials):
+        raise InputError(
+            "torch.func.grad, vmap and their kin do not reach through inference: use torch.autograd.grad, or "
+            "torch.autograd.functional.hessian, on potentials that require gradients, and a batch of fields for vmap"
+        )
