@@ -1,7 +1,8 @@
-"""A picture of a small model: variables as pies of their marginals, factors as lines and squares."""
+"""A picture of a small model: variables as pies of their marginals, factors as lines and squares, or arrows."""
 
 from __future__ import annotations
 
+import graphlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,9 @@ import numpy as np
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
+from hiddenfield.fields.readers.text import ROUNDING
 from hiddenfield.report.drawing import SETTINGS, save_figure
+from hiddenfield.report.layered import Layered, layered
 from hiddenfield.report.page import shortened
 from hiddenfield.shapes import Array, Float
 
@@ -30,8 +33,9 @@ def draw_field(field: FactorGraph, marginals: Sequence[Array], path: str | Path,
     """Draw a field of at most 150 variables into an image file.
 
     Variables are pies whose slices are the probabilities of their states, starting at the top and going clockwise; a
-    thick ring marks those with a single possible state, as evidence leaves. A factor of two variables is a line, one
-    of more is a square joined to its variables. The same field always has the same layout.
+    thick ring marks those with a single possible state, as evidence leaves. Of a Bayesian network, every child last in
+    its scope, arrows lead from parents down to their children. Otherwise a factor of two variables is a line, one of
+    more is a square joined to its variables. The same field always has the same layout.
 
     Parameters
     ----------
@@ -57,6 +61,10 @@ def draw_field(field: FactorGraph, marginals: Sequence[Array], path: str | Path,
         raise InputError(
             f"a picture shows 1 to {MOST_VARIABLES} variables, the model has {field.num_variables}; leave out --plot"
         )
+    parents = network_parents(field)
+    if parents is not None:
+        _draw_network(field, parents, marginals, path, title)
+        return
     scopes = [tuple(scope) for group in field.groups for scope in group.scopes.tolist()]
     places, squares = _layout(field.num_variables, scopes)
     points = np.concatenate([places, squares])
@@ -70,7 +78,7 @@ def draw_field(field: FactorGraph, marginals: Sequence[Array], path: str | Path,
         axes.set_axis_off()
         axes.set_aspect("equal")
         _draw_factors(axes, scopes, places, squares, radius)
-        _draw_variables(axes, field, marginals, places, radius)
+        _draw_variables(axes, field, marginals, places, radius, 9.0 if len(places) <= 30 else 6.5)
         low, high = points.min(0) - 1.4 * radius, points.max(0) + 1.4 * radius
         axes.set_xlim(low[0] - radius, high[0] + radius)
         axes.set_ylim(low[1] - 0.8 * radius, high[1])
@@ -80,6 +88,126 @@ def draw_field(field: FactorGraph, marginals: Sequence[Array], path: str | Path,
 
     width, height = side * shape[0], side * shape[1] + 0.6
     save_figure(path, paint, width=width, height=height, dpi=150, settings={**SETTINGS, "axes.grid": False})
+
+
+# -- Bayesian networks, in inches ----------------------------------------------------------------------------
+
+FONT = 8.0
+CHARACTER = 0.068  # mean width of one of that font, with some room
+PIE = 0.24
+LABEL = 0.34
+LAYER = 1.25
+WIDEST = 26.0
+
+
+def network_parents(field: FactorGraph) -> list[list[int]] | None:
+    """Return the parents of every variable if the factors are conditional tables of their last variables, else None.
+
+    Evidence does not matter: it is no part of the factors of two and more variables.
+    """
+    parents: dict[int, list[int]] = {}
+    if not field.groups:
+        return None
+    for group in field.groups:
+        sums = group.log_tables.detach().double().exp().sum(-1)
+        if not bool(((sums - 1).abs() <= ROUNDING).all()):
+            return None
+        for scope in group.scopes.tolist():
+            if scope[-1] in parents:
+                return None
+            parents[scope[-1]] = scope[:-1]
+    try:
+        graphlib.TopologicalSorter(parents).prepare()
+    except graphlib.CycleError:
+        return None
+    return [parents.get(variable, []) for variable in range(field.num_variables)]
+
+
+def _draw_network(
+    field: FactorGraph, parents: list[list[int]], marginals: Sequence[Array], path: str | Path, title: str
+) -> None:
+    """Draw a Bayesian network in layers, one inch being one unit, so that texts are as wide as they were taken for."""
+    texts = [_label(field, variable, row) for variable, row in enumerate(marginals)]
+    widths = [max(2 * PIE, CHARACTER * max(map(len, text.split("\n")))) + 0.16 for text in texts]
+    found = layered(parents, widths)
+    levels = max(found.layer) + 1
+    places = np.stack([found.across, -LAYER * np.array(found.layer, dtype=float)], axis=1)
+    passing = [x for route in found.routes.values() for x in route]
+    left = min([*(found.across - np.array(widths) / 2), *passing]) - 0.15
+    right = max([*(found.across + np.array(widths) / 2), *passing]) + 0.15
+    top, bottom = PIE + 0.15, -LAYER * (levels - 1) - PIE - LABEL - 0.15
+    missing = max(0.0, 2.6 - (right - left)) / 2  # room for title and legend
+    left, right = left - missing, right + missing
+    scale = min(1.0, WIDEST / (right - left))
+    head, foot = 0.35 * bool(title), 0.6
+
+    def paint(figure: Figure) -> None:
+        height = scale * (top - bottom) + head + foot
+        figure.set_layout_engine("none")
+        axes = figure.add_axes((0.0, foot / height, 1.0, scale * (top - bottom) / height))
+        axes.set_axis_off()
+        axes.set_xlim(left, right)
+        axes.set_ylim(bottom, top)
+        _draw_arrows(axes, found, places, scale)
+        _draw_variables(axes, field, marginals, places, PIE, FONT * scale)
+        if title:
+            figure.text(0.5, 1 - 0.5 * head / height, title, ha="center", va="center", fontsize=10)
+        _legend(axes, field)
+
+    save_figure(
+        path,
+        paint,
+        width=scale * (right - left),
+        height=scale * (top - bottom) + head + foot,
+        dpi=150,
+        settings={**SETTINGS, "axes.grid": False},
+    )
+
+
+def _draw_arrows(axes: Axes, found: Layered, places: Array, scale: float) -> None:
+    """Draw arcs as curves from below a parent's text to the pie of its child, upright where they pass a layer."""
+    from matplotlib.patches import FancyArrowPatch
+    from matplotlib.path import Path as Curve
+
+    for (parent, child), route in found.routes.items():
+        points = [(places[parent][0], places[parent][1] - PIE - LABEL)]
+        codes = [Curve.MOVETO]
+        stops = [(x, -LAYER * (found.layer[parent] + 1 + k)) for k, x in enumerate(route)]
+        for x, y in stops:
+            points += _bend(points[-1], (x, y + PIE))
+            points.append((x, y - PIE - LABEL))
+            codes += [Curve.CURVE4] * 3 + [Curve.LINETO]
+        points += _bend(points[-1], (places[child][0], places[child][1] + PIE + 0.02))
+        codes += [Curve.CURVE4] * 3
+        axes.add_patch(
+            FancyArrowPatch(
+                path=Curve(points, codes),
+                arrowstyle="-|>",
+                mutation_scale=9 * scale,
+                color=LINE,
+                linewidth=1.1 * scale,
+                shrinkA=0,
+                shrinkB=0,
+                capstyle="round",
+                zorder=1,
+            )
+        )
+
+
+def _bend(start: tuple[float, float], end: tuple[float, float]) -> list[tuple[float, float]]:
+    """Return the control points of a curve that leaves and arrives upright."""
+    middle = (start[1] + end[1]) / 2
+    return [(start[0], middle), (end[0], middle), end]
+
+
+def _label(field: FactorGraph, variable: int, row: Array) -> str:
+    name = field.variable_names[variable] if field.variable_names else str(variable)
+    best = int(np.argmax(row))
+    state = field.state_names[variable][best] if field.state_names else str(best)
+    return f"{shortened(name, 18)}\n{shortened(state, 12)} {row[best]:.2f}"
+
+
+# -- other fields ----------------------------------------------------------------------------------------------
 
 
 def _layout(
@@ -167,13 +295,12 @@ def _draw_factors(
 
 
 def _draw_variables(
-    axes: Axes, field: FactorGraph, marginals: Sequence[Array], places: Array, radius: float
+    axes: Axes, field: FactorGraph, marginals: Sequence[Array], places: Array, radius: float, font: float
 ) -> None:
     from matplotlib.patches import Circle, Wedge
 
     possible = field.log_unary.detach().cpu().numpy() > -np.inf
     bounds = field.state_ptr.tolist()
-    small = 9.0 if len(places) <= 30 else 6.5
     for variable, (place, row) in enumerate(zip(places, marginals, strict=True)):
         colours = _colours(len(row))
         ends = 90 - 360 * np.concatenate([[0], np.cumsum(np.nan_to_num(row))])
@@ -186,12 +313,9 @@ def _draw_variables(
         settled = len(row) > 1 and possible[bounds[variable] : bounds[variable + 1]].sum() == 1
         width = 3.0 if settled else 0.9
         axes.add_patch(Circle(place, radius, fill=False, edgecolor=RING, linewidth=width, zorder=4))
-        name = field.variable_names[variable] if field.variable_names else str(variable)
-        best = int(np.argmax(row))
-        state_name = field.state_names[variable][best] if field.state_names else str(best)
-        text = f"{shortened(name, 18)}\n{shortened(state_name, 12)} {row[best]:.2f}"
+        text = _label(field, variable, row)
         axes.annotate(
-            text, (place[0], place[1] - 1.12 * radius), ha="center", va="top", fontsize=small, linespacing=1.05,
+            text, (place[0], place[1] - 1.12 * radius), ha="center", va="top", fontsize=font, linespacing=1.05,
             color="#1c232b", zorder=5, bbox={"facecolor": "white", "alpha": 0.75, "pad": 0.6, "edgecolor": "none"},
         )  # fmt: skip
 
