@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ import numpy as np
 from hiddenfield.errors import InputError
 from hiddenfield.fields.relational import RelationalScheme
 from hiddenfield.learning.maximum_likelihood import Ascent, maximise
+from hiddenfield.models.relational.diagnostics import ChainDiagnostics
 from hiddenfield.models.relational.likelihood import (
     LIKELIHOODS,
     Penalised,
@@ -39,8 +41,8 @@ class RelationalFit:
     standard_errors
         From the curvature of the log-likelihood at the optimum; NaN where there is none, 0 for fixed weights.
     log_likelihood, gradient
-        At `theta` (without the prior); methods that sample estimate the gradient, and do not know the log-likelihood
-        (NaN).
+        At `theta` (without the prior); "monte_carlo" estimates both, the log-likelihood by bridge sampling;
+        "contrastive_divergence" does not know it (NaN).
     converged, status
         Whether `theta` is a maximum (the gradient is zero and the likelihood curves down), and how the search ended.
     phases
@@ -50,6 +52,12 @@ class RelationalFit:
         One per start, with its trace.
     method, bindings, weights
         What was climbed, and in which conventions the weights are meant.
+    num_pairs
+        Number of pairs of the networks, for `bic`; 0 where it is not known.
+    log_likelihood_error
+        Standard error of the log-likelihood where it is sampled; 0 elsewhere.
+    diagnostics
+        Of the chains at the end, where the method samples; None elsewhere.
     """
 
     names: tuple[str, ...]
@@ -64,6 +72,24 @@ class RelationalFit:
     method: str
     bindings: str
     weights: str
+    num_pairs: int = 0
+    log_likelihood_error: float = 0.0
+    diagnostics: ChainDiagnostics | None = None
+
+    @property
+    def num_free(self) -> int:
+        """Number of weights that were fitted."""
+        return int((self.standard_errors != 0).sum())
+
+    @property
+    def aic(self) -> float:
+        r"""Akaike's criterion, :math:`2 k - 2 \ell`, of k fitted weights; NaN where the likelihood is not known."""
+        return 2 * self.num_free - 2 * self.log_likelihood
+
+    @property
+    def bic(self) -> float:
+        r"""Schwarz's criterion, :math:`k \log N - 2 \ell`, with N the number of pairs."""
+        return self.num_free * math.log(max(self.num_pairs, 1)) - 2 * self.log_likelihood
 
     def __repr__(self) -> str:
         """Show the weights with their standard errors."""
@@ -192,7 +218,16 @@ def fit_relational(
         method,
         bindings,
         weights,
+        _count_pairs(scheme, given),
+        likelihood.log_likelihood_error,
+        likelihood.diagnostics,
     )
+
+
+def _count_pairs(scheme: RelationalScheme, networks: Sequence[Network]) -> int:
+    """Return the number of pairs of all networks."""
+    kinds = [attribute.type for attribute in scheme.attributes.values() if len(attribute.type.parts) == 2]
+    return sum(kind.count(network.sizes) for kind in kinds for network in networks)
 
 
 def _starts(
