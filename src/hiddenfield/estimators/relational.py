@@ -11,7 +11,6 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
@@ -24,17 +23,20 @@ from hiddenfield.learning.maximum_likelihood import OPTIMISERS
 from hiddenfield.models.relational import (
     LIKELIHOODS,
     BetheLikelihood,
+    Distribution,
     ExactLikelihood,
     Network,
     PairPrediction,
     RelationalFit,
     fit_relational,
+    goodness_of_fit,
     network_from_edges,
     networks_from_structures,
     predict_pairs,
 )
+from hiddenfield.models.relational.counts import has_terms
 from hiddenfield.models.relational.phases import Phase, find_phases
-from hiddenfield.models.relational.sampling import sample_networks
+from hiddenfield.models.relational.sampling import as_drawn, sample_networks
 
 
 @dataclass(eq=False, repr=False)
@@ -118,7 +120,7 @@ class RelationalModel(BaseEstimator):  # type: ignore[misc]
         }
         fit = fit_relational(scheme, networks, seed=options.pop("random_state"), **options)
         self.scheme_, self.fit_ = scheme, fit
-        self.sizes_ = networks[0].sizes
+        self.sizes_, self._network = networks[0].sizes, networks[0]
         self.theta_, self.standard_errors_ = fit.theta, fit.standard_errors
         self.feature_names_, self.converged_ = fit.names, fit.converged
         self.__dict__.pop("phases_", None)
@@ -139,6 +141,8 @@ class RelationalModel(BaseEstimator):  # type: ignore[misc]
             warnings.warn(f"the weights are no estimates: {fit.status}", ConvergenceWarning, stacklevel=3)
             return
         stable = fit.phases
+        if stable is None and has_terms(self.scheme_):
+            return  # no template, and no phases that belief propagation could find
         if stable is None:
             stable = sum(phase.stable for phase in self.phases_)
         if stable > 1:
@@ -172,8 +176,8 @@ class RelationalModel(BaseEstimator):  # type: ignore[misc]
     ) -> list[Network]:
         """Draw networks by Gibbs sampling, one after another of a chain, `thin` sweeps apart.
 
-        For undirected networks without attributes of vertices. In a model with two phases a chain stays in the phase of
-        its `start` ("empty" or "full").
+        Attributes and covariates of vertices are those of the (first) network of `fit`. In a model with two phases a
+        chain stays in the phase of its `start` ("empty", "full", or "observed": that network).
         """
         check_is_fitted(self, "theta_")
         vertices = next(iter(self.sizes_.values())) if size is None else int(size)
@@ -185,13 +189,21 @@ class RelationalModel(BaseEstimator):  # type: ignore[misc]
             burn_in=burn_in,
             thin=thin,
             start=start,
+            network=self._network if vertices == next(iter(self.sizes_.values())) else None,
             weights=self.weights,
             keep_networks=True,
             seed=int(self.random_state),
         )
         assert drawn.networks is not None
-        kind, name = next(iter(self.scheme_.types)), next(iter(self.scheme_.attributes))
-        return [Network({kind: vertices}, {name: np.argwhere(np.triu(one))}) for one in drawn.networks[0]]
+        return as_drawn(self.scheme_, drawn, self._network)
+
+    def goodness_of_fit(self, X: Any = None, *, n: int = 100) -> dict[str, Distribution]:
+        """Compare degrees, shared partners and distances of a network (default: that of `fit`) with `n` samples."""
+        check_is_fitted(self, "theta_")
+        network = self._network if X is None else as_networks(self.scheme_, X)[0]
+        return goodness_of_fit(
+            self.scheme_, network, self.theta_, networks=n, weights=self.weights, seed=int(self.random_state)
+        )
 
     def _scheme(self) -> RelationalScheme:
         if isinstance(self.scheme, RelationalScheme):

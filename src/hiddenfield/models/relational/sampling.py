@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -201,6 +201,18 @@ def sample_networks(
     kept = networks if keep_networks else None
     found_in = (statistics, edges, kept, last, before + samples * between, run.flips, directed)
     return NetworkSamples(tuple(scheme.features), size, weights, *found_in)
+
+
+def as_drawn(scheme: RelationalScheme, drawn: NetworkSamples, given: Network | None = None) -> list[Network]:
+    """Return the networks of all chains that were kept, with the attributes and names of `given` where sizes agree."""
+    if drawn.networks is None:
+        raise InputError("the networks were not kept: sample with keep_networks=True")
+    kind, name = next(iter(scheme.types)), pair_attribute(scheme).name
+    matrices = drawn.networks.reshape(-1, drawn.size, drawn.size)
+    pairs = [np.argwhere(one if drawn.directed else np.triu(one)) for one in matrices]
+    if given is not None and given.sizes[kind] == drawn.size:
+        return [replace(given, pairs={name: rows}, unknown={}) for rows in pairs]
+    return [Network({kind: drawn.size}, {name: rows}) for rows in pairs]
 
 
 class _Chains:
