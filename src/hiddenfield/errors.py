@@ -14,6 +14,7 @@ __all__ = [
     "HiddenfieldError",
     "InputError",
     "MissingDependencyError",
+    "NoTemplateError",
     "ReadError",
     "RowSumWarning",
     "SkippedInputWarning",
@@ -39,6 +40,10 @@ class InputError(HiddenfieldError, ValueError):
 
 class TooLargeError(InputError):
     """What was asked for would take more memory than it may."""
+
+
+class NoTemplateError(InputError):
+    """A feature of a relational scheme has no template, and what was asked for needs one."""
 
 
 class UnknownSymbolError(InputError):

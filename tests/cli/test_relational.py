@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.calling import call
+from tests.cli.calling import call, done
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
 SCHEME, EDGES = EXAMPLES / "network.toml", EXAMPLES / "florentine.csv"
@@ -234,3 +234,52 @@ def test_bad_schemes_name_the_feature(capsys, tmp_path):
     assert code == 1
     assert "feature 'triangle'" in err
     assert "'d' is not among the arguments" in err
+
+
+def test_sample_writes_networks_that_learn_reads(capsys, tmp_path):
+    words = ["relational", "sample", SCHEME, "--size", 12, "-t", "edge=-1", "-t", "triangle=0", "--number", 3]
+    out = tmp_path / "drawn"
+    result = done(capsys, *words, "--seed", 4, "--out", out)
+    again = done(capsys, *words, "--seed", 4)
+    assert result["networks"] == again["networks"]
+    assert len(result["files"]) == 3
+    lines = (out / "network-2.csv").read_text().splitlines()
+    assert len(lines) - 1 == result["networks"][1]["edge"]
+    learned = done(
+        capsys, "relational", "learn", SCHEME, "--network", result["files"][0], "--size", 12, "--starts", 1
+    )
+    assert "theta" in learned
+    code, _, err = call(capsys, *words, "--out", out)
+    assert code == 1
+    assert "is there already" in err
+
+
+def test_goodness_of_fit_with_a_plot(capsys, tmp_path):
+    plot = tmp_path / "fit.png"
+    words = [
+        "relational",
+        "goodness",
+        SCHEME,
+        "--network",
+        EDGES,
+        "--size",
+        16,
+        "-t",
+        "edge=-1.68",
+        "-t",
+        "triangle=0.16",
+    ]
+    result = done(capsys, *words, "--number", 20, "--plot", plot)
+    assert set(result) == {"degree", "shared_partners", "distance"}
+    assert sum(result["degree"]["observed"]) == 16
+    assert plot.stat().st_size > 1000
+
+
+def test_learn_by_sampling_reports_criteria_and_chains(capsys):
+    result = done(
+        capsys, "relational", "learn", SCHEME, "--network", EDGES, "--size", 16, "--method", "monte_carlo"
+    )
+    assert result["log_likelihood"] == pytest.approx(-54.04, abs=0.1)
+    assert result["aic"] == pytest.approx(112.1, abs=0.2)
+    assert result["diagnostics"]["mixed"]
+    assert result["diagnostics"]["r_hat"]["triangle"] < 1.1

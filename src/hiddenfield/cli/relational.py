@@ -1,4 +1,4 @@
-"""``hiddenfield relational infer | learn | landscape``."""
+"""``hiddenfield relational infer | learn | landscape | sample | goodness``."""
 
 from __future__ import annotations
 
@@ -197,7 +197,108 @@ def landscape(
     emit(record, "\n".join(lines), json)
 
 
-COMMANDS = {"infer": infer, "learn": learn, "landscape": landscape}
+Theta = Annotated[
+    list[str] | None, Option("--theta", "-t", metavar="FEATURE=WEIGHT", help="The weight of a feature.")
+]
+
+
+def sample(
+    path: Scheme,
+    domain: Domain,
+    theta: Theta = None,
+    number: int = Option(1, "--number", "-n", min=1, help="Number of networks."),
+    burn_in: float = Option(200, min=0, help="Sweeps before the first network."),
+    thin: float = Option(20, min=0.01, help="Sweeps between networks."),
+    start: str = Option("empty", help="empty, full or observed: where the chain starts."),
+    weights: str = Option("ground", help="ground or binding: what a weight counts."),
+    seed: Seed = 0,
+    out: Path | None = Option(
+        None, "--out", "-o", help="A new folder for the networks: network-1.csv and so on."
+    ),
+    json: Json = False,
+) -> None:
+    """Draw networks from a scheme by Gibbs sampling; attributes and covariates are those of --network.
+
+    Prints the features of each and, with --out, writes the edges of each into a file that `learn` reads.
+    """
+    from hiddenfield.fields.relational import read_scheme
+    from hiddenfield.models.relational.sampling import as_drawn, sample_networks
+
+    scheme = read_scheme(path)
+    given, networks = _all_weights(scheme, theta), _networks(scheme, domain)
+    if len(networks) > 1 or (not networks and domain["size"] is None):
+        raise InputError("how many vertices are there? Give --size, or one --network")
+    network = networks[0] if networks else None
+    size = next(iter(network.sizes.values())) if network is not None else int(domain["size"])
+    if out is not None and out.exists() and any(out.iterdir() if out.is_dir() else [out]):
+        raise InputError(f"{out} is there already and is not an empty folder; name a new one")
+    drawn = sample_networks(
+        scheme,
+        size,
+        given,
+        samples=number,
+        burn_in=burn_in,
+        thin=thin,
+        start=start,
+        network=network,
+        weights=weights,
+        keep_networks=True,
+        seed=seed,
+    )
+    rows = [dict(zip(drawn.features, row, strict=True)) for row in drawn.statistics[0].tolist()]
+    record: dict[str, Any] = {"size": size, "seed": seed, "theta": given, "networks": rows, "files": []}
+    lines = [repr(drawn), *("  ".join(f"{name} {value:g}" for name, value in row.items()) for row in rows)]
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        for place, one in enumerate(as_drawn(scheme, drawn, network), start=1):
+            names = next(iter(one.names.values()), tuple(str(i) for i in range(size)))
+            pairs = next(iter(one.pairs.values())).tolist()
+            text = "".join(f"{names[i]},{names[j]}\n" for i, j in pairs)
+            file = out / f"network-{place}.csv"
+            file.write_text("source,target\n" + text)
+            record["files"].append(str(file))
+        lines.append(f"networks: {out}")
+    emit(record, "\n".join(lines), json)
+
+
+def goodness(
+    path: Scheme,
+    domain: Domain,
+    theta: Theta = None,
+    number: int = Option(100, "--number", "-n", min=1, help="Number of networks that are sampled."),
+    weights: str = Option("ground", help="ground or binding: what a weight counts."),
+    seed: Seed = 0,
+    plot: Path | None = Option(None, help="Draw it into this .png, .svg or .pdf."),
+    json: Json = False,
+) -> None:
+    """Compare degrees, edgewise shared partners and distances of a network with those of sampled networks."""
+    from hiddenfield.fields.relational import read_scheme
+    from hiddenfield.models.relational import goodness_of_fit
+    from hiddenfield.report.drawing import save_figure
+    from hiddenfield.report.relational import describe_goodness, paint_goodness
+
+    scheme = read_scheme(path)
+    check_suffix(plot, "a plot's file", *IMAGES)
+    given, networks = _all_weights(scheme, theta), _networks(scheme, domain, needed="to compare with")
+    if len(networks) != 1:
+        raise InputError("goodness of fit is about one network; give --network once")
+    found = goodness_of_fit(scheme, networks[0], given, networks=number, weights=weights, seed=seed)
+    record, lines = describe_goodness(found)
+    if plot is not None:
+        save_figure(plot, lambda figure: paint_goodness(figure, found), width=3.4 * len(found), height=3.2)
+        lines.append(f"plot: {plot}")
+    emit(record, "\n".join(lines), json)
+
+
+def _all_weights(scheme: RelationalScheme, theta: list[str] | None) -> dict[str, float]:
+    given = _numbers(scheme, theta, "--theta")
+    missing = [name for name in scheme.features if name not in given]
+    if missing:
+        raise InputError(f"give a weight for {', '.join(missing)}: --theta {missing[0]}=…")
+    return {name: given[name] for name in scheme.features}
+
+
+COMMANDS = {"infer": infer, "learn": learn, "landscape": landscape, "sample": sample, "goodness": goodness}
 
 
 def _networks(scheme: RelationalScheme, domain: dict[str, Any], needed: str = "") -> list[Network]:

@@ -11,7 +11,6 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
@@ -30,16 +29,18 @@ from hiddenfield.learning.maximum_likelihood import OPTIMISERS
 from hiddenfield.models.relational import (
     LIKELIHOODS,
     BetheLikelihood,
+    Distribution,
     ExactLikelihood,
     Network,
     PairPrediction,
     fit_relational,
+    goodness_of_fit,
     network_from_edges,
     networks_from_structures,
     predict_pairs,
 )
 from hiddenfield.models.relational.phases import Phase, find_phases
-from hiddenfield.models.relational.sampling import sample_networks
+from hiddenfield.models.relational.sampling import as_drawn, sample_networks
 
 MOST_SAMPLED = 20_000
 """Vertices of a network that can be drawn."""
@@ -129,7 +130,7 @@ class RelationalModel(BaseEstimator):  # type: ignore[misc]
         }
         fit = fit_relational(scheme, networks, seed=options.pop("random_state"), **options)
         self.scheme_, self.fit_ = scheme, fit
-        self.sizes_, self._first = networks[0].sizes, networks[0]
+        self.sizes_, self._network = networks[0].sizes, networks[0]
         self.theta_, self.standard_errors_ = fit.theta, fit.standard_errors
         self.feature_names_, self.converged_ = fit.names, fit.converged
         self.__dict__.pop("phases_", None)
@@ -142,7 +143,7 @@ class RelationalModel(BaseEstimator):  # type: ignore[misc]
         """All fixed points of belief propagation at the fitted weights, computed when first asked for."""
         if "theta_" not in vars(self):
             raise AttributeError("this RelationalModel is not fitted yet and has no phases_")
-        first, given = self._first, None
+        first, given = self._network, None
         if (
             self.condition
             and given_attributes(self.scheme_)
@@ -183,8 +184,8 @@ class RelationalModel(BaseEstimator):  # type: ignore[misc]
     ) -> list[Network]:
         """Draw networks by Gibbs sampling, one after another of a chain, `thin` sweeps apart.
 
-        For undirected networks without attributes of vertices. In a model with two phases a chain stays in the phase of
-        its `start` ("empty" or "full").
+        Attributes and covariates of vertices are those of the (first) network of `fit`. In a model with two phases a
+        chain stays in the phase of its `start` ("empty", "full", or "observed": that network).
         """
         check_is_fitted(self, "theta_")
         vertices = next(iter(self.sizes_.values()))
@@ -203,13 +204,21 @@ class RelationalModel(BaseEstimator):  # type: ignore[misc]
             burn_in=burn_in,
             thin=thin,
             start=start,
+            network=self._network if vertices == next(iter(self.sizes_.values())) else None,
             weights=self.weights,
             keep_networks=True,
             seed=int(self.random_state),
         )
         assert drawn.networks is not None
-        kind, name = next(iter(self.scheme_.types)), next(iter(self.scheme_.attributes))
-        return [Network({kind: vertices}, {name: np.argwhere(np.triu(one))}) for one in drawn.networks[0]]
+        return as_drawn(self.scheme_, drawn, self._network)
+
+    def goodness_of_fit(self, X: Any = None, *, n: int = 100) -> dict[str, Distribution]:
+        """Compare degrees, shared partners and distances of a network (default: that of `fit`) with `n` samples."""
+        check_is_fitted(self, "theta_")
+        network = self._network if X is None else as_networks(self.scheme_, X)[0]
+        return goodness_of_fit(
+            self.scheme_, network, self.theta_, networks=n, weights=self.weights, seed=int(self.random_state)
+        )
 
     def _scheme(self) -> RelationalScheme:
         if isinstance(self.scheme, RelationalScheme):

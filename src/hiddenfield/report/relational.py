@@ -13,6 +13,7 @@ import numpy as np
 from hiddenfield.evaluation.records import finite
 from hiddenfield.fields.relational import RelationalScheme, choose_bindings
 from hiddenfield.models.relational.checking import SimulationCheck
+from hiddenfield.models.relational.goodness import Distribution
 from hiddenfield.models.relational.landscape import Landscape
 from hiddenfield.models.relational.learning import RelationalFit
 from hiddenfield.models.relational.likelihood import sum_counts
@@ -104,6 +105,45 @@ def describe_prediction(network: Network, found: PairPrediction) -> Description:
     return record, lines
 
 
+LIKELIHOOD_KNOWN = ("exact", "monte_carlo")
+"""Methods whose log-likelihood is that of the model, so that criteria such as AIC mean something."""
+
+
+def describe_goodness(found: Mapping[str, Distribution]) -> Description:
+    """Describe how observed distributions compare with sampled ones."""
+    lines = []
+    for distribution in found.values():
+        low, high = distribution.interval
+        rows = zip(
+            distribution.labels,
+            distribution.observed,
+            distribution.sampled.mean(0),
+            low,
+            high,
+            distribution.p_values,
+            strict=True,
+        )
+        lines.append(f"{distribution.name:<16}{'observed':>9}{'mean':>9}{'2.5 %':>8}{'97.5 %':>8}{'p':>7}")
+        lines += [f"{v:>16}{o:>9g}{m:>9.2f}{lo:>8g}{hi:>8g}{p:>7.3f}" for v, o, m, lo, hi, p in rows]
+    return {name: distribution.as_dict() for name, distribution in found.items()}, lines
+
+
+def paint_goodness(figure: Figure, found: Mapping[str, Distribution]) -> None:
+    """Draw each distribution: the 95 % band and mean of sampled networks, and the data on top."""
+    axes = figure.subplots(1, len(found), squeeze=False)[0]
+    for ax, distribution in zip(axes, found.values(), strict=True):
+        x = range(len(distribution.labels))
+        low, high = distribution.interval
+        ax.fill_between(x, low, high, step="mid", alpha=0.3, label="95 % of samples")
+        ax.plot(x, distribution.sampled.mean(0), linestyle="--", label="mean of samples")
+        ax.plot(x, distribution.observed, color="black", marker="o", markersize=3, label="observed")
+        every = max(1, len(distribution.labels) // 8)
+        ax.set_xticks(list(x)[::every], distribution.labels[::every])
+        ax.set_xlabel(distribution.name.replace("_", " "))
+    axes[0].set_ylabel("count")
+    axes[0].legend(fontsize="small")
+
+
 def describe_fit(networks: Sequence[Network], fit: RelationalFit) -> Description:
     """Describe fitted weights with their standard errors, or that there is no maximum."""
     record = {
@@ -112,6 +152,10 @@ def describe_fit(networks: Sequence[Network], fit: RelationalFit) -> Description
         "theta": _named(fit.names, fit.theta),
         "standard_errors": _named(fit.names, fit.standard_errors),
         _key(fit.quantity): finite(fit.objective),
+        "log_likelihood_error": finite(fit.log_likelihood_error),
+        "aic": finite(fit.aic) if fit.method in LIKELIHOOD_KNOWN else None,
+        "bic": finite(fit.bic) if fit.method in LIKELIHOOD_KNOWN else None,
+        "diagnostics": None if fit.diagnostics is None else fit.diagnostics.as_dict(),
         "gradient": _named(fit.names, fit.gradient),
         "converged": fit.converged,
         "status": fit.status,
@@ -130,7 +174,12 @@ def describe_fit(networks: Sequence[Network], fit: RelationalFit) -> Description
         spread = "fixed" if error == 0 else f"standard error {error:.4g}"
         lines.append(f"  {name:<{width}}  {value: .6g}  {spread}")
     if math.isfinite(fit.objective):
-        lines.append(f"{fit.quantity} {fit.objective:.8g}")
+        noise = f" (Monte Carlo error {fit.log_likelihood_error:.2g})" if fit.log_likelihood_error else ""
+        lines.append(f"{fit.quantity} {fit.objective:.8g}{noise}")
+        if fit.converged and fit.method in LIKELIHOOD_KNOWN:
+            lines.append(f"AIC {fit.aic:.6g}, BIC {fit.bic:.6g}")
+    if fit.diagnostics is not None:
+        lines.append(repr(fit.diagnostics))
     if fit.check is not None and fit.check.agrees:
         lines.append(str(fit.check))
     return record, lines

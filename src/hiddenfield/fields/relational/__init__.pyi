@@ -27,4 +27,5 @@ from .scheme import (
     Feature as Feature,
     RelationalScheme as RelationalScheme,
 )
+from .terms import TERMS as TERMS, Term as Term
 from .toml import parse_scheme as parse_scheme, read_scheme as read_scheme

@@ -7,7 +7,7 @@ attribute, each of the kind's ports touches a variable :math:`N_f / N_a` times.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hiddenfield.errors import InputError
+from hiddenfield.errors import InputError, NoTemplateError
 from hiddenfield.fields.build import from_groups
 from hiddenfield.fields.factor_graph import FactorGraph, FactorGroup
 from hiddenfield.fields.relational.conditioning import Classes, conditioned_factors, conditioned_variables
@@ -25,6 +25,7 @@ from hiddenfield.fields.relational.scheme import (
     RelationalScheme,
     permutations_within_types,
 )
+from hiddenfield.fields.relational.terms import ABLE
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Float, Int, Tensor
 
@@ -88,6 +89,7 @@ def factor_kinds(
         mean it). "binding": once for each legal binding (as in the paper): larger by the feature's symmetries, 2 for an
         edge, 6 for a triangle.
     """
+    _check_templates(scheme)
     bindings = choose_bindings(scheme, bindings)
     scales = dict(zip(scheme.features, weight_scale(scheme, weights).tolist(), strict=True))
     if bindings == "cluster":
@@ -137,6 +139,16 @@ def _families(scheme: RelationalScheme) -> dict[tuple[str, ...], list[Feature]]:
     for feature in scheme.features.values():
         families.setdefault(tuple(sorted(feature.argument_types)), []).append(feature)
     return families
+
+
+def _check_templates(scheme: RelationalScheme) -> None:
+    """Raise an error where a feature is a term that has no template."""
+    for feature in scheme.features.values():
+        if feature.term is not None:
+            raise NoTemplateError(
+                f"the feature {feature.name!r} ({feature.term.kind}) has no template and no field, so that belief "
+                f"propagation cannot take it; learn with method={ABLE.replace(', ', ' or ')}"
+            )
 
 
 def weight_scale(scheme: RelationalScheme, weights: str) -> Float[Array, " features"]:
@@ -331,11 +343,17 @@ def ground_index(
 
 
 def ground_features(
-    scheme: RelationalScheme, sizes: Mapping[str, int] | int
+    scheme: RelationalScheme, sizes: Mapping[str, int] | int, features: Iterable[str] | None = None
 ) -> list[tuple[Int[Array, "ground_features arity"], Array]]:
-    """Return for each feature the ground variables of each of its different ground features, and its table."""
-    size = scheme.check_sizes(sizes)
-    return [(_scopes(scheme, size, kind), kind.features[0][1]) for kind in factor_kinds(scheme, "merged")]
+    """Return for each feature the ground variables of each of its different ground features, and its table.
+
+    All features by default; `features` names those that are wanted, in the order of the scheme.
+    """
+    size, part = scheme.check_sizes(sizes), RelationalScheme()
+    part.types, part.attributes = scheme.types, scheme.attributes
+    wanted = set(scheme.features if features is None else features)
+    part.features = {name: feature for name, feature in scheme.features.items() if name in wanted}
+    return [(_scopes(scheme, size, kind), kind.features[0][1]) for kind in factor_kinds(part, "merged")]
 
 
 def _scopes(scheme: RelationalScheme, size: Mapping[str, int], kind: FactorKind) -> Array:

@@ -15,6 +15,7 @@ import numpy as np
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.relational.expressions import Argument, Atom, Expression
+from hiddenfield.fields.relational.terms import TERMS, WEIGHTED, Term
 from hiddenfield.shapes import Array
 
 MOST_ENTITIES = 10**15
@@ -121,6 +122,8 @@ class Feature:
         The attributes of formal entities that it looks at: the ports of its factors.
     table
         The function, one axis per atom.
+    term
+        What it counts where no template holds it; it has no arguments then. None elsewhere.
     """
 
     name: str
@@ -128,6 +131,7 @@ class Feature:
     argument_types: tuple[str, ...]
     atoms: tuple[Atom, ...]
     table: Array
+    term: Term | None = None
 
     @cached_property
     def relabelings(self) -> list[tuple[int, ...]]:
@@ -281,6 +285,29 @@ class RelationalScheme:
         made = Feature(name, tuple(arguments), types, expression.atoms, expression.table())
         self.features[name] = made
         return made
+
+    def term(
+        self, kind: str, *, decay: float | None = None, covariate: str = "", name: str | None = None
+    ) -> Feature:
+        """Add a term that no template holds: see `hiddenfield.fields.relational.terms`.
+
+        It is learned by pseudo-likelihood and by sampling, and has no field. The default name is the kind, with its
+        covariate.
+
+        Examples
+        --------
+        >>> from hiddenfield.fields.relational import graph_scheme
+        >>> scheme = graph_scheme("edge")
+        >>> scheme.term("gwesp", decay=0.5).name, scheme.term("nodecov", covariate="wealth").name
+        ('gwesp', 'nodecov_wealth')
+        """
+        if decay is None and TERMS.get(kind) == WEIGHTED:
+            raise InputError(f"{kind}: give its decay, such as decay=0.5")
+        made = Term(kind, 0.0 if decay is None else float(decay), covariate)
+        name = name or (f"{kind}_{covariate}" if covariate else kind)
+        _check_name("feature", name, self.features)
+        self.features[name] = Feature(name, (), (), (), np.zeros(()), made)
+        return self.features[name]
 
     # -- domains -------------------------------------------------------------------------------------------
 

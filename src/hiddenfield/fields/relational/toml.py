@@ -48,7 +48,8 @@ def parse_scheme(text: str) -> RelationalScheme:
     `types` lists the basic types. An attribute is of a basic type (``of = "vertex"``) or of tuples (``of = ["vertex",
     "vertex"]``, unordered where all parts are of one type unless ``ordered = true``), with its number of ``values`` or
     their names. A feature has ``arguments`` and an ``expression`` in ``& | ~ == != < <= > >= + - *``, or is taken from
-    the ``library``.
+    the ``library``, or is a ``term`` (gwdegree and gwesp with a ``decay``; nodecov, absdiff and edgecov with a
+    ``covariate``).
 
     Examples
     --------
@@ -102,6 +103,9 @@ class _Feature(msgspec.Struct, forbid_unknown_fields=True):
     expression: str = ""
     library: str = ""
     attribute: str = ""
+    term: str = ""
+    decay: float | None = None
+    covariate: str = ""
 
 
 class _Scheme(msgspec.Struct, forbid_unknown_fields=True):
@@ -111,6 +115,9 @@ class _Scheme(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def _add_feature(scheme: RelationalScheme, entry: _Feature) -> None:
+    if entry.term:
+        scheme.term(entry.term, decay=entry.decay, covariate=entry.covariate, name=entry.name or None)
+        return
     if entry.library:
         if entry.attribute and entry.attribute not in scheme.attributes:
             raise InputError(f"feature {entry.library!r}: the scheme has no attribute {entry.attribute!r}")

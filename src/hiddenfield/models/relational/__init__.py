@@ -1,8 +1,10 @@
 """Relational models: evaluate, fit and explore them on observed networks."""
 
 from hiddenfield.models.relational.counts import change_statistics, count_features
+from hiddenfield.models.relational.diagnostics import ChainDiagnostics
 from hiddenfield.models.relational.enumeration import NetworkCounts, enumerate_networks
 from hiddenfield.models.relational.evaluation import Evaluation, evaluate
+from hiddenfield.models.relational.goodness import Distribution, goodness_of_fit
 from hiddenfield.models.relational.landscape import Landscape, landscape
 from hiddenfield.models.relational.learning import RelationalFit, fit_relational
 from hiddenfield.models.relational.likelihood import LIKELIHOODS
@@ -17,6 +19,8 @@ from hiddenfield.models.relational.sampling import NetworkSamples, sample_networ
 __all__ = [
     "LIKELIHOODS",
     "BetheLikelihood",
+    "ChainDiagnostics",
+    "Distribution",
     "Evaluation",
     "ExactLikelihood",
     "Landscape",
@@ -31,6 +35,7 @@ __all__ = [
     "enumerate_networks",
     "evaluate",
     "fit_relational",
+    "goodness_of_fit",
     "landscape",
     "network_from_edges",
     "networks_from_structures",

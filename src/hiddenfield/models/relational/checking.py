@@ -8,17 +8,16 @@ weights are from there, and :math:`\sqrt{(C^{-1})_{ff}}` is the standard error o
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from hiddenfield.errors import InputError
-from hiddenfield.fields.relational import RelationalScheme, weight_scale
-from hiddenfield.models.relational.counts import as_statistics
-from hiddenfield.models.relational.observations import Network, check_undirected
-from hiddenfield.models.relational.sampling import sample_networks
+from hiddenfield.fields.relational import Attribute, RelationalScheme, weight_scale
+from hiddenfield.models.relational.observations import Network, count_pairs
+from hiddenfield.models.relational.sampling import check_sampled, sample_networks
+from hiddenfield.models.relational.sampling_basis import sampling_basis
 from hiddenfield.shapes import Array, Bool, Float
 
 CHAINS, BURN_IN, SAMPLES = 4, 50, 200
@@ -26,8 +25,8 @@ CHAINS, BURN_IN, SAMPLES = 4, 50, 200
 MOST_PROPOSALS = 20_000_000
 """Draws of a pair in all; networks that leave fewer than `FEWEST` sweeps are not simulated."""
 FEWEST = 20
-MOST_VERTICES = 40
-"""For features that are not counted on bits."""
+MOST_GROUND = 60_000
+"""Ground features that are not counted on bits."""
 FAR = 0.5
 """Standard errors that a weight may be off, beyond the noise of the simulation."""
 
@@ -95,45 +94,51 @@ def check_by_simulation(
 ) -> SimulationCheck | None:
     """Simulate networks from a fitted model and compare their features with the observed ones.
 
-    Chains start from the observed networks. None where networks are not simulated: partly unknown, directed or with
-    attributes of vertices, or so large that chains would be too short to tell.
+    Chains start from the observed networks. None where networks are not simulated: partly unknown, of several types of
+    entities, or so large that chains would be too short to tell.
 
     References
     ----------
     Hunter, Goodreau and Handcock (2008), Goodness of fit of social network models.
     """
     try:
-        check_undirected(scheme, "simulation")
+        for network in networks:
+            attribute = check_sampled(scheme, network)
     except InputError:
         return None
-    sizes = Counter(next(iter(network.sizes.values())) for network in networks)
-    sweeps = MOST_PROPOSALS / CHAINS / max(sum(math.comb(size, 2) for size in sizes), 1)
-    slow = as_statistics(scheme, max(sizes)) is None and max(sizes) > MOST_VERTICES
-    if slow or min(sizes) < 2 or sweeps < FEWEST or not all(network.complete for network in networks):
+    # Networks that differ in nothing but their edges are simulated together.
+    alike = not any(network.values or network.covariates for network in networks)
+    groups: dict[int, list[Network]] = {}
+    for number, network in enumerate(networks):
+        groups.setdefault(next(iter(network.sizes.values())) if alike else number, []).append(network)
+    firsts = [group[0] for group in groups.values()]
+    sweeps = MOST_PROPOSALS / CHAINS / max(sum(count_pairs(scheme, network) for network in firsts), 1)
+    if sweeps < FEWEST or not all(network.complete for network in networks):
+        return None
+    if any(_slow(scheme, network, attribute) for network in firsts):
         return None
     # Several networks have a smaller standard error: their simulation must be as much less noisy.
     burn_in = min(BURN_IN, sweeps / 4)
     samples = int(min(SAMPLES * math.sqrt(len(networks)), (sweeps - burn_in) / 2))
     count = len(scheme.features)
     means, covariance = np.zeros((CHAINS, count)), np.zeros((count, count))
-    first = {next(iter(network.sizes.values())): network for network in reversed(networks)}
-    for number, (size, repeats) in enumerate(sizes.items()):
+    for number, group in enumerate(groups.values()):
         drawn = sample_networks(
             scheme,
-            size,
+            next(iter(group[0].sizes.values())),
             theta,
             samples=samples,
             chains=CHAINS,
             burn_in=burn_in,
             thin=2,
             start="observed",
-            network=first[size].adjacency(),
+            network=group[0],
             weights=weights,
             seed=seed + 7919 * number,
         )
         features = drawn.statistics * weight_scale(scheme, weights)
-        means += repeats * features.mean(1)
-        covariance += repeats * np.atleast_2d(np.cov(features.reshape(-1, count).T))
+        means += len(group) * features.mean(1)
+        covariance += len(group) * np.atleast_2d(np.cov(features.reshape(-1, count).T))
     kept = np.arange(count) if free is None else np.array(free)
     steps, noise = np.zeros(count), np.zeros(count)
     # What simulation always gives the same says nothing about its weight, unless it is not what was observed.
@@ -150,3 +155,11 @@ def check_by_simulation(
     return SimulationCheck(
         tuple(scheme.features), observed, means.mean(0), np.sqrt(np.diag(covariance)), steps, noise
     )
+
+
+def _slow(scheme: RelationalScheme, network: Network, attribute: Attribute) -> bool:
+    """Whether a sample would walk along more ground features than `MOST_GROUND`, none of them counted on bits."""
+    size = next(iter(network.sizes.values()))
+    if attribute.type.unordered and sampling_basis(scheme, size, network) is not None:
+        return False
+    return sum(math.perm(size, len(f.arguments)) for f in scheme.features.values()) > MOST_GROUND

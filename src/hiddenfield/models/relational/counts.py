@@ -16,7 +16,8 @@ import numpy as np
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.relational import Feature, RelationalScheme, weight_scale
-from hiddenfield.models.relational.observations import Network
+from hiddenfield.models.relational.observations import Network, pair_attribute
+from hiddenfield.models.relational.term_counts import change_term, count_term
 from hiddenfield.ops.compile import compiled
 from hiddenfield.shapes import Array, Float
 
@@ -50,9 +51,12 @@ def count_features(
     if not network.complete:
         raise InputError("features are counted in complete networks; this one has unknown values")
     whole = np.zeros((1, 2), dtype=np.int64)
+    ordered = not pair_attribute(scheme).type.unordered if has_terms(scheme) else False
     totals = [
         sum(_occurrences(pattern, network, whole)[0] for pattern in _patterns(feature))
         / len(feature.symmetries)
+        if feature.term is None
+        else count_term(feature, network, ordered=ordered)
         for feature in scheme.features.values()
     ]
     return np.array(totals, dtype=np.float64) * weight_scale(scheme, weights)
@@ -63,7 +67,11 @@ def change_statistics(
 ) -> Float[Array, "pairs features"]:
     """Return for each pair how much each count grows when the pair goes from 0 to 1, all else as observed."""
     out = np.zeros((len(pairs), len(scheme.features)))
+    ordered = not pair_attribute(scheme).type.unordered if has_terms(scheme) else False
     for column, feature in enumerate(scheme.features.values()):
+        if feature.term is not None:
+            out[:, column] = change_term(feature, network, pairs, ordered=ordered)
+            continue
         for pattern in _patterns(feature):
             for place in range(len(pattern.edges)):
                 out[:, column] += _occurrences(pattern, network, pairs, place)
@@ -71,6 +79,24 @@ def change_statistics(
                     out[:, column] += _occurrences(pattern, network, pairs[:, ::-1], place)
         out[:, column] /= len(feature.symmetries)
     return out * weight_scale(scheme, weights)
+
+
+def independent_features(scheme: RelationalScheme) -> list[int]:
+    """Return the places of the features that look at one pair each: without others, pairs are independent."""
+    return [
+        place
+        for place, feature in enumerate(scheme.features.values())
+        if (
+            sum(len(a.arguments) == 2 for a in feature.atoms) == 1
+            if feature.term is None
+            else feature.term.independent
+        )
+    ]
+
+
+def has_terms(scheme: RelationalScheme) -> bool:
+    """Whether a scheme has features without template."""
+    return any(feature.term is not None for feature in scheme.features.values())
 
 
 def as_statistics(
@@ -93,6 +119,8 @@ def as_statistics(
     known = {degrees: (i, symmetries) for i, (degrees, symmetries) in enumerate(STATISTICS.values())}
     combine, constant = np.zeros((len(scheme.features), len(known))), np.zeros(len(scheme.features))
     for row, feature in enumerate(scheme.features.values()):
+        if feature.term is not None or any(len(atom.arguments) == 1 for atom in feature.atoms):
+            return None
         for pattern in _patterns(feature):
             _, counts = np.unique(pattern.edges, return_counts=True)
             degrees = tuple(sorted(counts.tolist()))

@@ -13,6 +13,7 @@ import numpy as np
 from hiddenfield.errors import InputError
 from hiddenfield.fields.relational import RelationalScheme, ground_features, weight_scale
 from hiddenfield.models.relational.observations import check_undirected
+from hiddenfield.models.relational.term_counts import count_term_of_masks
 from hiddenfield.ops.equal_rows import equal_rows
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Float, Int
@@ -166,7 +167,12 @@ def _count_features(scheme: RelationalScheme, size: int, masks: Array) -> Float[
     present = np.ascontiguousarray(_bits(masks, math.comb(size, 2)).T)
     out = np.zeros((1 + len(scheme.features), len(masks)))
     out[0] = present.sum(0)
-    for row, (scopes, table) in enumerate(ground_features(scheme, size), start=1):
+    held = {name: feature for name, feature in scheme.features.items() if feature.term is None}
+    for row, feature in enumerate(scheme.features.values(), start=1):
+        if feature.term is not None:
+            out[row] = count_term_of_masks(feature, present, size)
+    rows = [row for row, name in enumerate(scheme.features, start=1) if name in held]
+    for row, (scopes, table) in zip(rows, ground_features(scheme, size, held), strict=True):
         for scope in scopes:
             # The state of a ground feature is a number whose bits are its pairs, the last one lowest.
             state = np.zeros(len(masks), dtype=np.int32)

@@ -15,7 +15,8 @@ from hiddenfield.errors import InputError
 from hiddenfield.fields.relational import RelationalScheme, choose_bindings
 from hiddenfield.learning.maximum_likelihood import Ascent, maximise
 from hiddenfield.models.relational.checking import SimulationCheck, check_by_simulation
-from hiddenfield.models.relational.counts import as_statistics
+from hiddenfield.models.relational.counts import as_statistics, has_terms
+from hiddenfield.models.relational.diagnostics import ChainDiagnostics
 from hiddenfield.models.relational.likelihood import (
     LIKELIHOODS,
     Likelihood,
@@ -54,21 +55,28 @@ class RelationalFit:
     standard_errors
         From the curvature of the log-likelihood at the optimum; NaN where there is none, 0 for fixed weights.
     objective, quantity, gradient
-        What was maximised, its value at `theta` (without the prior), and the gradient; methods that sample estimate the
-        gradient, and do not know the value (NaN).
+        What was maximised, its value at `theta` (without the prior), and the gradient. "monte_carlo" estimates both,
+        the log-likelihood by bridge sampling; "contrastive_divergence" does not know the value (NaN).
     converged, status
         Whether `theta` is a maximum (the gradient is zero and the likelihood curves down), and how the search ended;
         then what speaks against the result.
     warnings
         One text for each reason not to trust the weights; none where all is well.
     phases
-        How many phases belief propagation has at `theta`; more than one means that the model is near-degenerate.
+        How many phases belief propagation has at `theta`; more than one means that the model is near-degenerate. None
+        for terms without template.
     check
         Networks simulated from the fitted model beside the data; None where that was not possible.
     ascents
         One per start, with its trace.
     method, bindings, weights
         What was climbed, and in which conventions the weights are meant.
+    num_pairs
+        Number of pairs of the networks, for `bic`; 0 where it is not known.
+    log_likelihood_error
+        Standard error of the log-likelihood where it is sampled; 0 elsewhere.
+    diagnostics
+        Of the chains at the end, where the method samples; None elsewhere.
     """
 
     names: tuple[str, ...]
@@ -80,12 +88,30 @@ class RelationalFit:
     converged: bool
     status: str
     warnings: tuple[str, ...]
-    phases: int
+    phases: int | None
     check: SimulationCheck | None
     ascents: tuple[Ascent, ...]
     method: str
     bindings: str
     weights: str
+    num_pairs: int = 0
+    log_likelihood_error: float = 0.0
+    diagnostics: ChainDiagnostics | None = None
+
+    @property
+    def num_free(self) -> int:
+        """Number of weights that were fitted."""
+        return int((self.standard_errors != 0).sum())
+
+    @property
+    def aic(self) -> float:
+        r"""Akaike's criterion, :math:`2 k - 2 \ell`, of k fitted weights; NaN where the likelihood is not known."""
+        return 2 * self.num_free - 2 * self.log_likelihood
+
+    @property
+    def bic(self) -> float:
+        r"""Schwarz's criterion, :math:`k \log N - 2 \ell`, with N the number of pairs."""
+        return self.num_free * math.log(max(self.num_pairs, 1)) - 2 * self.log_likelihood
 
     @property
     def log_likelihood(self) -> float:
@@ -221,6 +247,8 @@ def fit_relational(
         simulated = check_by_simulation(scheme, given, theta[0], likelihood.observed, **options)
     if simulated is not None and not simulated.agrees:
         told.append(str(simulated))
+    if likelihood.diagnostics is not None and not likelihood.diagnostics.mixed:
+        told.append("the chains do not mix well: the standard errors are too small")
     if not best.converged:
         told.insert(0, f"the weights are not estimates: {best.status}")
     errors = np.zeros(len(scheme.features))
@@ -243,13 +271,21 @@ def fit_relational(
         method,
         choose_bindings(scheme, bindings),
         weights,
+        sum(count_pairs(scheme, network) for network in given),
+        likelihood.log_likelihood_error,
+        likelihood.diagnostics,
     )
 
 
 def _phases(
     likelihood: Likelihood, values: Values, theta: Float[Array, "one features"]
-) -> tuple[int, list[str]]:
-    """Return the number of phases at the weights, and what speaks against them: several, or one far from the data."""
+) -> tuple[int | None, list[str]]:
+    """Return the number of phases at the weights, and what speaks against them: several, or one far from the data.
+
+    Terms have no template, and no phases that belief propagation could find: None.
+    """
+    if has_terms(likelihood.scheme):
+        return None, []
     options = {name: getattr(likelihood, name) for name in ("bindings", "weights", "condition")}
     scheme, networks = likelihood.scheme, likelihood.networks
     if values.phases is None:

@@ -21,6 +21,7 @@ from hiddenfield.errors import InputError
 from hiddenfield.fields.relational import RelationalScheme
 from hiddenfield.learning.maximum_likelihood import Ascent, climb_ridge, confirm_maximum, maximise
 from hiddenfield.models.relational.counts import count_features
+from hiddenfield.models.relational.diagnostics import ChainDiagnostics
 from hiddenfield.models.relational.observations import Network
 from hiddenfield.registry import Registry, choose
 from hiddenfield.shapes import Array, Float, Int
@@ -68,6 +69,10 @@ class Likelihood(abc.ABC):
         Whether values are unknown and gradients are noisy, so that there are no landscapes and one ascent is enough.
     observed
         Counts of the features, in the convention of the weights.
+    diagnostics
+        Of the chains at the end of the last ascent, where a method samples; None elsewhere.
+    log_likelihood_error
+        Standard error of the last log-likelihood where it is sampled; 0 elsewhere.
     """
 
     quantity: ClassVar[str] = "log-likelihood"
@@ -78,6 +83,8 @@ class Likelihood(abc.ABC):
     weights: str = "ground"
     condition: bool = True
     observed: Float[Array, " features"] = field(init=False, repr=False)
+    diagnostics: ChainDiagnostics | None = field(init=False, repr=False, default=None)
+    log_likelihood_error: float = field(init=False, repr=False, default=0.0)
 
     @abc.abstractmethod
     def examine(self, theta: Float[Array, "settings features"]) -> Values:

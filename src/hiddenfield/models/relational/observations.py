@@ -11,7 +11,14 @@ import torch
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError
-from hiddenfield.fields.relational import Attribute, Classes, RelationalScheme, ground_index, ground_variables
+from hiddenfield.fields.relational import (
+    Attribute,
+    Classes,
+    Feature,
+    RelationalScheme,
+    ground_index,
+    ground_variables,
+)
 from hiddenfield.shapes import Array, Bool, Float, Int, Tensor
 
 MOST_VERTICES = 10_000_000
@@ -37,6 +44,8 @@ class Network:
         For each attribute of pairs the entities whose value is not known, one row each.
     names
         Names of the entities, by type, where there are some.
+    covariates
+        Numbers of all vertices, or of all pairs (a matrix), that terms take by name.
 
     Examples
     --------
@@ -50,6 +59,7 @@ class Network:
     values: dict[str, Int[Array, " entities"]] = field(default_factory=dict)
     unknown: dict[str, Int[Array, "unknown 2"]] = field(default_factory=dict)
     names: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    covariates: dict[str, Float[Array, ...]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         """Say how large it is."""
@@ -87,6 +97,7 @@ def network_from_edges(
     vertices: Sequence[Any] | None = None,
     values: Mapping[str, Mapping[Any, Any]] | None = None,
     unknown: Sequence[tuple[Any, Any]] = (),
+    covariates: Mapping[str, Mapping[Any, float]] | None = None,
 ) -> Network:
     """Make a network of pairs of names, for a scheme with one binary attribute of pairs.
 
@@ -102,6 +113,9 @@ def network_from_edges(
         For each attribute of vertices the value (a name or a number) of each; a vertex that is left out is unknown.
     unknown
         Pairs whose value is not known.
+    covariates
+        Numbers that terms of the scheme take, by the name of the covariate: of every vertex, or of pairs (0 where a
+        pair is left out).
     """
     attribute = pair_attribute(scheme)
     kind = attribute.type.parts[0]
@@ -129,6 +143,10 @@ def network_from_edges(
         coded,
         {attribute.name: missing} if len(missing) else {},
         {kind: tuple(str(name) for name in names)},
+        {
+            name: _numbers(scheme, name, given, number, attribute)
+            for name, given in (covariates or {}).items()
+        },
     )
 
 
@@ -272,6 +290,51 @@ def _rows(
         seen[key] = place
         rows[place] = key
     return rows
+
+
+def _numbers(
+    scheme: RelationalScheme,
+    name: str,
+    given: Mapping[Any, float],
+    number: Mapping[Any, int],
+    attribute: Attribute,
+) -> Float[Array, ...]:
+    """Return the numbers of all vertices or, for a term of pairs, a matrix of all pairs."""
+    terms = [f.term for f in scheme.features.values() if f.term is not None and f.term.covariate == name]
+    if not terms:
+        raise InputError(f"no term of the scheme takes the covariate {name!r}")
+    if terms[0].kind == "edgecov":
+        matrix = np.zeros((len(number), len(number)))
+        for pair, value in given.items():
+            if not isinstance(pair, tuple) or len(pair) != 2 or any(end not in number for end in pair):
+                raise InputError(f"the covariate {name!r} is of pairs of vertices, got {pair!r}")
+            first, second = number[pair[0]], number[pair[1]]
+            matrix[first, second] = value
+            if attribute.type.unordered:
+                matrix[second, first] = value
+        numbers = matrix
+    else:
+        missing = [vertex for vertex in number if vertex not in given]
+        if missing:
+            raise InputError(
+                f"the covariate {name!r} has no number for the vertex {missing[0]!r}; every one needs one"
+            )
+        numbers = np.array([float(given[vertex]) for vertex in number])
+    if not np.isfinite(numbers).all():
+        raise InputError(f"the covariate {name!r} must be finite numbers")
+    return numbers
+
+
+def covariate_of(network: Network, feature: Feature) -> Float[Array, "vertices vertices"]:
+    """Return what each pair counts for a term of a covariate; a network that lacks the numbers is an error."""
+    assert feature.term is not None
+    name = feature.term.covariate
+    if name not in network.covariates:
+        raise InputError(
+            f"the feature {feature.name!r} takes the covariate {name!r}, which the network does not have; give "
+            "covariates={…} with a number for each vertex or pair, or a column of the table of vertices"
+        )
+    return feature.term.of_pairs(network.covariates[name])
 
 
 def _check_disjoint(rows: Array, missing: Array, names: list[Any], attribute: Attribute) -> None:

@@ -61,7 +61,7 @@ def read_network(
     attribute = pair_attribute(scheme)
     if size is not None:
         _check_size(size)
-    names, values = (None, {}) if vertices is None else _vertices(scheme, Path(vertices))
+    names, values, numbers = (None, {}, {}) if vertices is None else _vertices(scheme, Path(vertices))
     known = None if names is None else set(names)
     found: dict[str, list[tuple[str, str]]] = {"edge": [], "none": [], "unknown": []}
     seen: dict[tuple[str, str], int] = {}
@@ -93,7 +93,9 @@ def read_network(
         names = _padded(names, size, edges)
     if not names:
         raise ReadError("there are no vertices: no pairs, and no table of vertices", file=edges)
-    return network_from_edges(scheme, found["edge"], vertices=names, values=values, unknown=found["unknown"])
+    return network_from_edges(
+        scheme, found["edge"], vertices=names, values=values, unknown=found["unknown"], covariates=numbers
+    )
 
 
 def _padded(names: list[str], size: int, edges: str | Path) -> list[str]:
@@ -127,13 +129,19 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
             yield number, parts
 
 
-def _vertices(scheme: RelationalScheme, path: Path) -> tuple[list[str], dict[str, dict[str, str]]]:
-    """Return the names and the values of attributes of the scheme."""
+def _vertices(
+    scheme: RelationalScheme, path: Path
+) -> tuple[list[str], dict[str, dict[str, str]], dict[str, dict[str, float]]]:
+    """Return the names, the values of attributes of the scheme, and the numbers that its terms take."""
     rows = list(csv.reader(io.StringIO(read_text(path))))
     if not rows or not rows[0]:
         raise ReadError("expected a header and a line for each vertex", file=path)
     header = [name.strip() for name in rows[0]]
     own = {a.name: a for a in scheme.attributes.values() if len(a.type.parts) == 1}
+    taken = {
+        f.term.covariate for f in scheme.features.values() if f.term is not None and f.term.kind != "edgecov"
+    }
+    numbers: dict[str, dict[str, float]] = {name: {} for name in header[1:] if name in taken}
     names: list[str] = []
     values: dict[str, dict[str, str]] = {name: {} for name in header[1:] if name in own}
     where: dict[str, int] = {}
@@ -158,4 +166,13 @@ def _vertices(scheme: RelationalScheme, path: Path) -> tuple[list[str], dict[str
                 except InputError as error:
                     raise ReadError(str(error), file=path, line=line) from None
                 values[column][name] = entry.strip()
-    return names, values
+            if column in numbers:
+                try:
+                    numbers[column][name] = float(entry)
+                except ValueError:
+                    raise ReadError(
+                        f"the covariate {column!r} of {name!r} is a number, got {entry!r}",
+                        file=path,
+                        line=line,
+                    ) from None
+    return names, values, numbers

@@ -25,6 +25,18 @@ class Schedule(NamedTuple):
     samples: int
 
 
+DEGREES, PARTNERS = 0, 1
+"""Kinds of geometrically weighted terms."""
+
+
+class Extra(NamedTuple):
+    """Further statistics: the kind of each geometrically weighted term, its powers of r, and numbers of pairs."""
+
+    kinds: Array
+    powers: Array
+    pairs: Array
+
+
 class FlatFeatures(NamedTuple):
     """Ground features end to end: the feature of each, where its values begin, and both by pair."""
 
@@ -80,6 +92,34 @@ def _change(rows: Array, degree: Array, i: int, j: int, present: int, cycles: bo
 
 
 @subroutine(allocates=False)
+def _extra_change(rows: Array, degree: Array, i: int, j: int, present: int, extra: Extra, out: Array) -> None:
+    """Write what the edge between i and j adds to each of the further statistics."""
+    kinds, powers = extra.kinds, extra.powers
+    partners = False
+    for t in range(kinds.size):
+        out[t] = 0.0
+        if kinds[t] == DEGREES:
+            out[t] = powers[t, degree[i] - present] + powers[t, degree[j] - present]
+        else:
+            partners = True
+    if partners:
+        shared = 0
+        for w in range(rows.shape[1]):
+            word = rows[i, w] & rows[j, w]
+            while word:
+                low = word & (~word + np.uint64(1))
+                word ^= low
+                k = 64 * w + _ones(low - np.uint64(1))
+                first, second = _common(rows, i, k) - present, _common(rows, j, k) - present
+                for t in range(kinds.size):
+                    if kinds[t] == PARTNERS:
+                        out[t] += powers[t, first] + powers[t, second] + powers[t, shared]
+                shared += 1
+    for p in range(extra.pairs.shape[0]):
+        out[kinds.size + p] = extra.pairs[p, i, j]
+
+
+@subroutine(allocates=False)
 def _next(s0: Any, s1: Any) -> tuple[Any, Any, Any]:
     """Return 64 random bits and the state after them."""
     total = s0 + s1
@@ -103,11 +143,13 @@ def _choose(bits: Any, size: int, schedule: Schedule) -> tuple[Any, Any]:
 
 
 @compiled
-def count_bits(begin: Array, rows: Array, degree: Array, totals: Array, use: Array) -> None:
+def count_bits(begin: Array, rows: Array, degree: Array, totals: Array, use: Array, extra: Extra) -> None:
     """Copy networks into empty rows, edge by edge, adding up the statistics that are used, and the degrees."""
     size = begin.shape[1]
     for chain in prange(begin.shape[0]):
         net = rows[chain]
+        more = totals.shape[1] - 5
+        change = np.zeros(max(more, 1))
         for i in range(size):
             for j in range(i + 1, size):
                 bit = np.uint64(1) << np.uint64(j & 63)
@@ -118,6 +160,10 @@ def count_bits(begin: Array, rows: Array, degree: Array, totals: Array, use: Arr
                     totals[chain, 2] += star2
                     totals[chain, 3] += star3
                     totals[chain, 4] += cycles
+                    if more:
+                        _extra_change(net, degree[chain], i, j, 0, extra, change)
+                        for f in range(more):
+                            totals[chain, 5 + f] += change[f]
                     net[i, j >> 6] |= bit
                     net[j, i >> 6] |= np.uint64(1) << np.uint64(i & 63)
                     degree[chain, i] += 1
@@ -131,6 +177,7 @@ def sample_bits(
     totals: Array,
     weights: Array,
     use: Array,
+    extra: Extra,
     random: Array,
     schedule: Schedule,
     trace: Array,
@@ -139,16 +186,19 @@ def sample_bits(
 ) -> None:
     """Run all chains: rows (chains, vertices, words) and their degrees, totals and weights of `counts.STATISTICS`.
 
-    `use` says which of the statistics are needed. With edges and triangles alone probabilities come from a table.
+    `use` says which of the statistics are needed; those of `extra` follow them. With edges and triangles alone
+    probabilities come from a table.
     """
     size = rows.shape[1]
-    plain = not (use[2] or use[3] or use[4])
+    more = totals.shape[1] - 5
+    plain = not (use[2] or use[3] or use[4] or more)
     for chain in prange(rows.shape[0]):
         s0, s1 = random[chain, 0], random[chain, 1]
         net, total, weight = rows[chain], totals[chain], weights[chain]
         table = np.empty(max(size, 1))
         for c in range(size):
             table[c] = 1.0 / (1.0 + math.exp(-(weight[0] + c * weight[1])))
+        change = np.zeros(max(more, 1))
         triangles: Any = 0
         edges: Any = 0
         changed = 0
@@ -167,6 +217,10 @@ def sample_bits(
                 else:
                     star2, star3, cycles = _change(net, degree[chain], i, j, present, use[4])
                     score = weight[0] + weight[1] * common + weight[2] * star2 + weight[3] * star3
+                    if more:
+                        _extra_change(net, degree[chain], i, j, present, extra, change)
+                        for f in range(more):
+                            score += weight[5 + f] * change[f]
                     probability = 1.0 / (1.0 + math.exp(-(score + weight[4] * cycles)))
                 new = np.int64(uniform < probability)
                 if new != present:
@@ -182,6 +236,8 @@ def sample_bits(
                         total[2] += sign * star2
                         total[3] += sign * star3
                         total[4] += sign * cycles
+                        for f in range(more):
+                            total[5 + f] += sign * change[f]
             total[0] += edges
             total[1] += triangles
             edges, triangles = 0, 0

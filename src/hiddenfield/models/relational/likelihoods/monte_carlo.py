@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from hiddenfield.fields.relational import weight_scale
 from hiddenfield.learning.alternation import alternate
-from hiddenfield.learning.maximum_likelihood import BOUND, Ascent
+from hiddenfield.learning.maximum_likelihood import Ascent, maximise
+from hiddenfield.models.relational.bridge import bridge_log_likelihood
+from hiddenfield.models.relational.counts import independent_features
 from hiddenfield.models.relational.likelihood import (
     LIKELIHOODS,
     Likelihood,
@@ -25,17 +26,12 @@ from hiddenfield.models.relational.likelihood import (
     Values,
     sum_counts,
 )
-from hiddenfield.models.relational.observations import Network, check_undirected
 from hiddenfield.models.relational.sampling import sample_networks
+from hiddenfield.models.relational.stepping import CLOSE, SETTLED, Stepping, Turn
 from hiddenfield.shapes import Array, Float
 
-LARGEST_STEP = 1.0
-"""How far a step may move the mean, in standard deviations of the samples: importance weights fail beyond."""
-CLOSE = 0.1
-"""The convergence ratio of SIENA and PNet: each mean within a tenth of a standard deviation."""
-CONSTANT = "no stationary point: the sampled networks do not vary (all empty, full, or in one phase)"
-SETTLED, MOST_TURNS = 4, 60
-"""Turns in a row that must be close, and turns after which it ends."""
+MOST_TURNS = 200
+"""Turns after which it ends."""
 
 
 @dataclass(eq=False)
@@ -46,7 +42,6 @@ class SampledLikelihood(Likelihood):
 
     def __post_init__(self) -> None:
         """Count the observed features."""
-        check_undirected(self.scheme, "learning by sampling")
         self.require_complete("learning by sampling")
         self.observed = sum_counts(self.scheme, self.networks, self.weights)
 
@@ -56,7 +51,7 @@ class SampledLikelihood(Likelihood):
 
     def draw(
         self, theta: Float[Array, " features"], effort: int, seed: int
-    ) -> Float[Array, "samples features"]:
+    ) -> Float[Array, "chains samples features"]:
         """Return the features of sampled networks, added up over the observed ones."""
         total: Any = 0.0
         for number, network in enumerate(self.networks):
@@ -65,29 +60,37 @@ class SampledLikelihood(Likelihood):
                 next(iter(network.sizes.values())),
                 theta,
                 start="observed",
-                network=network.adjacency(),
+                network=network,
                 weights=self.weights,
                 seed=seed + 7919 * number,
                 **self.sampling_options(effort),
             )
-            total = total + drawn.statistics.reshape(-1, len(self.scheme.features))
+            total = total + drawn.statistics
         return np.asarray(total * weight_scale(self.scheme, self.weights))
 
     def examine(self, theta: Float[Array, "settings features"]) -> Values:
         """Return observed minus sampled counts at each setting; the log-likelihood is not known (NaN)."""
-        gradient = [self.observed - self.draw(row, effort=1, seed=0).mean(0) for row in theta]
+        gradient = [self.observed - self.draw(row, effort=1, seed=0).mean((0, 1)) for row in theta]
         return Values(np.full(len(theta), np.nan), np.array(gradient))
 
     def ascend(self, objective: Penalised, start: Float[Array, " free"], search: Search) -> Ascent:
-        """Step from a start until observed and sampled means agree within their noise."""
-        steps = _NewtonSteps(self, objective, search.seed)
-        first = _Turn(np.array(start, dtype=np.float64), 0, 0)
+        """Step towards the data until observed and sampled means agree within their noise."""
+
+        def draw(theta: Array, effort: int, seed: int) -> Array:
+            return self.draw(objective.full(theta[None])[0], effort, seed)[..., objective.free]
+
+        observed, safe = (
+            self.observed[objective.free],
+            self.independent(objective.free, objective.ridge)[0][objective.free],
+        )
+        steps = Stepping(draw, observed, safe, tuple(objective.names), objective.ridge, search.seed)
         turns = min(search.max_iterations, MOST_TURNS)
+        first = Turn(np.array(start, dtype=np.float64))
         end = alternate(steps, self.networks, first, tolerance=CLOSE, max_iterations=turns, settle=SETTLED)
         status, gap, errors = "converged", np.full(len(start), np.nan), None
         if end.converged and end.statistics is not None:
-            gap = end.statistics.gap
-            errors = np.sqrt(np.diag(np.linalg.inv(end.statistics.covariance)))
+            gap, errors = end.statistics.gap, end.statistics.standard_errors()
+            self.diagnostics = end.statistics.chains
         else:
             status = (end.statistics.problem if end.statistics is not None else "") or (
                 "no stationary point was reached: observed and sampled features still differ"
@@ -95,62 +98,20 @@ class SampledLikelihood(Likelihood):
         trace = np.array([turn.theta for turn in end.trace])
         return Ascent(end.parameters.theta, math.nan, gap, end.converged, status, trace, errors)
 
+    def independent(self, free: list[int], ridge: float = 0.0) -> tuple[Float[Array, " features"], float]:
+        """Return the best weights of the model whose pairs are independent, and its log-likelihood, which is exact.
 
-class _Turn(NamedTuple):
-    """The free weights, and which turn it is: after how many in all and how many in a row that were close."""
-
-    theta: Array
-    number: int
-    close: int
-
-
-class _Drawn(NamedTuple):
-    """The gradient by sampling, the covariance of the features, and why it cannot go on from here, if so."""
-
-    gap: Array
-    covariance: Array
-    problem: str = ""
-
-
-@dataclass(frozen=True)
-class _NewtonSteps:
-    """Newton steps on sampled features, as turns of `alternate`."""
-
-    likelihood: SampledLikelihood
-    objective: Penalised
-    seed: int
-
-    def expected_statistics(self, data: Sequence[Network], parameters: _Turn) -> _Drawn:
-        """Sample networks at the weights; the closer it is, the more of them."""
-        theta, ridge = parameters.theta, self.objective.ridge
-        free, count = self.objective.free, len(parameters.theta)
-        unknown = np.full(count, np.nan), np.full((count, count), np.nan)
-        if np.abs(theta).max() > BOUND:
-            return _Drawn(*unknown, f"no stationary point: the parameters run away (beyond {BOUND:g})")
-        effort, seed = min(1 + parameters.close, SETTLED), self.seed + 104729 * parameters.number
-        drawn = self.likelihood.draw(self.objective.full(theta[None])[0], effort, seed)[:, free]
-        gap = self.likelihood.observed[free] - drawn.mean(0) - ridge * theta
-        covariance = np.atleast_2d(np.cov(drawn.T)) + ridge * np.eye(count)
-        varied = np.isfinite(covariance).all() and np.linalg.matrix_rank(covariance) == count
-        return _Drawn(gap, covariance, "" if varied else CONSTANT)
-
-    def maximize(self, statistics: _Drawn, parameters: _Turn) -> _Turn:
-        """Step no further than samples reach."""
-        step = np.linalg.solve(statistics.covariance, statistics.gap)
-        distance = math.sqrt(max(float(statistics.gap @ step), 0.0))
-        theta = parameters.theta + step * min(1.0, LARGEST_STEP / max(distance, 1e-12))
-        close = parameters.close + 1 if self.residual(statistics) <= CLOSE else 0
-        return _Turn(theta, parameters.number + 1, close)
-
-    def score(self, statistics: _Drawn) -> float:
-        """Return NaN: the log-likelihood is not known."""
-        return math.nan
-
-    def residual(self, statistics: _Drawn) -> float:
-        """Return the largest difference of observed and sampled means, in standard deviations."""
-        if statistics.problem:
-            return math.nan
-        return float((np.abs(statistics.gap) / np.sqrt(np.diag(statistics.covariance))).max())
+        Weights are zero where a feature joins pairs, where they are not free, and where there is no maximum.
+        """
+        cheap = LIKELIHOODS["pseudo_likelihood"](self.scheme, self.networks, weights=self.weights)
+        alone = [i for i in free if i in independent_features(self.scheme)]
+        theta = np.zeros(len(self.scheme.features))
+        if alone:
+            zero = {i: 0.0 for i in range(len(theta)) if i not in alone}
+            found = maximise(Penalised(cheap, zero, alone, ridge), np.zeros(len(alone)))
+            if found.converged:
+                theta[alone] = found.parameters
+        return theta, float(cheap.examine(theta[None]).log_likelihood[0])
 
 
 @LIKELIHOODS.register(
@@ -164,10 +125,10 @@ class MonteCarloLikelihood(SampledLikelihood):
     r"""Markov chain Monte Carlo maximum likelihood.
 
     The log-likelihood relative to the weights :math:`\theta_0` that networks were sampled at is
-    :math:`(\theta - \theta_0) \cdot s - \log \tfrac1K \sum_k e^{(\theta - \theta_0) \cdot s_k}`; its Newton step from
-    :math:`\theta_0`, no longer than one standard deviation of the samples, is taken and the chains start anew. What
+    :math:`(\theta - \theta_0) \cdot s - \log \tfrac1K \sum_k e^{(\theta - \theta_0) \cdot s_k}`; steps towards its
+    maximum go as far as the samples reach (`hiddenfield.models.relational.stepping`), and the chains start anew. What
     comes back is the maximum-likelihood estimate up to the noise of the chains, as long as they mix: in a model with
-    two phases they do not. Standard errors are from the covariance of the features.
+    two phases they do not. Standard errors are from the covariance of the features, with the noise of the chains.
 
     References
     ----------
@@ -180,10 +141,29 @@ class MonteCarloLikelihood(SampledLikelihood):
     burn_in: float = 100.0
     thin: float = 2.0
 
+    def examine(self, theta: Float[Array, "settings features"]) -> Values:
+        """Return observed minus sampled counts and, after an ascent that settled, log-likelihoods by bridges."""
+        without = super().examine(theta)
+        if self.diagnostics is None:
+            return without
+        values = []
+        reference, known = self.independent(list(range(theta.shape[1])))
+        for row in theta:
+            found = bridge_log_likelihood(self._bridge, row, reference, known, self.observed)
+            values.append(found.log_likelihood)
+            self.log_likelihood_error = found.error
+        return Values(np.array(values), without.gradient)
+
+    def _bridge(
+        self, theta: Float[Array, " features"], number: int
+    ) -> Float[Array, "chains samples features"]:
+        return self.draw(theta, 1, 15_485_863 + 32_452_843 * number)
+
     def sampling_options(self, effort: int) -> dict[str, Any]:
         """Return long chains."""
-        own = {"chains": self.chains, "burn_in": self.burn_in, "thin": self.thin}
-        return {"samples": effort * self.samples, **own}
+        longer = max(1.0, effort / SETTLED)
+        own = {"chains": self.chains, "burn_in": longer * self.burn_in, "thin": longer * self.thin}
+        return {"samples": min(effort, SETTLED) * self.samples, **own}
 
 
 @LIKELIHOODS.register(
@@ -211,4 +191,4 @@ class ContrastiveDivergence(SampledLikelihood):
 
     def sampling_options(self, effort: int) -> dict[str, float]:
         """Return one sample from each of many short chains."""
-        return {"samples": 1, "chains": effort * self.chains, "burn_in": 0, "thin": self.sweeps}
+        return {"samples": 1, "chains": min(effort, SETTLED) * self.chains, "burn_in": 0, "thin": self.sweeps}

@@ -1,0 +1,159 @@
+"""Goodness of fit: whether a fitted model produces networks like the observed one, in what was not fitted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hiddenfield.errors import InputError
+from hiddenfield.fields.relational import RelationalScheme
+from hiddenfield.models.relational.observations import Network, pair_attribute
+from hiddenfield.models.relational.sampling import adjacency_of, sample_networks
+from hiddenfield.shapes import Array, Float
+
+
+@dataclass(frozen=True, eq=False)
+class Distribution:
+    """A histogram of the observed network beside those of sampled ones.
+
+    Parameters
+    ----------
+    name, labels
+        What is counted, and the values that it takes.
+    observed, sampled
+        How often each occurs, in the data and in each sampled network.
+    """
+
+    name: str
+    labels: tuple[str, ...]
+    observed: Float[Array, " values"]
+    sampled: Float[Array, "networks values"]
+
+    @property
+    def interval(self) -> Float[Array, "2 values"]:
+        """The interval that holds 95 % of the sampled networks, for each value."""
+        return np.quantile(self.sampled, [0.025, 0.975], axis=0)
+
+    @property
+    def p_values(self) -> Float[Array, " values"]:
+        """Two-sided: how often sampled networks are as far out as the data, for each value; small means a misfit."""
+        low = (self.sampled <= self.observed).mean(0)
+        high = (self.sampled >= self.observed).mean(0)
+        return np.minimum(1.0, 2 * np.minimum(low, high))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        low, high = self.interval
+        return {
+            "labels": list(self.labels),
+            "observed": self.observed.tolist(),
+            "mean": self.sampled.mean(0).tolist(),
+            "low": low.tolist(),
+            "high": high.tolist(),
+            "p_values": self.p_values.tolist(),
+        }
+
+
+def goodness_of_fit(
+    scheme: RelationalScheme,
+    network: Network,
+    theta: Any,
+    *,
+    networks: int = 100,
+    burn_in: float = 200,
+    thin: float = 20,
+    weights: str = "ground",
+    seed: int = 0,
+) -> dict[str, Distribution]:
+    """Compare degrees, edgewise shared partners and geodesic distances of the data with those of sampled networks.
+
+    Chains start from the data. Of a directed network there are out-degrees and in-degrees, and a partner of an arc is
+    the middle of a path from its tail to its head.
+
+    Parameters
+    ----------
+    scheme, network, theta
+        The model, a complete network, and the weights.
+    networks
+        How many networks are sampled.
+    burn_in, thin
+        Sweeps before the first and between two.
+    weights, seed
+        What a weight counts, and the seed of the chain.
+
+    References
+    ----------
+    Hunter, Goodreau and Handcock (2008), Goodness of fit of social network models.
+
+    Examples
+    --------
+    >>> from hiddenfield.fields.relational import graph_scheme
+    >>> from hiddenfield.models.relational import network_from_edges
+    >>> scheme = graph_scheme("edge")
+    >>> network = network_from_edges(scheme, [(0, 1), (1, 2), (2, 0), (2, 3)])
+    >>> found = goodness_of_fit(scheme, network, [0.5])
+    >>> found["degree"].observed, list(found)
+    (array([0., 1., 2., 1.]), ['degree', 'shared_partners', 'distance'])
+    """
+    if not network.complete:
+        raise InputError("goodness of fit compares complete networks; this one has unknown values")
+    if networks < 1:
+        raise InputError(f"at least one network is sampled, got {networks}")
+    directed = not pair_attribute(scheme).type.unordered
+    observed = adjacency_of(network, directed)
+    drawn = sample_networks(
+        scheme,
+        len(observed),
+        theta,
+        samples=networks,
+        burn_in=burn_in,
+        thin=thin,
+        start="observed",
+        network=network,
+        weights=weights,
+        keep_networks=True,
+        seed=seed,
+    )
+    assert drawn.networks is not None
+    every = [_histograms(matrix, directed) for matrix in (observed, *drawn.networks[0])]
+    result = {}
+    for name in every[0]:
+        rows = np.stack([histograms[name] for histograms in every])
+        labels = [str(value) for value in range(rows.shape[1])]
+        if name == "distance":  # none is at distance 0, and the last are those without a path
+            rows, labels = rows[:, 1:], [*labels[1:-1], "inf"]
+        keep = np.flatnonzero(rows.any(0))
+        last = int(keep[keep < len(labels) - (name == "distance")].max(initial=0)) + 1
+        chosen = [*range(last), *([len(labels) - 1] if name == "distance" else [])]
+        chosen = list(dict.fromkeys(chosen))
+        result[name] = Distribution(
+            name, tuple(labels[i] for i in chosen), rows[0, chosen], rows[1:][:, chosen]
+        )
+    return result
+
+
+def _histograms(matrix: Array, directed: bool) -> dict[str, Array]:
+    """Return how many vertices have each degree, edges each number of partners, and pairs each distance."""
+    size = len(matrix)
+    edges = matrix.astype(np.float64)
+    each = np.ones_like(matrix) if directed else np.triu(np.ones_like(matrix), 1)
+    partners = (edges @ edges)[matrix & each].astype(np.int64)
+    degrees = (
+        {"out_degree": matrix.sum(1), "in_degree": matrix.sum(0)} if directed else {"degree": matrix.sum(1)}
+    )
+    distance = np.full((size, size), size)  # those without a path
+    np.fill_diagonal(distance, 0)
+    reached, step = np.eye(size, dtype=bool), 0
+    front = reached
+    while front.any():
+        step += 1
+        front = (front.astype(np.float64) @ edges > 0) & ~reached
+        distance[front] = step
+        reached = reached | front
+    apart = distance[(each & ~np.eye(size, dtype=bool)).astype(bool)]
+    counts = {name: np.bincount(values, minlength=size) for name, values in degrees.items()}
+    counts["shared_partners"] = np.bincount(partners, minlength=size)
+    counts["distance"] = np.bincount(apart, minlength=size + 1)
+    return {name: values.astype(np.float64) for name, values in counts.items()}

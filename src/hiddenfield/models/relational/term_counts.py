@@ -1,0 +1,87 @@
+"""Counts of terms that no template holds, and how they change with one pair."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+
+from hiddenfield.errors import InputError
+from hiddenfield.fields.relational import Feature, Term
+from hiddenfield.models.relational.observations import Network, covariate_of
+from hiddenfield.shapes import Array, Float
+
+
+def count_term(feature: Feature, network: Network, *, ordered: bool) -> float:
+    """Count a term in a complete network. Cost: a product of adjacency matrices for shared partners."""
+    term, rows = _term(feature, ordered), next(iter(network.pairs.values()))
+    if term.independent:
+        return float(covariate_of(network, feature)[rows[:, 0], rows[:, 1]].sum())
+    size = next(iter(network.sizes.values()))
+    if term.kind == "gwdegree":
+        return float(term.weighted(size)[np.bincount(rows.reshape(-1), minlength=size)].sum())
+    near = network.adjacency().astype(np.float64)
+    return float(term.weighted(size)[(near @ near).astype(np.int64)[rows[:, 0], rows[:, 1]]].sum())
+
+
+def change_term(feature: Feature, network: Network, pairs: Array, *, ordered: bool) -> Float[Array, " pairs"]:
+    r"""Return for each pair how much a term grows when the pair goes from 0 to 1.
+
+    With :math:`r = 1 - e^{-\alpha}` and all counts without the pair: :math:`r^{d_i} + r^{d_j}` for gwdegree, and
+    :math:`e^\alpha (1 - r^{p_{ij}}) + \sum_k (r^{p_{ik}} + r^{p_{jk}})` over the common neighbours k for gwesp.
+    """
+    term, (first, second) = _term(feature, ordered), (pairs[:, 0], pairs[:, 1])
+    if term.independent:
+        return covariate_of(network, feature)[first, second]
+    near = network.adjacency()
+    size, present = len(near), near[first, second]
+    powers = term.powers(size)
+    if term.kind == "gwdegree":
+        degree = near.sum(1)
+        return np.asarray(powers[degree[first] - present] + powers[degree[second] - present])
+    edges = near.astype(np.float64)
+    shared = (edges @ edges).astype(np.int64)
+    change = term.weighted(size)[shared[first, second]]
+    for there in (
+        False,
+        True,
+    ):  # where the pair is an edge, each is a shared partner of the other's neighbours
+        further = (edges * powers[np.maximum(shared - there, 0)]) @ edges
+        further = further + further.T
+        change = change + np.where(present == there, further[first, second], 0.0)
+    return change
+
+
+def count_term_of_masks(feature: Feature, present: Array, size: int) -> Float[Array, " networks"]:
+    """Count a term in many small networks at once, each a column of its pairs."""
+    term = _term(feature, False)
+    if term.independent:
+        raise InputError(
+            f"the feature {feature.name!r} takes numbers of an observed network, and all networks are enumerated for "
+            "any; use method='monte_carlo'"
+        )
+    place = {pair: i for i, pair in enumerate(combinations(range(size), 2))}
+    row = {(i, j): place[min(i, j), max(i, j)] for i in range(size) for j in range(size) if i != j}
+    weighted, out = term.weighted(size), np.zeros(present.shape[1])
+    if term.kind == "gwdegree":
+        for i in range(size):
+            out += weighted[
+                sum((present[row[i, j]].astype(np.int64) for j in range(size) if j != i), start=0)
+            ]
+        return out
+    for (i, j), pair in place.items():
+        shared = np.zeros(present.shape[1], dtype=np.int64)
+        for k in set(range(size)) - {i, j}:
+            shared += present[row[i, k]] * present[row[j, k]]
+        out += present[pair] * weighted[shared]
+    return out
+
+
+def _term(feature: Feature, ordered: bool) -> Term:
+    """Return the term; one that is for undirected networks is refused for others."""
+    assert feature.term is not None
+    if ordered and not feature.term.independent:
+        raise InputError(
+            f"{feature.term.kind} is for undirected networks, and the scheme's pairs are ordered"
+        )
+    return feature.term

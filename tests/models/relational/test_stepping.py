@@ -1,0 +1,94 @@
+"""Stepping towards the data: the length of a step, and fits from starts in another phase."""
+
+from __future__ import annotations
+
+import networkx
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from hiddenfield.fields.relational import graph_scheme
+from hiddenfield.models.relational import Network, fit_relational, network_from_edges, sample_networks
+from hiddenfield.models.relational.diagnostics import ChainDiagnostics
+from hiddenfield.models.relational.stepping import hull_step
+
+SCHEME = graph_scheme("edge", "triangle")
+
+
+def florentine() -> Network:
+    graph = networkx.florentine_families_graph()
+    return network_from_edges(SCHEME, list(graph.edges), vertices=[*graph, "Pucci"])
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 1000), st.floats(0.1, 20.0))
+def test_a_step_ends_at_the_hull(seed: int, far: float) -> None:
+    """In one dimension the hull is an interval, and the step goes to its end."""
+    sampled = np.random.default_rng(seed).normal(size=(50, 1))
+    mean, top = sampled.mean(), sampled.max()
+    expected = min(1.0, (top - mean) / (1.05 * far))
+    assert hull_step(sampled, np.array([mean + far])) == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_start_in_another_phase_is_left() -> None:
+    """From weights whose networks are complete it steps to the estimate that a good start gives."""
+    network = florentine()
+    full = sample_networks(SCHEME, 16, [-2.0, 1.5], samples=10, start="observed", network=network.adjacency())
+    assert full.edges.min() == 120
+    fit = fit_relational(SCHEME, network, method="monte_carlo", start={"edge": -2.0, "triangle": 1.5})
+    assert fit.converged, fit.status
+    np.testing.assert_array_less(np.abs(fit.theta - [-1.676, 0.155]), [0.1, 0.2])
+
+
+def test_steps_that_fall_into_another_phase_are_taken_back() -> None:
+    """The pseudo-likelihood of this network is a degenerate model; maximum likelihood is not."""
+    drawn = sample_networks(
+        SCHEME, 20, [-1.8, 0.2], samples=7, thin=50, burn_in=200, keep_networks=True, seed=9
+    )
+    assert drawn.networks is not None
+    network = Network({"vertex": 20}, {"exist": np.argwhere(np.triu(drawn.networks[0, 6]))})
+    fit = fit_relational(SCHEME, network, method="monte_carlo")
+    assert fit.converged, fit.status
+    mean = sample_networks(
+        SCHEME, 20, fit.theta, samples=4000, thin=5, start="observed", network=network.adjacency(), seed=3
+    ).statistics.mean((0, 1))
+    np.testing.assert_allclose(mean, [28, 5], rtol=0.15)
+
+
+def test_data_at_an_edge_are_told() -> None:
+    """A network without triangles has no maximum; the status names the feature."""
+    network = network_from_edges(SCHEME, [(i, (i + 1) % 12) for i in range(12)], vertices=range(12))
+    fit = fit_relational(SCHEME, network, method="monte_carlo")
+    assert not fit.converged
+    assert "triangle (least)" in fit.status
+
+
+def test_a_degenerate_model_is_told() -> None:
+    """Four cliques of six: no homogeneous model of edges and triangles gives these."""
+    edges = [(6 * c + i, 6 * c + j) for c in range(4) for i in range(6) for j in range(i)]
+    fit = fit_relational(SCHEME, network_from_edges(SCHEME, edges, vertices=range(24)), method="monte_carlo")
+    assert not fit.converged
+    assert "degenerate" in fit.status
+    assert "gwesp" in fit.status
+
+
+def test_standard_errors_hold_the_noise_of_the_chains() -> None:
+    fit = fit_relational(SCHEME, florentine(), method="monte_carlo")
+    assert fit.diagnostics is not None
+    assert fit.diagnostics.trace.shape[2] == 2
+    assert (fit.diagnostics.effective_size > 400).all()
+    assert (fit.diagnostics.r_hat < 1.05).all()
+
+
+def test_diagnostics_of_a_slow_chain() -> None:
+    """An autoregression of coefficient 0.9 has an effective size of about n (1 - 0.9) / (1 + 0.9)."""
+    generator = np.random.default_rng(0)
+    noise, chains = generator.normal(size=(4, 20_000)), np.zeros((4, 20_000))
+    for t in range(1, noise.shape[1]):
+        chains[:, t] = 0.9 * chains[:, t - 1] + noise[:, t]
+    slow = ChainDiagnostics(("x",), chains[:, :, None])
+    assert slow.effective_size[0] == pytest.approx(80_000 / 19, rel=0.3)
+    assert slow.mixed
+    apart = ChainDiagnostics(("x",), chains[:, :, None] + 5 * np.arange(4)[:, None, None])
+    assert apart.r_hat[0] > 1.1
+    assert not apart.mixed
