@@ -8,8 +8,9 @@ from scipy.sparse import csr_matrix, hstack
 
 import hiddenfield as hf
 from hiddenfield.errors import InputError
-from hiddenfield.evaluation import fit_baselines, linear
-from hiddenfield.evaluation.linear import _merge_equal_columns, fit_linear
+from hiddenfield.evaluation import fit_baselines
+from hiddenfield.learning import linear
+from hiddenfield.learning.linear import _merge_equal_columns, fit_linear
 
 
 def words(count, seed, target):
@@ -179,7 +180,7 @@ def test_a_model_of_fewer_rounds_has_the_first_columns_of_the_others():
 
 
 def test_many_rows_choose_the_strength_on_a_part_of_them(monkeypatch):
-    from hiddenfield.evaluation import linear
+    from hiddenfield.learning import linear
 
     generator = np.random.default_rng(0)
     x = csr_matrix(generator.poisson(1.0, (400, 30)).astype(float))

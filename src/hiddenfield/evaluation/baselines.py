@@ -13,11 +13,11 @@ import torch
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError
 from hiddenfield.estimators.targets import keep_aside, select_targets
-from hiddenfield.evaluation.linear import fit_linear
 from hiddenfield.evaluation.measuring import Score, measure
 from hiddenfield.evaluation.splits.drawn import hold_out_positions
 from hiddenfield.kernels.refinement import _checked, weisfeiler_lehman
 from hiddenfield.learning.device import torch_threads
+from hiddenfield.learning.linear import fit_linear
 from hiddenfield.registry import Registry
 from hiddenfield.shapes import Array, Float, Int
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix, hstack, identity, random
 
-from hiddenfield.evaluation import linear
-from hiddenfield.evaluation.linear import SparseRidge, equal_columns
+from hiddenfield.learning import linear
+from hiddenfield.learning.linear import SparseRidge, equal_columns
 
 
 def expected(x, y, strength):

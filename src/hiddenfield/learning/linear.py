@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.special import softmax
 from threadpoolctl import threadpool_limits
 
 from hiddenfield.ops.compile import compiled, prange
@@ -35,15 +36,55 @@ DESCENT_STEPS = 1000
 TOGETHER, LOOKED_AT = 500, 20_000
 # Pieces with equally many entries into which a product is cut, to be shared out among threads.
 PIECES = 64
+# Score of a class that did not occur in training: its probability is 0.
+NEVER = -1e9
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Linear:
-    """A fitted model: features to numbers (N,), or to probabilities of the classes (N, C)."""
+    r"""A fitted model: features to numbers (N,), or to probabilities of the classes (N, C).
 
-    predict: Callable[[csr_matrix], Float[Array, "structures ..."]]
-    parameters: int
+    With :math:`z = x \odot a`, divided by its length if `unit`, it predicts :math:`z^\top W + b`, for classes the
+    softmax of that.
+
+    Parameters
+    ----------
+    scale
+        a, one factor for each column.
+    weights, intercept
+        W and b, of one output or of one for each class.
+    classes
+        Whether outputs are classes.
+    unit
+        Whether rows are brought to unit length.
+    strength
+        Of the penalty.
+    """
+
+    scale: Float[Array, " columns"]
+    weights: Float[Array, "columns outputs"]
+    intercept: Float[Array, " outputs"]
+    classes: bool
+    unit: bool
     strength: float
+
+    @property
+    def parameters(self) -> int:
+        """Number of weights: of a binary target for one class only."""
+        outputs = self.weights.shape[1]
+        return (int((self.scale != 0).sum()) + 1) * (outputs - 1 if outputs == 2 else outputs)
+
+    def predict(self, features: csr_matrix) -> Float[Array, "structures ..."]:
+        """Return numbers (N,), or probabilities (N, C)."""
+        from scipy.sparse import diags_array
+
+        rows = features @ diags_array(self.scale)
+        if self.unit:
+            from sklearn.preprocessing import normalize
+
+            rows = normalize(rows)
+        outputs = rows @ self.weights + self.intercept
+        return softmax(outputs, axis=1) if self.classes else outputs[:, 0]
 
 
 def fit_linear(
@@ -52,12 +93,15 @@ def fit_linear(
     kept: Int[Array, " kept"],
     aside: Int[Array, " aside"],
     classes: int | None = None,
+    *,
+    like: Linear | None = None,
 ) -> Linear:
     r"""Fit ridge regression or, where a number of classes is given, logistic regression.
 
     Each strength is tried on the rows `kept` and judged on the rows `aside`, by square error or by log loss; the
     best is fitted again to all rows. A column without an entry in the rows `kept` has the weight 0 there, so that
-    columns counted on all rows give nothing away. Without rows `aside` the strength is 1.
+    columns counted on all rows give nothing away. Without rows `aside` the strength is 1. Where another model is given
+    as `like`, nothing is tried: the strength is the same.
 
     Logistic regression is tried on columns that are divided by their largest entry, and on rows of unit length, as
     normalised kernels have them, then without the columns that have an entry in but one row. Where nearly all are of
@@ -79,6 +123,11 @@ def fit_linear(
     >>> model.strength, model.parameters, model.predict(csr_matrix([[30.0]]))
     (0.01, 2, array([60.]))
     """
+    if like is not None and classes is None:
+        return _ridge(features, y, like.strength)
+    if like is not None:
+        assert classes is not None
+        return _logistic(features, y, like.strength, _merge_equal_columns(features), classes, like.unit)
     many = len(kept) + len(aside) > MOST_TO_CHOOSE_ON
     if many:
         generator, share = np.random.default_rng(0), MOST_TO_CHOOSE_ON / (len(kept) + len(aside))
@@ -137,7 +186,10 @@ def _choose_ridge(
 def _ridge(features: csr_matrix, y: Float[Array, " structures"], strength: float) -> Linear:
     problem = SparseRidge.of(features)
     weights, intercept = problem.expand(y, strength, problem.solve(y, strength, TOLERANCE))
-    return Linear(lambda new: new @ weights + intercept, features.shape[1] + 1, strength)
+    scale = np.ones(features.shape[1])
+    return Linear(
+        scale, weights[:, None], np.array([intercept]), classes=False, unit=False, strength=strength
+    )
 
 
 def _logistic(
@@ -150,30 +202,27 @@ def _logistic(
     from sklearn.preprocessing import MaxAbsScaler, normalize
 
     codes = y.astype(np.int64)
-    used = np.full(features.shape[1], True)
-    scaler = MaxAbsScaler().fit(features)
+    weights, intercept = np.zeros((features.shape[1], classes)), np.full(classes, NEVER)
+    if len(np.unique(codes)) < 2:
+        intercept[codes[0]] = 0.0
+        return Linear(np.zeros(len(weights)), weights, intercept, classes=True, unit=unit, strength=strength)
     if unit:
-        used = np.bincount(features.indices, minlength=len(used)) > 1
-    chosen = diags_array(used.astype(np.float64))
-
-    def scaled(rows: csr_matrix) -> csr_matrix:
-        return (normalize(rows @ chosen) if unit else scaler.transform(rows)) @ merging
-
+        scale = (np.bincount(features.indices, minlength=features.shape[1]) > 1).astype(np.float64)
+    else:
+        scale = 1.0 / MaxAbsScaler().fit(features).scale_
+    rows = features @ diags_array(scale)
     model = LogisticRegression(C=1.0 / strength, max_iter=ITERATIONS)
     with warnings.catch_warnings():
         # With a weak penalty on separable classes the optimum is far away, and stopping early is a penalty of its own.
         warnings.simplefilter("ignore", ConvergenceWarning)
         # That a few structures are of many classes is no reason to take these for numbers.
         warnings.filterwarnings("ignore", message="The number of unique classes", category=UserWarning)
-        model.fit(scaled(features), codes)
-
-    def predict(new: csr_matrix) -> Array:
-        # Classes that did not occur in training have probability 0.
-        table = np.zeros((new.shape[0], classes))
-        table[:, model.classes_] = model.predict_proba(scaled(new))
-        return table
-
-    return Linear(predict, len(model.coef_) * int(used.sum()) + model.intercept_.size, strength)
+        model.fit((normalize(rows) if unit else rows) @ merging, codes)
+    two = len(model.classes_) == 2  # scikit-learn has the second one's score alone
+    intercept[model.classes_[0]] = 0.0
+    weights[:, model.classes_[1:] if two else model.classes_] = merging @ model.coef_.T
+    intercept[model.classes_[1:] if two else model.classes_] = model.intercept_
+    return Linear(scale, weights, intercept, classes=True, unit=unit, strength=strength)
 
 
 # -- ridge regression --------------------------------------------------------------------------------------
