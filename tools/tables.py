@@ -95,6 +95,21 @@ def measured() -> str:
     return table(["work", "compared with", "times faster"], rows)
 
 
+def of_networks(part: str) -> str:
+    """Return the rows that a benchmark of networks kept, and where they were measured."""
+    path = ROOT / "benchmarks" / "networks.json"
+    results = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    if part not in results:
+        return ""
+    rows, machine = results[part]["rows"], results[part]["environment"]
+    lines = table(list(rows[0]), [[_text(row.get(key)) for key in rows[0]] for row in rows])
+    return f"{lines}\n\nMeasured {machine['date']} on {machine['processor']}, {machine['cores']} cores."
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else f"{value:.2g}" if isinstance(value, float) else str(value)
+
+
 RATIOS: tuple[tuple[str, str, str, dict[str, Any], str], ...] = (
     ("shuffled batches of 512 molecules", "PyG DataLoader", "loader", {"loader": "hiddenfield"}, "ratio"),
     ("reading NCI1 from its text files", "PyG", "reading", {"set": "NCI1, folder"}, "ratio"),
@@ -149,6 +164,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "likelihoods": likelihoods,
     "formats": formats,
     "measured": measured,
+    "fits": lambda: of_networks("fits"),
+    "coverage": lambda: of_networks("coverage"),
 }
 
 if __name__ == "__main__":
