@@ -44,7 +44,7 @@ def test_the_page_and_the_table(capsys, words):
     assert "words: length" in page.shown
     # Structures without ids are named by their rows in the file, not by their places among the test structures.
     test = json.loads((folder / "split.json").read_text())["test"]
-    rows = {int(row) for row in re.findall(r"row (\d+)", page.shown)}
+    rows = {int(row) for row in re.findall(r"row (\d+)", page.shown.rpartition("Best and worst")[2])}
     assert rows <= set(test)
     assert len(rows) == min(8, len(test))
     assert "WL-3 + ridge" in page.shown
@@ -54,15 +54,14 @@ def test_the_comparison_as_json_without_a_page(capsys, words):
     (code, out, _), folder = fit(capsys, words, "--target", "kind", "--baselines", "--json")
     assert code == 0
     result = json.loads(out)
-    assert [row["name"] for row in result["comparison"]] == [
+    comparison = result["comparison"]["kind"]
+    assert [row["name"] for row in comparison] == [
         "class frequencies",
         "labels + logistic",
         "WL-3 + logistic",
         "loopy_bp",
     ]
-    assert result["comparison"][-1]["metrics"]["accuracy"] == pytest.approx(
-        result["test"]["kind"]["accuracy"]
-    )
+    assert comparison[-1]["metrics"]["accuracy"] == pytest.approx(result["test"]["kind"]["accuracy"])
     assert not (folder / "report.html").exists()
 
 
@@ -87,9 +86,116 @@ def test_other_data_than_the_run_had_are_refused(capsys, words):
     (code, _, _), folder = fit(capsys, words, "--target", "length")
     assert code == 0
     structures = hf.read(words)
-    assert collect_run(folder, structures, rounds=None).target == "length"
+    assert collect_run(folder, structures).target == "length"
     with pytest.raises(ReadError, match="give the data of the run"):
         collect_run(folder, structures[:10])
     (folder / "split.json").write_text("[]")
     with pytest.raises(ReadError, match="is not the split of a run"):
         collect_run(folder, structures)
+
+
+# -- what the numbers are worth ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def copied(tmp_path):
+    """Write a table in which every molecule comes ten times, of a batch each, with a target that it decides."""
+    texts = ["C" * k + end for k in range(1, 9) for end in ("O", "N", "Cl", "=O", "c1ccccc1")]
+    lines = [f"{text},{len(text)}.5,{k % 7},b{k}" for k in range(10) for text in texts]
+    path = tmp_path / "copies.csv"
+    path.write_text("smiles,size,other,batch\n" + "\n".join(lines) + "\n")
+    return path
+
+
+def test_copies_in_training_are_reported_with_what_to_do(capsys, copied):
+    (code, out, _), folder = fit(capsys, copied, "--target", "size", "--report")
+    assert code == 0
+    assert "leakage: 40 test structures (100.0%) have a copy in training" in out
+    assert "warning: 40 of 40 test structures (100%) have a copy in training" in out
+    assert "--split group_hold_out keeps copies together" in out
+    assert "--split scaffold_hold_out tests on new scaffolds" in out
+    page = checked(folder / "report.html")
+    assert {"Read this first", "Leakage"} <= set(page.headings)
+    assert "40 of 40 test structures (100%) have a copy" in page.shown
+
+
+def test_groups_and_scaffolds_are_held_out_whole(capsys, copied):
+    (code, out, err), folder = fit(capsys, copied, "--target", "size", "--split", "group_hold_out", "--json")
+    assert code == 0, err
+    result = json.loads(out)
+    assert result["leakage"]["count"] == 0
+    assert result["split"] == "group_hold_out"
+    pack = hf.read(copied, target="size", keep=["batch"])
+    test = json.loads((folder / "split.json").read_text())["test"]
+    assert len(test) == 40
+    train = np.setdiff1d(np.arange(len(pack)), test)
+    assert not set(pack.columns["smiles"][test]) & set(pack.columns["smiles"][train])
+    (copied.parent / "run").rename(copied.parent / "first")
+    (code, out, err), folder = fit(capsys, copied, "--target", "size", "--group", "batch", "--json")
+    assert code == 0, err
+    test = json.loads((folder / "split.json").read_text())["test"]
+    assert len(set(pack.columns["batch"][test])) == 1
+    assert json.loads(out)["leakage"]["count"] == 40
+    (copied.parent / "run").rename(copied.parent / "second")
+    (code, out, err), folder = fit(
+        capsys, copied, "--target", "size", "--split", "scaffold_hold_out", "--json"
+    )
+    assert code == 0, err
+    test = json.loads((folder / "split.json").read_text())["test"]
+    assert all(("1" in pack.columns["smiles"][k]) == ("1" in pack.columns["smiles"][test[0]]) for k in test)
+    (code, _, err), _ = fit(capsys, copied, "--target", "size", "--split", "k_fold")
+    assert code == 1
+    assert "choose from: hold_out, group_hold_out, scaffold_hold_out" in err
+
+
+def test_the_report_says_how_sure_it_is_and_how_to_run_it_again(capsys, copied):
+    (code, out, _), folder = fit(capsys, copied, "--target", "size", "--report", "--seed", 3, "--resume")
+    assert code == 0
+    told = json.loads((folder / "metrics.json").read_text())
+    low, high = told["intervals"]["size"]["mae"]
+    assert low < told["test"]["size"]["mae"] < high
+    assert f"(95 % interval {low:.4g} to {high:.4g})" in out
+    page = checked(folder / "report.html")
+    assert f"95 % interval {low:.4g} to {high:.4g}" in page.shown
+    command = f"hiddenfield fit {copied} --out {folder}"
+    assert command in page.shown
+    assert told["command"].startswith(command)
+    # What "auto" stood for, and the counts of the parts.
+    assert told["settings"]["batch_size"] == 8
+    assert told["settings"]["device"] == "cpu"
+    assert "batch size8" in page.shown.replace("\n", "")
+    assert "auto" not in page.shown
+    assert told["structures"] == {"train": 324, "validation": 36, "test": 40}
+    for name, count in told["structures"].items():
+        assert f"{count} structures" in page.shown, name
+
+
+def test_every_target_of_a_multi_task_fit_is_reported(capsys, copied):
+    text = copied.read_text().splitlines()
+    text[1] = text[1].replace(",0,", ",,")
+    copied.write_text("\n".join(text) + "\n")
+    (code, out, _), folder = fit(capsys, copied, "--target", "size", "--target", "other", "--report")
+    assert code == 0
+    told = json.loads((folder / "metrics.json").read_text())
+    assert sorted(told["comparison"]) == ["other", "size"]
+    assert told["comparison"]["other"][0]["name"] == "mean predictor"
+    assert sum(told["entries"]["other"].values()) == 399
+    page = checked(folder / "report.html")
+    assert {"All targets", "Predictions", "Predictions: other"} <= set(page.headings)
+    assert {"size", "other", "mean"} <= set(re.findall(r"│ (\w+) ", out))
+
+
+def test_a_model_that_is_worth_nothing_is_said_to_be(capsys, copied):
+    (_, out, _), _ = fit(capsys, copied, "--target", "other")
+    assert "warning: the model is no better than always predicting the most frequent class" in out
+    assert "do not use its predictions" in out
+
+
+def test_a_baseline_that_is_better_is_named(capsys, copied):
+    (_, out, _), _ = fit(capsys, copied, "--target", "size")
+    assert re.search(r"warning: the model is worse than (labels|WL-3) \+ ridge \(mean absolute error", out)
+
+
+def test_few_test_structures_are_said_to_be_few(capsys, words):
+    (_, out, _), _ = fit(capsys, words, "--target", "length")
+    assert "warning: 5 test structures are too few to tell" in out

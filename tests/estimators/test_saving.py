@@ -203,7 +203,7 @@ def test_every_key_is_needed(folder):
         except hf.errors.ReadError:
             continue
         # What is told for information only, or is a parameter's default.
-        assert at[0] in {"hiddenfield", "histories", "parameters", "checksum"}, at
+        assert at[0] in {"hiddenfield", "histories", "parameters", "checksum", "resolved"}, at
         assert np.array_equal(found, expected), at
 
 

@@ -21,7 +21,7 @@ from hiddenfield.report.examples import (
     layout,
     share_colours,
 )
-from hiddenfield.report.panels import confusion, principal_components
+from hiddenfield.report.panels import confusion, embedding_map, far_rows, principal_components
 from tests.data.strategies import structures
 from tests.report.test_report import ATTACK, results
 
@@ -110,3 +110,20 @@ def test_molecules_are_drawn_where_their_atoms_are_the_nodes():
 def test_what_is_too_large_is_not_drawn():
     large = hf.Structures.from_edges(np.zeros(500, dtype=int), np.arange(1, 501), node_ptr=[0, 501])
     assert draw_graph(large, None, "one") is None
+
+
+def test_two_outliers_do_not_flatten_the_map():
+    generator = np.random.default_rng(0)
+    rows = generator.normal(size=(200, 5)) * [3.0, 2.0, 1.0, 1.0, 1.0]
+    rows[:2] = [[0, 0, 0, 0, 1e4], [0, 0, 0, 0, -1e4]]
+    far = far_rows(rows)
+    assert np.flatnonzero(far).tolist() == [0, 1]
+    places, shares = principal_components(rows, of=~far)
+    # The directions are those of the others, in which the outliers are nothing special.
+    assert np.abs(places[:2]).max() < 0.2 * np.abs(principal_components(rows)[0][:2]).max()
+    assert shares[0] < 0.9
+    page = embedding_map("y", np.arange(200.0), rows, None)
+    assert "2 (circled) lie far outside" in page
+    assert "circled" not in embedding_map("y", np.arange(198.0), rows[2:], None)
+    # A twentieth is a group, not a few outliers.
+    assert not far_rows(np.concatenate([rows[2:], rows[2:40] + 1e4])).any()

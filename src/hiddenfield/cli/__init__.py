@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hiddenfield.cli.options import expanded
+from hiddenfield.cli.options import expanded, recorded
 from hiddenfield.errors import HiddenfieldError, SkippedInputWarning
 
 __all__ = ["build", "main"]
@@ -100,7 +100,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
     try:
-        build(debug=debug)([word for word in words if word != "--debug"], prog_name="hiddenfield")
+        with recorded(words):
+            build(debug=debug)([word for word in words if word != "--debug"], prog_name="hiddenfield")
     except KeyboardInterrupt:  # before or after a command
         if debug:
             raise

@@ -25,7 +25,8 @@ def evaluate(
     model: str = Option("loopy_bp", help="Inference algorithm to embed: loopy_bp, mean_field, ..."),
     split: str = Option(
         "auto",
-        help="k_fold, stratified, repeated, hold_out, files, scaffold, scaffold_hold_out, leave_one_group_out.",
+        help="k_fold, stratified, repeated, hold_out, files, scaffold, scaffold_hold_out, leave_one_group_out, "
+        "group_hold_out.",
     ),
     folds: int | None = Option(None, help="Parts of the split.", show_default="10"),
     repeats: int | None = Option(None, min=1, help="How often the folds are drawn anew.", show_default="1"),

@@ -55,15 +55,20 @@ def fit(
     target: cli.Target = None,
     task: cli.Task = "auto",
     test_fraction: float = Option(0.1, help="Share of the structures held out as the test part."),
+    split: str = Option(
+        "auto",
+        metavar="hold_out|group_hold_out|scaffold_hold_out",
+        help="How they are drawn: at random, in whole groups (by default copies), or rare scaffolds.",
+        show_default="hold_out",
+    ),
+    group: str | None = Option(None, help="Column of a table whose groups are held out whole."),
     seed: int = Option(0, min=0, help="Of the split and of everything random."),
     resume: bool = Option(False, "--resume", help="Continue an interrupted run in the same folder."),
     report: bool = Option(
         False, "--report/--no-report", help="Also write report.html, the results as a page."
     ),
-    baselines: bool | None = Option(
-        None,
-        "--baselines/--no-baselines",
-        help="Compare with baselines, on the first target; by default where there is a report.",
+    baselines: bool = Option(
+        True, "--baselines/--no-baselines", help="Compare with linear models on counted labels and colours."
     ),
     json: cli.Json = False,
 ) -> None:
@@ -74,29 +79,31 @@ def fit(
     from hiddenfield.evaluation.fitting import Plan, fit_run
     from hiddenfield.evaluation.reading import read_for_learning
     from hiddenfield.report import collect_run, write_report
-    from hiddenfield.report.results import fit_as_text, scores_as_text
+    from hiddenfield.report.results import fit_as_text
 
-    compare = report if baselines is None else baselines
-    if (report or compare) and test_fraction == 0:
-        raise InputError("a report or a comparison needs test structures; give --test-fraction more than 0")
+    if report and test_fraction == 0:
+        raise InputError("--report needs test structures; give --test-fraction more than 0")
     start = time.perf_counter()
-    structures, reader = read_for_learning(path, reader | cli.given_options(target=target))
+    split = ("hold_out" if group is None else "group_hold_out") if split == "auto" else split
+    structures, reader = read_for_learning(path, reader | cli.given_options(target=target), keep=group)
+    plan = Plan(task, test_fraction, seed, network, reader, split, group)
     found = fit_run(
-        structures, out, Plan(task, test_fraction, seed, network, reader), resume=resume, verbose=not json
+        structures,
+        out,
+        plan,
+        resume=resume,
+        verbose=not json,
+        baselines=baselines,
+        command=cli.command_line(),
     )
     result, lines = found.as_dict(), [fit_as_text(found)]
+    if report:
+        title = f"{path.stem}: {', '.join(structures.target_names[:5])}"
+        results = collect_run(out, structures, title=title)
+        result["report"] = str(write_report(out / "report.html", results))
+        lines += [f"report: {result['report']}"]
     seconds = time.perf_counter() - start
-    if report or compare:
-        title = f"{path.stem}: {structures.target_names[0]}"
-        results = collect_run(out, structures, rounds=(3,) if compare else None, title=title)
-        seconds = time.perf_counter() - start
-        if compare:
-            result["comparison"] = [score.as_dict() for score in results.scores]
-            lines += ["", scores_as_text(results.scores)]
-        if report:
-            result["report"] = str(write_report(out / "report.html", results))
-            lines += [f"report: {result['report']}"]
-    lines.insert(1, f"saved to {out} in {seconds:.1f} s")
+    lines.append(f"saved to {out} in {seconds:.1f} s")
     cli.emit({"output": str(out), "seconds": round(seconds, 3), **result}, "\n".join(lines), json)
 
 

@@ -7,11 +7,13 @@ import functools
 import inspect
 import json
 import os
+import shlex
 import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -92,6 +94,24 @@ def named_values(settings: list[str] | None, option: str) -> dict[str, Any]:
             raise InputError(f"{option} expects NAME=VALUE, got {setting!r}")
         found[name.strip()] = parse(value)
     return found
+
+
+_COMMAND: ContextVar[str | None] = ContextVar("command", default=None)
+
+
+@contextlib.contextmanager
+def recorded(words: Sequence[str]) -> Iterator[None]:
+    """Keep the command line, for records of what it does."""
+    token = _COMMAND.set(shlex.join(["hiddenfield", *words]))
+    try:
+        yield
+    finally:
+        _COMMAND.reset(token)
+
+
+def command_line() -> str | None:
+    """Return the command line as one would type it again; None outside of `recorded`."""
+    return _COMMAND.get()
 
 
 def given_options(**options: Any) -> dict[str, Any]:

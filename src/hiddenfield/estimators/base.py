@@ -23,6 +23,7 @@ from hiddenfield.estimators.parameters import COMMON, OF_NETWORK, auto_batch_siz
 from hiddenfield.estimators.targets import Answers, attach, chosen_aside, keep_aside
 from hiddenfield.learning.batches import predict
 from hiddenfield.learning.checkpoint import History
+from hiddenfield.learning.device import resolve_device
 from hiddenfield.learning.settings import TrainSettings
 from hiddenfield.learning.task import Task
 from hiddenfield.learning.together import train_in_parts
@@ -110,6 +111,8 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         Positions in X of the held-out structures; a model that was loaded does not know them.
     features_, reading_
         The vocabularies and scales of the input, and how X is read.
+    resolved_
+        What ``"auto"`` stood for: epochs, batch size, device and representation.
     """
 
     model: str = "loopy_bp"
@@ -210,6 +213,13 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         self.task_, self.features_, self.reading_ = begun.task, begun.features, begun.reading
         self.validation_indices_ = begun.validation_indices
         self.single_target_, self.target_kinds_ = begun.single_target, begun.target_kinds
+        settings = begun.fits[0].settings
+        self.resolved_ = {
+            "epochs": settings.epochs,
+            "batch_size": settings.batch_size,
+            "device": resolve_device(settings.device).type,
+            "representation": begun.reading.representation,
+        }
         return self
 
     def _check_parameters(self, *, chosen: bool = False) -> None:

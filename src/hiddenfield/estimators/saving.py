@@ -88,6 +88,7 @@ def _describe(estimator: StructureEstimator) -> dict[str, Any]:
         "network": estimator.network_.settings(),
         "members": len(estimator.networks_),
         "histories": [vars(history) for history in estimator.histories_],
+        "resolved": estimator.resolved_,
     }
 
 
@@ -227,6 +228,7 @@ def _build(content: Mapping[str, Any], tensors: dict[str, Tensor]) -> StructureE
     estimator.single_target_ = content["single_target"]
     estimator.target_kinds_ = tuple(content["target_kinds"])
     estimator.histories_ = [History(**history) for history in content["histories"]]
+    estimator.resolved_ = dict(content.get("resolved", {}))
     _check_consistent(estimator, content)
     estimator.networks_ = _networks(estimator, content, tensors)
     return estimator

@@ -9,31 +9,43 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from hiddenfield.data.paths import write_text
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import HiddenfieldError, InputError
 from hiddenfield.estimators import StructureClassifier, StructureEstimator, StructureRegressor
+from hiddenfield.estimators.parameters import plain
 from hiddenfield.estimators.targets import as_task, attach
-from hiddenfield.evaluation.assessment.problem import with_row_ids
+from hiddenfield.evaluation.assessment.problem import groups_of, with_row_ids
 from hiddenfield.evaluation.assessment.settings import TASKS
-from hiddenfield.evaluation.baselines import constant_score
-from hiddenfield.evaluation.measuring import measure
+from hiddenfield.evaluation.held_out import measure_targets, warnings_of
 from hiddenfield.evaluation.records import (
     FitRecord,
-    Metrics,
     PartSizes,
+    Record,
     SplitRecord,
     claim_folder,
-    finite_metrics,
     read_record,
     write_json,
 )
-from hiddenfield.evaluation.splits.base import Request
-from hiddenfield.evaluation.splits.drawn import hold_out
+from hiddenfield.evaluation.splits.base import Request, Split, make_splits
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Int
+
+# Parameters of an estimator that belong to the run, not to the result.
+OF_THE_RUN = ("checkpoint", "resume", "verbose", "random_state")
+
+
+class RunSettings(Record, frozen=True):
+    """What ``settings.json`` of a run holds, as far as new structures are read by it."""
+
+    reader: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+HOLD_OUTS = ("hold_out", "group_hold_out", "scaffold_hold_out")
+"""Splits with a single test part, of which `fit_run` draws one."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +59,11 @@ class Plan:
         or at most ten different whole numbers.
     test_fraction
         Share of the structures that is held out as the test part; 0 for none.
+    split
+        How: ``"hold_out"`` (at random, every class in proportion), ``"group_hold_out"`` (whole groups) or
+        ``"scaffold_hold_out"`` (rare scaffolds of molecules).
+    group
+        Column with the groups of ``"group_hold_out"``; None for copies: equal structures are one group.
     seed
         Of the split and of everything random in fitting. `assess` with a hold-out of the same seed and fraction has the
         same test structures.
@@ -61,15 +78,27 @@ class Plan:
     seed: int = 0
     parameters: Mapping[str, Any] = field(default_factory=dict)
     reader: Mapping[str, Any] = field(default_factory=dict)
+    split: str = "hold_out"
+    group: str | None = None
 
     def __post_init__(self) -> None:
         choose("task", dict.fromkeys(TASKS), self.task)
+        choose("split", dict.fromkeys(HOLD_OUTS), self.split)
+        if self.group is not None and self.split != "group_hold_out":
+            raise InputError(f"groups have no effect on the split {self.split!r}; use 'group_hold_out'")
         if not 0.0 <= self.test_fraction < 1.0:
             raise InputError(f"the test fraction must lie in [0, 1), got {self.test_fraction}")
 
 
 def fit_run(
-    structures: Structures, folder: str | Path, plan: Plan, *, resume: bool = False, verbose: bool = False
+    structures: Structures,
+    folder: str | Path,
+    plan: Plan,
+    *,
+    resume: bool = False,
+    verbose: bool = False,
+    baselines: bool = True,
+    command: str | None = None,
 ) -> FitRecord:
     """Fit an estimator to structures with targets, measure it on those held out, and write both into a folder.
 
@@ -87,13 +116,18 @@ def fit_run(
     resume
         Whether to continue from the last epoch that was saved, if any. On the CPU the result is the same to the bit.
     verbose
-        Whether a progress bar is shown, on a terminal.
+        Whether progress is shown.
+    baselines
+        Whether the model is compared with linear models on counted labels and colours, target by target.
+    command
+        The command line, for the record.
 
     Returns
     -------
     FitRecord
-        What ``metrics.json`` holds: for each target the metrics on the test structures, and those of the mean of the
-        training targets, or of the class frequencies.
+        What ``metrics.json`` holds: for each target the metrics on the test structures with their intervals, those of
+        the mean of the training targets, or of the class frequencies, and of the baselines; copies of test structures
+        in training; and warnings.
     """
     folder = Path(folder)
     columns, _ = attach(structures, None)
@@ -115,30 +149,72 @@ def fit_run(
         if fresh and not (folder / "checkpoint").exists():
             shutil.rmtree(folder)  # so that a corrected command finds the folder as it was
         raise
-    result = _measured(estimator, structures, train, test)
-    validation = train[estimator.validation_indices_]
-    rest = np.setdiff1d(train, validation)
-    split = SplitRecord(rest.tolist(), validation.tolist(), test.tolist())
-    write_json(folder / "split.json", split.as_dict())
+    split = Split("hold-out", train, test, train[estimator.validation_indices_])
+    _save(estimator, split, folder)
+    found, leakage = measure_targets(estimator, structures, split, seed=plan.seed, baselines=baselines)
+    result = FitRecord(
+        "classification" if isinstance(estimator, StructureClassifier) else "regression",
+        str(estimator.model),
+        PartSizes(
+            len(train) - len(estimator.validation_indices_), len(estimator.validation_indices_), len(test)
+        ),
+        sum(network.num_parameters for network in estimator.networks_),
+        [len(history.rows) for history in estimator.histories_],
+        [history.best_epoch for history in estimator.histories_],
+        {one.target: one.metrics for one in found},
+        {one.target: one.constant.metrics for one in found},
+        intervals={one.target: dict(one.intervals) for one in found},
+        entries={one.target: one.entries for one in found},
+        comparison={one.target: list(one.comparison) for one in found},
+        leakage=leakage,
+        without_copies={one.target: one.without_copies for one in found if one.without_copies is not None},
+        warnings=warnings_of(found, leakage, plan.split, molecules="smiles" in structures.columns),
+        split=plan.split if len(test) else "",
+        seed=plan.seed,
+        command=command,
+        settings=_settings(estimator),
+        without_target=len(structures) - len(answered),
+    )
+    write_json(folder / "metrics.json", result.as_dict())
+    return result
+
+
+def _save(estimator: StructureEstimator, split: Split, folder: Path) -> None:
+    """Write the model, its history, and which structures were trained, validated and tested on."""
+    assert split.validation is not None
+    rest = np.setdiff1d(split.train, split.validation)
+    record = SplitRecord(rest.tolist(), split.validation.tolist(), split.test.tolist())
+    write_json(folder / "split.json", record.as_dict())
     # Metrics that are undefined stay NaN there, which Python reads.
     histories = [asdict(history) for history in estimator.histories_]
     write_text(folder / "history.json", json.dumps(histories, indent=1) + "\n")
     estimator.save(folder / "model", overwrite=(folder / "model").exists())
-    write_json(folder / "metrics.json", result.as_dict())
-    return result
+
+
+def _settings(estimator: StructureEstimator) -> dict[str, Any]:
+    """Return the parameters that a result depends on, with what ``"auto"`` stood for."""
+    own = {name: plain(value) for name, value in estimator.get_params().items() if name not in OF_THE_RUN}
+    return own | estimator.resolved_
 
 
 def _held_out(
     structures: Structures, answered: Int[Array, " answered"], plan: Plan
 ) -> tuple[Int[Array, " train"], Int[Array, " test"]]:
-    """Return the training and the test positions: the split "hold_out" of the structures that have a target."""
+    """Return the training and the test positions, drawn from the structures that have a target."""
     if plan.test_fraction == 0.0:
         return answered, answered[:0]
     assert structures.targets is not None
     single = len(structures.target_names) == 1 and structures.target_vocabularies[0] is not None
-    classes = structures.targets[answered, 0].long().cpu().numpy() if single else None
-    request = Request(len(answered), classes, test_fraction=plan.test_fraction, seed=plan.seed)
-    (split,) = hold_out(request)
+    smiles = structures.columns.get("smiles")
+    request = Request(
+        len(answered),
+        structures.targets[answered, 0].long().cpu().numpy() if single else None,
+        groups_of(structures[answered], plan.group, plan.split, answered),
+        None if smiles is None else [str(text) for text in smiles[answered]],
+        test_fraction=plan.test_fraction,
+        seed=plan.seed,
+    )
+    (split,) = make_splits(plan.split, request)
     return answered[split.train], answered[split.test]
 
 
@@ -164,37 +240,5 @@ def read_settings(folder: str | Path) -> dict[str, Any]:
     file = Path(folder) / "settings.json"
     if not file.is_file():
         return {}
-    return read_record(
-        file, dict, "the settings of a run; restore it, or remove it and give the options again"
-    )
-
-
-def _measured(
-    estimator: StructureEstimator,
-    structures: Structures,
-    train: Int[Array, " train"],
-    test: Int[Array, " test"],
-) -> FitRecord:
-    assert structures.targets is not None
-    truth = structures.targets.cpu().numpy().astype(np.float64)
-    own: dict[str, Metrics] = {}
-    baseline: dict[str, Metrics] = {}
-    predictions = estimator._predictions(structures[test]) if len(test) else []
-    for k, (name, members) in enumerate(zip(structures.target_names, predictions, strict=False)):
-        predicted, before, after = members.mean(axis=0), truth[train, k], truth[test, k]
-        present = ~np.isnan(after)
-        classes = predicted.shape[1] if predicted.ndim == 2 else None
-        constant = constant_score(before[~np.isnan(before)], after[present], classes)
-        own[name] = finite_metrics(measure(after[present], predicted[present]))
-        baseline[name] = finite_metrics(constant.metrics)
-    validation = len(estimator.validation_indices_)
-    return FitRecord(
-        "classification" if isinstance(estimator, StructureClassifier) else "regression",
-        str(estimator.model),
-        PartSizes(len(train) - validation, validation, len(test)),
-        sum(network.num_parameters for network in estimator.networks_),
-        [len(history.rows) for history in estimator.histories_],
-        [history.best_epoch for history in estimator.histories_],
-        own,
-        baseline,
-    )
+    what = "the settings of a run; restore it, or remove it and give the options again"
+    return read_record(file, RunSettings, what).as_dict()

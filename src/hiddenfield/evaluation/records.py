@@ -204,6 +204,8 @@ class Assessment(Record, frozen=True, kw_only=True):
         Of two classes, and of a number.
     learning_curve, as_published
         Where they were requested.
+    command
+        The command line, where it was one.
     seconds
         Wall-clock time.
     """
@@ -227,6 +229,7 @@ class Assessment(Record, frozen=True, kw_only=True):
     ranges: list[ErrorRange] | None = None
     learning_curve: list[LearningPoint] | None = None
     as_published: AsPublished | None = None
+    command: str | None = None
     seconds: float
 
     @property
@@ -263,6 +266,17 @@ class SplitRecord(Record, frozen=True):
     test: list[int]
 
 
+class ScoreRecord(Record, frozen=True):
+    """One row of a comparison on test structures; of a baseline also how the model compares with it."""
+
+    name: str
+    metrics: Metrics
+    parameters: int = 0
+    seconds: float | None = None
+    note: str = ""
+    model_against_it: ComparisonRecord | None = None
+
+
 class FitRecord(Record, frozen=True):
     """What ``hiddenfield fit`` measured on its held-out structures.
 
@@ -278,6 +292,21 @@ class FitRecord(Record, frozen=True):
         Of each network: epochs trained, and the one whose weights were kept.
     test, baseline
         For each target the metrics of the model, and those of the training mean or class frequencies.
+    intervals
+        For each target 95 % intervals of the model's metrics, from a bootstrap of the test structures; None where one
+        is not defined.
+    entries
+        For each target how many structures of each part have it.
+    comparison
+        For each target the baselines and, last, the model.
+    leakage, without_copies
+        Copies of test structures in training, and for each target the metrics on the test structures without them.
+    warnings
+        What a person must know before using the model.
+    split, seed, command, settings
+        How the test part was drawn; the command line; the settings of training with ``"auto"`` resolved.
+    without_target
+        Structures that were left out because they have no target.
     """
 
     task: str
@@ -288,6 +317,17 @@ class FitRecord(Record, frozen=True):
     best_epoch: list[int]
     test: dict[str, Metrics]
     baseline: dict[str, Metrics]
+    intervals: dict[str, dict[str, Interval | None]] = msgspec.field(default_factory=dict)
+    entries: dict[str, PartSizes] = msgspec.field(default_factory=dict)
+    comparison: dict[str, list[ScoreRecord]] = msgspec.field(default_factory=dict)
+    leakage: LeakageRecord | None = None
+    without_copies: dict[str, Metrics] = msgspec.field(default_factory=dict)
+    warnings: list[str] = msgspec.field(default_factory=list)
+    split: str = ""
+    seed: int | None = None
+    command: str | None = None
+    settings: dict[str, Any] = msgspec.field(default_factory=dict)
+    without_target: int = 0
 
 
 def convert(content: Any, kind: type[R], what: str, file: str | Path | None = None) -> R:

@@ -150,7 +150,7 @@ def _sections(found: Assessment) -> list[Section]:
         sections.append(("Training and errors", figures(details)))
     sections.append(("Every split", _folds(found)))
     if found.leakage is not None:
-        sections.append(("Leakage", _leakage(found.leakage)))
+        sections.append(("Leakage", leakage_section(found.leakage)))
     sections.append(("Protocol", facts(_facts(found))))
     return sections
 
@@ -190,7 +190,8 @@ def _folds(found: Assessment) -> str:
     return html_table(heads, rows, text=(0, len(heads) - 1) if selected else (0,))
 
 
-def _leakage(leakage: LeakageRecord) -> str:
+def leakage_section(leakage: LeakageRecord) -> str:
+    """Return HTML that counts copies and lists the first."""
     text = f"<p>{escape(capital(leakage_in_words(leakage)))}.</p>"
     if not leakage.ids:
         return text
@@ -220,6 +221,7 @@ def _facts(found: Assessment) -> list[tuple[str, list[tuple[str, object]]]]:
         ("task", found.task),
     ]
     again: list[tuple[str, object]] = [
+        *[("command", found.command)] * (found.command is not None),
         ("seed", protocol.seed),
         ("data", protocol.data),
         ("splits", protocol.splits),

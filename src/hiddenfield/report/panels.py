@@ -14,7 +14,7 @@ from hiddenfield.learning import History
 from hiddenfield.report.drawing import BLUE, GREY, MANY_POINTS, RED, draw, plain_log_scale
 from hiddenfield.report.page import figure_box, figures, shortened
 from hiddenfield.report.study.pictures import COLOURS, range_panel, roc_panel
-from hiddenfield.shapes import Array, Float
+from hiddenfield.shapes import Array, Bool, Float
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,6 +24,8 @@ METRICS = {"valid_mae": "mean absolute error", "valid_accuracy": "accuracy"}
 MOST_CURVES = 8
 MOST_CELLS = 20
 MOST_COLOURS = 9
+# Times the median distance from the middle, beyond which a structure is an outlier of the map.
+FAR = 8.0
 
 
 # -- training ----------------------------------------------------------------------------------------------
@@ -81,8 +83,13 @@ def _by_epoch(
 # -- numbers -----------------------------------------------------------------------------------------------
 
 
-def parity(target: str, truth: Float[Array, " structures"], predicted: Float[Array, " structures"]) -> str:
-    """Draw predictions against the truth; a perfect model has all points on the diagonal."""
+def parity(
+    target: str, truth: Float[Array, " structures"], predicted: Float[Array, " structures"], key: str = ""
+) -> str:
+    """Draw predictions against the truth; a perfect model has all points on the diagonal.
+
+    The `key` distinguishes this picture from others of its kind on one page, here and below.
+    """
 
     def paint(figure: Figure) -> None:
         axes = figure.add_subplot()
@@ -96,14 +103,14 @@ def parity(target: str, truth: Float[Array, " structures"], predicted: Float[Arr
         axes.set(xlim=ends, ylim=ends, aspect="equal")
         axes.set(xlabel=f"{shortened(target, 40)}, true", ylabel=f"{shortened(target, 40)}, predicted")
 
-    picture = draw("parity", paint, width=4.6, height=4.2, title="predicted against true values")
+    picture = draw(f"parity{key}", paint, width=4.6, height=4.2, title="predicted against true values")
     return figure_box(
         picture, "Test structures: predicted against true. On the line the prediction is right."
     )
 
 
 def error_by_range(
-    target: str, truth: Float[Array, " structures"], predicted: Float[Array, " structures"]
+    target: str, truth: Float[Array, " structures"], predicted: Float[Array, " structures"], key: str = ""
 ) -> str:
     """Draw the mean absolute error in bins of the target, and below it how many structures each bin holds."""
     ranges = error_ranges(truth, predicted)
@@ -114,7 +121,9 @@ def error_by_range(
         upper.axhline(np.abs(truth - predicted).mean(), color=GREY, linewidth=1, linestyle="--")
         lower.set_xlabel(f"{shortened(target, 40)}, true")
 
-    picture = draw("ranges", paint, width=5.0, height=4.2, title="mean absolute error by range of the target")
+    picture = draw(
+        f"ranges{key}", paint, width=5.0, height=4.2, title="mean absolute error by range of the target"
+    )
     return figure_box(
         picture, "Error in ranges of the target; dashed: over all. Below, the structures in each."
     )
@@ -127,6 +136,7 @@ def roc(
     classes: Sequence[str],
     truth: Float[Array, " structures"],
     probabilities: Float[Array, "structures classes"],
+    key: str = "",
 ) -> str:
     """Draw the ROC curve of the second of two classes, or of each of several against the rest."""
     codes = [1] if len(classes) == 2 else _most_frequent(truth, len(classes))[:MOST_CURVES]
@@ -146,13 +156,14 @@ def roc(
         "ROC on the test structures: the share of a class that is found against that of the others taken for it; in "
         "brackets the area under the curve."
     )
-    return figure_box(draw("roc", paint, width=4.6, height=4.2, title="ROC curves"), caption)
+    return figure_box(draw(f"roc{key}", paint, width=4.6, height=4.2, title="ROC curves"), caption)
 
 
 def confusion(
     classes: Sequence[str],
     truth: Float[Array, " structures"],
     probabilities: Float[Array, "structures classes"],
+    key: str = "",
 ) -> str:
     """Draw how many structures of each class are taken for which, colours by the share of the true class."""
     chosen = np.sort(_most_frequent(truth, len(classes))[:MOST_CELLS])
@@ -177,7 +188,9 @@ def confusion(
     caption = "Test structures by true and by predicted class; darker is a larger share of the true class."
     if len(chosen) < len(classes):
         caption += f" The {len(chosen)} most frequent of {len(classes)} classes."
-    return figure_box(draw("confusion", paint, width=4.6, height=4.2, title="confusion matrix"), caption)
+    return figure_box(
+        draw(f"confusion{key}", paint, width=4.6, height=4.2, title="confusion matrix"), caption
+    )
 
 
 def _most_frequent(truth: Array, classes: int) -> Array:
@@ -188,12 +201,12 @@ def _most_frequent(truth: Array, classes: int) -> Array:
 
 
 def principal_components(
-    rows: Float[Array, "structures width"], count: int = 2
+    rows: Float[Array, "structures width"], count: int = 2, of: Bool[Array, " structures"] | None = None
 ) -> tuple[Float[Array, "structures components"], Float[Array, " components"]]:
     """Return the coordinates along the directions of largest variance, and the share of the variance of each.
 
     The sign of a direction is the one that makes its largest entry positive, so that the map does not flip from one run
-    to the next. Missing directions are zeros.
+    to the next. Missing directions are zeros. Where `of` says so, only some of the rows decide on the directions.
 
     Examples
     --------
@@ -201,8 +214,10 @@ def principal_components(
     >>> places[:, 0].tolist(), shares.round(6).tolist()
     ([-5.0, 0.0, 5.0], [1.0, 0.0])
     """
-    centred = rows.astype(np.float64) - rows.mean(axis=0, dtype=np.float64)
-    variances, directions = np.linalg.eigh(centred.T @ centred)
+    chosen_rows = rows if of is None else rows[of]
+    centred = rows.astype(np.float64) - chosen_rows.mean(axis=0, dtype=np.float64)
+    deciding = centred if of is None else centred[of]
+    variances, directions = np.linalg.eigh(deciding.T @ deciding)
     order = np.argsort(-variances, kind="stable")[:count]
     chosen = directions[:, order]
     chosen = chosen * np.sign(chosen[np.abs(chosen).argmax(axis=0), np.arange(chosen.shape[1])])
@@ -212,14 +227,37 @@ def principal_components(
     return np.pad(places, ((0, 0), (0, missing))), np.pad(shares, (0, missing))
 
 
+def far_rows(rows: Float[Array, "structures width"]) -> Bool[Array, " structures"]:
+    """Say which rows lie so far from the others that a map to their scale would show nothing else.
+
+    These are the rows more than `FAR` times as far from the median, column by column, as half of all rows; none where
+    that is more than a twentieth of them, which is then a group and not a few outliers.
+
+    Examples
+    --------
+    >>> far_rows(np.array([[k / 50, 0.0] for k in range(50)] + [[1e3, 0.0]])).nonzero()[0].tolist()
+    [50]
+    """
+    distances = np.linalg.norm(rows - np.median(rows, axis=0), axis=1)
+    far = distances > FAR * max(float(np.median(distances)), 1e-300)
+    return far & (far.mean() <= 0.05)
+
+
 def embedding_map(
     target: str,
     truth: Float[Array, " structures"],
     embeddings: Float[Array, "structures width"],
     classes: Sequence[str] | None,
 ) -> str:
-    """Draw the test structures by the two main components of their embeddings, coloured by the target."""
-    places, shares = principal_components(embeddings)
+    """Draw the test structures by the two main components of their embeddings, coloured by the target.
+
+    A few that lie far from all others have no part in the directions and the scale, and are drawn at the edge.
+    """
+    wide = embeddings.astype(np.float64)
+    far = far_rows(wide)
+    places, shares = principal_components(wide, of=~far)
+    low, high = places[~far].min(axis=0), places[~far].max(axis=0)
+    places = np.clip(places, low - 0.04 * (high - low), high + 0.04 * (high - low)) if far.any() else places
 
     def paint(figure: Figure) -> None:
         axes = figure.add_subplot()
@@ -238,11 +276,17 @@ def embedding_map(
             figure.colorbar(points, ax=axes, label=target[:40], extend=extend)
         else:
             _by_class(axes, places, truth, classes, options)
+        if far.any():
+            x, y = places[far].T
+            axes.scatter(x, y, s=40, facecolors="none", edgecolors=RED, linewidths=1.0)
         axes.set_xlabel(f"component 1 ({shares[0]:.0%} of the variance)")
         axes.set_ylabel(f"component 2 ({shares[1]:.0%})")
 
     width = embeddings.shape[1]
     caption = f"Embeddings of the test structures, {width} numbers each, along their main directions."
+    if far.any():
+        verb, they = ("lies", "it is") if far.sum() == 1 else ("lie", "they are")
+        caption += f" {int(far.sum())} (circled) {verb} far outside: {they} drawn at the edge."
     return figure_box(draw("map", paint, width=7.0, height=4.6, title="map of the embeddings"), caption)
 
 

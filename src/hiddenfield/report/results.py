@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,13 +16,15 @@ from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.errors import InputError, ReadError
 from hiddenfield.evaluation.assessment.problem import with_row_ids
 from hiddenfield.evaluation.baselines import fit_baselines
-from hiddenfield.evaluation.measuring import METRICS, Score, measure
-from hiddenfield.evaluation.records import FitRecord, Metrics, SplitRecord, read_record
+from hiddenfield.evaluation.measuring import METRICS, NAMES, Score, capital, measure
+from hiddenfield.evaluation.records import FitRecord, Metrics, ScoreRecord, SplitRecord, read_record
 from hiddenfield.learning import History
 from hiddenfield.machine import version
+from hiddenfield.report.assessment_page import VERDICTS, leakage_section
 from hiddenfield.report.examples import examples
-from hiddenfield.report.page import Section, facts, figures, html_table, write_html
+from hiddenfield.report.page import Section, escape, facts, figures, html_table, write_html
 from hiddenfield.report.panels import confusion, embedding_map, error_by_range, learning_curves, parity, roc
+from hiddenfield.report.study.tables import copies_in_words
 from hiddenfield.report.terminal import text_table
 from hiddenfield.shapes import Array, Float, Int
 
@@ -35,6 +37,16 @@ Facts = Sequence[tuple[str, Sequence[tuple[str, object]]]]
 
 Shares = Callable[[Int[Array, " chosen"]], list[Float[Array, " nodes"]]]
 """For some of the structures, what each of their nodes contributes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Panels:
+    """Truth and predictions of one target, as `Results` has them."""
+
+    target: str
+    truth: Float[Array, " structures"]
+    predicted: Float[Array, "structures ..."]
+    classes: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +79,10 @@ class Results:
         What the shares of a structure's nodes add up to, in words.
     facts
         The summary.
+    fit
+        The record of the run, of which the page shows intervals, copies, warnings and how to reproduce it.
+    others
+        Further targets of the same model.
     """
 
     title: str
@@ -81,6 +97,8 @@ class Results:
     shares: Shares | None = None
     base: str = ""
     facts: Facts = ()
+    fit: FitRecord | None = None
+    others: Sequence[Panels] = ()
 
 
 # -- collecting --------------------------------------------------------------------------------------------
@@ -156,10 +174,7 @@ def collect(
         raise InputError(
             f"no test structure has the target {column.name!r}; there is nothing to compare with"
         )
-    assert test.targets is not None
-    truth, predicted = test.targets[:, 0].cpu().numpy(), estimator._predictions(test)[position].mean(axis=0)
-    if words is not None:
-        predicted = np.pad(predicted, ((0, 0), (0, len(words) - predicted.shape[1])))
+    truth, predicted = _truth_and_prediction(estimator, test, position, words)
     histories = list(estimator.histories_)
     if seconds is None:
         seconds = sum(row["seconds"] for history in histories for row in history.rows)
@@ -183,12 +198,36 @@ def collect(
     )
 
 
+def _truth_and_prediction(
+    estimator: StructureEstimator, test: Structures, position: int, words: Vocabulary | None
+) -> tuple[Float[Array, " structures"], Float[Array, "structures ..."]]:
+    assert test.targets is not None
+    truth, predicted = test.targets[:, 0].cpu().numpy(), estimator._predictions(test)[position].mean(axis=0)
+    if words is not None:
+        predicted = np.pad(predicted, ((0, 0), (0, len(words) - predicted.shape[1])))
+    return truth, predicted
+
+
+def _other_panels(estimator: StructureEstimator, test: Structures, shown: str) -> list[Panels]:
+    """Return the panels of the targets that a page is not about, at most so many."""
+    found: list[Panels] = []
+    for position, column in enumerate(estimator.task_.columns):
+        if column.name == shown or len(found) == MOST_PANELS:
+            continue
+        (pack,), words = _in_one_vocabulary(estimator, column, (test,))
+        if len(pack):
+            classes = None if words is None else tuple(str(symbol) for symbol in words.symbols)
+            found.append(
+                Panels(column.name, *_truth_and_prediction(estimator, pack, position, words), classes)
+            )
+    return found
+
+
 def collect_run(
     folder: str | Path,
     structures: Structures,
     *,
     target: str | None = None,
-    rounds: Sequence[int] | None = (3,),
     title: str | None = None,
 ) -> Results:
     """Return the results of a run of ``hiddenfield fit``: its model, on its held-out structures.
@@ -196,10 +235,10 @@ def collect_run(
     Parameters
     ----------
     folder
-        Of the run; it holds the model and which structures were trained on.
+        Of the run; it holds the model, what was measured, and which structures were trained on.
     structures
         The data of the run, as they were read.
-    target, rounds, title
+    target, title
         As in `build`.
 
     Returns
@@ -216,10 +255,40 @@ def collect_run(
         raise ReadError(
             f"names structure {highest}, and there are {len(structures)}; give the data of the run", file=file
         )
-    structures = with_row_ids(structures)
+    record = read_record(Path(folder) / "metrics.json", FitRecord, "what a run measured; fit again")
+    estimator, structures = load(folder), with_row_ids(structures)
     train = structures[np.sort(np.array([*split.train, *split.validation], dtype=np.int64))]
     test = structures[np.array(split.test, dtype=np.int64)]
-    return collect(load(folder), train, test, target=target, rounds=rounds, title=title)
+    found = collect(estimator, train, test, target=target, rounds=None, title=title)
+    rows = [_score(row) for row in record.comparison.get(found.target, ())]
+    return replace(
+        found,
+        scores=rows or found.scores,
+        fit=record,
+        facts=_run_facts(found.facts, record),
+        others=_other_panels(estimator, test, found.target),
+    )
+
+
+def _score(row: ScoreRecord) -> Score:
+    metrics = {name: math.nan if value is None else value for name, value in row.metrics.items()}
+    return Score(row.name, metrics, row.parameters, row.seconds, row.note)
+
+
+def _run_facts(groups: Facts, record: FitRecord) -> Facts:
+    """Return the summary with the counts of the run, and how to reproduce it."""
+    (heading, data), *rest = groups
+    counts = record.structures
+    numbers: list[tuple[str, object]] = [
+        ("training", f"{counts.train:,} structures"),
+        ("validation", f"{counts.validation:,} structures, which chose the epoch"),
+        ("test", f"{counts.test:,} structures"),
+        ("without target", f"{record.without_target:,}, left out"),
+    ]
+    again: list[tuple[str, object]] = [("split", record.split), ("seed", record.seed)]
+    again += [] if record.command is None else [("command", record.command)]
+    own = [entry for entry in data if entry[0] not in ("training", "test")]
+    return [(heading, [*numbers, *own]), *rest, ("To reproduce it", again)]
 
 
 def _position(estimator: StructureEstimator, target: str | None) -> int:
@@ -342,30 +411,73 @@ def write_report(path: str | Path, results: Results) -> Path:
 
 def _lead(results: Results) -> str:
     own, count = results.scores[-1], f"{len(results.truth):,} test structures"
+    intervals = {} if results.fit is None else results.fit.intervals.get(results.target, {})
     if results.classes is None:
-        return f"{own.name}: mean absolute error {own.metrics['mae']:.4g} in {results.target}, on {count}."
-    return f"{own.name}: {own.metrics['accuracy']:.1%} of {count} in the right class of {results.target}."
+        sure = interval_in_words(intervals.get("mae"))
+        return (
+            f"{own.name}: mean absolute error {own.metrics['mae']:.4g}{sure} in {results.target}, on {count}."
+        )
+    sure = interval_in_words(intervals.get("accuracy"))
+    return (
+        f"{own.name}: {own.metrics['accuracy']:.1%}{sure} of {count} in the right class of {results.target}."
+    )
+
+
+def interval_in_words(bounds: Sequence[float] | None) -> str:
+    """Return an interval in brackets; nothing where it is not defined.
+
+    Examples
+    --------
+    >>> interval_in_words([0.12345, 0.2])
+    ' (95 % interval 0.1235 to 0.2)'
+    """
+    return "" if bounds is None else f" (95 % interval {bounds[0]:.4g} to {bounds[1]:.4g})"
 
 
 def _sections(results: Results) -> list[Section]:
     """Return the panels that the results have something for."""
-    sections: list[Section] = [("Comparison", COMPARISON + scores_table(results.scores))]
+    sections: list[Section] = []
+    fit = results.fit
+    if fit is not None and fit.warnings:
+        listed = "".join(f"<li>{escape(capital(text))}.</li>" for text in fit.warnings)
+        sections.append(("Read this first", f"<ul>{listed}</ul>"))
+    intervals = {} if fit is None else fit.intervals.get(results.target, {})
+    sections.append(("Comparison", COMPARISON + scores_table(results.scores) + _intervals(intervals)))
+    if fit is not None and len(fit.test) > 1:
+        sections.append(("All targets", html_table(*targets_table(fit))))
+    if fit is not None and fit.leakage is not None:
+        sections.append(("Leakage", leakage_section(fit.leakage)))
     if results.facts:
         sections.append(("Summary", facts(results.facts)))
     if curves := learning_curves(results.histories):
         sections.append(("Learning curves", curves))
-    if results.classes is None:
-        panels = [parity(results.target, results.truth, results.predicted)]
-        panels.append(error_by_range(results.target, results.truth, results.predicted))
-    else:
-        panels = [panel(results.classes, results.truth, results.predicted) for panel in (roc, confusion)]
-    sections.append(("Predictions", figures(panels)))
+    shown = Panels(results.target, results.truth, results.predicted, results.classes)
+    sections.append(("Predictions", figures(_predictions(shown))))
+    for number, other in enumerate(results.others, start=2):
+        sections.append((f"Predictions: {other.target}", figures(_predictions(other, f"-{number}"))))
     if results.embeddings is not None and np.ptp(results.embeddings) > 0:
         sections.append(
             ("Map", embedding_map(results.target, results.truth, results.embeddings, results.classes))
         )
     sections.append(("Best and worst", examples(results)))
     return sections
+
+
+def _predictions(shown: Panels, key: str = "") -> list[str]:
+    if shown.classes is None:
+        panels = (parity, error_by_range)
+        return [panel(shown.target, shown.truth, shown.predicted, key) for panel in panels]
+    return [panel(shown.classes, shown.truth, shown.predicted, key) for panel in (roc, confusion)]
+
+
+def _intervals(intervals: Mapping[str, Sequence[float] | None]) -> str:
+    known = [
+        f"{NAMES[name]} {bounds[0]:.4g} to {bounds[1]:.4g}" for name, bounds in intervals.items() if bounds
+    ]
+    if not known:
+        return ""
+    text = "95 % intervals of the model, from a bootstrap of the test structures: "
+    return f"<p>{escape(text + '; '.join(known))}.</p>"
 
 
 # -- scores ------------------------------------------------------------------------------------------------
@@ -428,19 +540,80 @@ def _number(value: float) -> str:
 def fit_as_text(found: FitRecord) -> str:
     """Return the result of a fit as lines of text: model, sizes of the parts, metrics of each target."""
     counts = found.structures
+    left_out = f"; {found.without_target:,} without a target left out" if found.without_target else ""
+    how = f" ({found.split})" if found.split else ""
     lines = [
         f"{found.task} with {found.model}, {found.parameters:,} weights, best epoch "
         f"{', '.join(map(str, found.best_epoch))} of {found.epochs[0]}",
-        f"{counts.train:,} training, {counts.validation:,} validation, {counts.test:,} test structures",
+        f"{counts.train:,} training, {counts.validation:,} validation, {counts.test:,} test structures{how}{left_out}",
     ]
+    if len(found.test) > 1:
+        heads, rows = targets_table(found)
+        lines.append(text_table(heads, rows, text=(0, 6, 7)))
+    else:
+        for name, measures in found.test.items():
+            lines.append(f"test {name}: {_listed(measures, found.intervals.get(name))}")
+            lines.append(f"  without a model: {_listed(found.baseline[name])}")
+            if len(scores := found.comparison.get(name, ())) > 2:
+                lines.append(scores_as_text([_score(row) for row in scores]))
+    if found.leakage is not None:
+        lines.append(f"leakage: {copies_in_words(found.leakage)}")
+    return "\n".join(lines + [f"warning: {text}" for text in found.warnings])
+
+
+def targets_table(found: FitRecord) -> tuple[list[str], list[list[str]]]:
+    """Return heads and rows of a table of all targets, and their mean."""
+    main = "mae" if found.task == "regression" else "accuracy"
+    second = "r2" if found.task == "regression" else "roc_auc"
+    heads = [
+        "target",
+        "tested",
+        HEADINGS[main],
+        "95 % interval",
+        HEADINGS[second],
+        "no model",
+        "best baseline",
+        "",
+    ]
+    rows = []
     for name, measures in found.test.items():
-        lines.append(f"test {name}: {_listed(measures)}")
-        lines.append(f"  without a model: {_listed(found.baseline[name])}")
-    return "\n".join(lines)
+        bounds = found.intervals[name].get(main)
+        constant, *others, _ = found.comparison[name]
+        known = [score for score in others if score.metrics[main] is not None]
+        best = None
+        if known:
+            best = sorted(
+                known, key=lambda s: s.metrics[main] or 0.0, reverse=METRICS[main].higher_is_better
+            )[0]
+        against = constant if best is None else best
+        verdict = "" if against.model_against_it is None else against.model_against_it.verdict
+        rows.append(
+            [
+                name,
+                f"{found.entries[name].test:,}",
+                _known(main, measures[main]),
+                "" if bounds is None else f"{bounds[0]:.4g} to {bounds[1]:.4g}",
+                _known(second, measures[second]),
+                _known(main, constant.metrics[main]),
+                "" if best is None else f"{best.name} {_known(main, best.metrics[main])}",
+                VERDICTS.get(verdict, verdict),
+            ]
+        )
+    means = [_mean([measures[name] for measures in found.test.values()]) for name in (main, second)]
+    rows.append(["mean", "", _known(main, means[0]), "", _known(second, means[1]), "", "", ""])
+    return heads, rows
 
 
-def _listed(measures: Metrics) -> str:
-    return ", ".join(f"{name} {_known(name, value)}" for name, value in measures.items())
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
+
+
+def _listed(measures: Metrics, intervals: Mapping[str, Sequence[float] | None] | None = None) -> str:
+    return ", ".join(
+        f"{name} {_known(name, value)}{interval_in_words((intervals or {}).get(name))}"
+        for name, value in measures.items()
+    )
 
 
 def _known(name: str, value: float | None) -> str:
@@ -470,6 +643,8 @@ OF_THE_MODEL = (
 # Neither of the model nor of its training, or shown in another way.
 NOT_SHOWN = ("model_options", "epochs", "checkpoint", "resume", "verbose")
 SILENT: tuple[object, ...] = (None, False, 0.0)
+# Further targets whose predictions a page shows, at most.
+MOST_PANELS = 11
 
 
 def summary(estimator: StructureEstimator, train: Structures, test: Structures, seconds: float) -> Facts:
@@ -504,7 +679,7 @@ def _data(train: Structures, test: Structures) -> list[tuple[str, object]]:
 
 
 def _model(estimator: StructureEstimator) -> list[tuple[str, object]]:
-    options = estimator.get_params()
+    options = estimator.get_params() | estimator.resolved_
     entries = [(name, options[name]) for name in OF_THE_MODEL if options.get(name) not in SILENT]
     entries += list((options.get("model_options") or {}).items())
     entries.append(("parameters", f"{sum(network.num_parameters for network in estimator.networks_):,}"))
@@ -514,7 +689,7 @@ def _model(estimator: StructureEstimator) -> list[tuple[str, object]]:
 
 
 def _training(estimator: StructureEstimator, seconds: float) -> list[tuple[str, object]]:
-    options, history = estimator.get_params(), estimator.history_
+    options, history = estimator.get_params() | estimator.resolved_, estimator.history_
     entries = [
         (name.replace("_", " "), value)
         for name, value in options.items()
@@ -523,7 +698,7 @@ def _training(estimator: StructureEstimator, seconds: float) -> list[tuple[str, 
     if history.rows:
         rates = sorted(row["structures_per_second"] for row in history.rows)
         entries += [
-            ("epochs", f"{len(history.rows)}, the weights of epoch {history.best_epoch} were kept"),
+            ("epochs", _epochs(estimator)),
             ("ended", history.reason),
             ("time", f"{seconds:.0f} s, {rates[len(rates) // 2]:,.0f} structures/s"),
         ]
@@ -534,3 +709,9 @@ def _training(estimator: StructureEstimator, seconds: float) -> list[tuple[str, 
         )
     )
     return entries
+
+
+def _epochs(estimator: StructureEstimator) -> str:
+    history, planned = estimator.history_, estimator.resolved_.get("epochs")
+    most = "" if planned in (None, len(history.rows)) else f" of at most {planned}"
+    return f"{len(history.rows)}{most}, the weights of epoch {history.best_epoch} were kept"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -28,8 +28,10 @@ POINTS = 200
 RANGES = 10
 # More pairs of ids of copies than this are counted, not listed.
 MOST_LISTED = 100
-# Bootstrap draws of the test structures of a single split.
-RESAMPLES = 1000
+# Bootstrap draws of the test structures of a single split, and structures in all draws.
+RESAMPLES, FEWEST_RESAMPLES, MOST_DRAWN = 1000, 200, 20_000_000
+
+M = TypeVar("M", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -86,15 +88,41 @@ def bootstrap_draws(
     """
     truth = context.problem.truth[context.splits[0].test]
     tables = {None: [result.kept() for result in finished.finals(0)]} | _kept_baselines(finished, len(truth))
-    name, generator = context.metric.name, np.random.default_rng(context.seed)
-    found = {model: np.empty(RESAMPLES) for model in tables}
-    for number in range(RESAMPLES):
-        drawn = generator.integers(len(truth), size=len(truth))
+    found = metric_draws(truth, tables, context.seed, context.metric.name)
+    own = found.pop(None)[context.metric.name]
+    return own, {model: draws[context.metric.name] for model, draws in found.items() if model is not None}
+
+
+def metric_draws(
+    truth: Float[Array, " structures"],
+    tables: Mapping[M, Sequence[Predictions]],
+    seed: int,
+    only: str | None = None,
+) -> dict[M, dict[str, Float[Array, " draws"]]]:
+    """Return metrics of models, or `only` one, on the same bootstrap draws of the test structures.
+
+    There are 1000 draws, fewer for more than 20,000 structures, at least 200.
+
+    Parameters
+    ----------
+    truth
+        Numbers, or class codes.
+    tables
+        For every model its predictions, seed by seed; the value of a draw is the mean over the seeds.
+    seed
+        Of the draws.
+    only
+        A metric.
+    """
+    count, generator = len(truth), np.random.default_rng(seed)
+    found: dict[M, dict[str, list[float]]] = {model: {} for model in tables}
+    for _ in range(max(FEWEST_RESAMPLES, min(RESAMPLES, MOST_DRAWN // max(count, 1)))):
+        drawn = generator.integers(count, size=count)
         for model, several in tables.items():
-            values = [table[drawn].measure(truth[drawn], name)[name] for table in several]
-            found[model][number] = np.mean(values)
-    own = found.pop(None)
-    return own, {model: draws for model, draws in found.items() if model is not None}
+            values = [table[drawn].measure(truth[drawn], only) for table in several]
+            for name in values[0]:
+                found[model].setdefault(name, []).append(float(np.mean([value[name] for value in values])))
+    return {model: {name: np.array(v) for name, v in draws.items()} for model, draws in found.items()}
 
 
 def _kept_baselines(finished: Finished, count: int) -> dict[str | None, list[Predictions]]:

@@ -18,6 +18,7 @@ from hiddenfield.estimators.targets import Answers, _given, as_task, attach
 from hiddenfield.evaluation.assessment.settings import TASKS, AssessmentSettings
 from hiddenfield.evaluation.splits.base import Request, Split, make_splits
 from hiddenfield.evaluation.splits.drawn import check_groups, hold_out_positions, k_fold, stratified
+from hiddenfield.kernels.refinement import copy_classes
 from hiddenfield.learning.checkpoint import fingerprint
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Float, Int, Shaped
@@ -208,7 +209,7 @@ def outer_splits(problem: Problem, settings: AssessmentSettings) -> list[Split]:
     request = Request(
         len(problem) if not everything else problem.total if rows is None else int(rows.max()) + 1,
         None if everything else problem.codes,
-        None if everything else _group_column(settings.groups, problem),
+        None if everything else _groups(settings, problem),
         None if X is None or "smiles" not in X.columns else [str(text) for text in X.columns["smiles"]],
         None if X is None or everything else X.num_nodes.cpu().numpy(),
         settings.split_file,
@@ -244,21 +245,45 @@ def _rows(problem: Problem) -> Int[Array, " structures"] | None:
     return rows.astype(np.int64)
 
 
-def _group_column(groups: Any, problem: Problem) -> Any:
-    if groups is None:
-        return None
-    if not isinstance(groups, str):
+def _groups(settings: AssessmentSettings, problem: Problem) -> Any:
+    groups = settings.groups
+    if groups is not None and not isinstance(groups, str):
         array = np.asarray(groups, dtype=None if hasattr(groups, "dtype") else object)
         if len(array) != problem.total:
             raise InputError(f"there are {problem.total} structures, but {len(array)} groups")
         return check_groups(array[problem.positions], problem.positions)
-    columns = problem.X.columns if isinstance(problem.X, Structures) else {}
-    if groups not in columns:
+    if not isinstance(problem.X, Structures):
+        if groups is None:
+            return None
+        raise InputError(f"a table of features has no column {groups!r}; give the groups as an array")
+    return groups_of(problem.X, groups, settings.split, problem.positions)
+
+
+def groups_of(
+    structures: Structures, column: str | None, split: Any, positions: Int[Array, " structures"]
+) -> Shaped[Array, " structures"] | None:
+    """Return the groups by which structures are split, None where they are not.
+
+    Parameters
+    ----------
+    structures
+        Those that are split.
+    column
+        Name of the column that holds the groups; where there is none, ``"group_hold_out"`` keeps copies together.
+    split
+        The name of the split.
+    positions
+        Where the structures stood, for the error.
+    """
+    if column is None:
+        return copy_classes(structures) if split == "group_hold_out" else None
+    columns = structures.columns
+    if column not in columns:
         raise InputError(
-            f"the structures have no column {groups!r}; they have: {', '.join(columns) or 'none'} (a table keeps more "
+            f"the structures have no column {column!r}; they have: {', '.join(columns) or 'none'} (a table keeps more "
             f"with keep=)"
         )
-    return check_groups(columns[groups], problem.positions)
+    return check_groups(columns[column], positions)
 
 
 def _renumbered(split: Split, places: Int[Array, " structures"], total: int) -> Split:

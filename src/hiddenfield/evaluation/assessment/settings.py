@@ -33,7 +33,8 @@ class AssessmentSettings:
     split_file
         Given indices.
     groups
-        The column of the structures by which ``"leave_one_group_out"`` splits, or an array.
+        The column of the structures by which ``"leave_one_group_out"`` and ``"group_hold_out"`` split, or an array. Of
+        the latter None is for copies: equal structures are one group.
     nested
         Whether settings are selected, within every outer training part, on inner validation parts.
     space
@@ -217,10 +218,10 @@ def _listed(values: Any) -> list[Any]:
 # The splits that an option has an effect on.
 OF_SPLITS = {
     "folds": ("auto", "k_fold", "stratified", "repeated", "scaffold"),
-    "repeats": ("repeated", "hold_out"),
-    "test_fraction": ("hold_out", "scaffold_hold_out"),
+    "repeats": ("repeated", "hold_out", "group_hold_out"),
+    "test_fraction": ("hold_out", "group_hold_out", "scaffold_hold_out"),
     "split_file": ("files",),
-    "group": ("leave_one_group_out",),
+    "group": ("leave_one_group_out", "group_hold_out"),
 }
 # The split that an option implies where none is named; the first one given decides.
 ASKS_FOR = {"group": "leave_one_group_out", "split_file": "files", "repeats": "repeated"}

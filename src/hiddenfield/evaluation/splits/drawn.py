@@ -156,6 +156,40 @@ def leave_one_group_out(request: Request) -> list[Split]:
     return _each_in_turn(codes, [f"group {name}" for name in names.tolist()])
 
 
+@SPLITTERS.register(summary="one held-out share of whole groups, or several draws of one")
+def group_hold_out(request: Request) -> list[Split]:
+    """Hold out whole groups, in random order, as long as they fit into the share; the smallest if none does.
+
+    Examples
+    --------
+    >>> groups = np.array(["a", "b", "a", "c", "d", "a"])
+    >>> (split,) = group_hold_out(Request(6, groups=groups, test_fraction=0.3))
+    >>> groups[split.test].tolist(), groups[split.train].tolist()
+    (['c', 'd'], ['a', 'b', 'a', 'a'])
+    """
+    if request.groups is None:
+        raise InputError("group_hold_out needs groups: name the column that holds them")
+    if not 0.0 < request.test_fraction < 1.0:
+        raise InputError(f"the held-out share must lie between 0 and 1, got {request.test_fraction}")
+    check_groups(request.groups, np.arange(request.total))
+    names = np.array([str(group) for group in request.groups], dtype=object)
+    _, codes, sizes = np.unique(names, return_inverse=True, return_counts=True)
+    if len(sizes) < 2:
+        raise InputError(f"all structures are of one group, {names[0]!r}; at least two are needed")
+    most, result = max(round(request.total * request.test_fraction), 1), []
+    for repeat in range(max(request.repeats, 1)):
+        order = request.generator(repeat).permutation(len(sizes))
+        chosen, room = [], most
+        for group in order.tolist():
+            if sizes[group] <= room:
+                chosen.append(group)
+                room -= sizes[group]
+        tested = np.isin(codes, chosen or [int(sizes.argmin())])
+        name = "hold-out" if request.repeats <= 1 else f"hold-out {repeat + 1}"
+        result.append(Split(name, np.flatnonzero(~tested), np.flatnonzero(tested)))
+    return result
+
+
 def check_groups(
     groups: Shaped[Array, " structures"], rows: Int[Array, " structures"]
 ) -> Shaped[Array, " structures"]:
