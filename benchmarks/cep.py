@@ -33,7 +33,7 @@ def molecules() -> hf.Structures | None:
     converted, table = folder / "cep-processed.parquet", folder / "cep-processed.csv.xz"
     if converted.exists():
         return hf.read(converted)
-    return hf.read(table, structure="smiles", target="PCE") if table.exists() else None
+    return hf.read(table, structure="smiles", target="PCE", extra=()) if table.exists() else None
 
 
 def run(quick: bool = False, models: tuple[str, ...] = MODELS) -> dict[str, Any]:

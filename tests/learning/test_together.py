@@ -18,7 +18,7 @@ from hiddenfield.estimators import StructureClassifier, StructureRegressor
 from hiddenfield.estimators.base import fit_in_parts
 from hiddenfield.learning import History, Task, TrainSettings, together as module, train
 from hiddenfield.learning.together import train_together
-from hiddenfield.learning.trainer import Fit, Training
+from hiddenfield.learning.trainer import Fit, Training, train_side_by_side
 
 
 @pytest.fixture(scope="module")
@@ -86,18 +86,22 @@ def test_histories_and_weights_are_those_of_training_alone(words, settings):
 def test_they_are_done_at_once(words, monkeypatch):
     sizes = []
 
-    def training(fits):
+    def training(team, fits, *options):
         sizes.append(len(fits))
-        return Training(fits)
+        return train_side_by_side(team, fits, *options)
 
-    monkeypatch.setattr(module, "Training", training)
+    monkeypatch.setattr(module, "train_side_by_side", training)
     assert len(train_together(fits_of(words)[0])) == sum(sizes) == 4
     assert len(sizes) == 1
 
 
 def test_as_many_at_once_as_there_is_room_for(words, monkeypatch):
     sizes = []
-    monkeypatch.setattr(module, "_train", lambda fits: sizes.append(len(fits)) or [History()] * len(fits))
+    monkeypatch.setattr(
+        module,
+        "train_side_by_side",
+        lambda _, fits, *options: sizes.append(len(fits)) or [History()] * len(fits),
+    )
     fits = fits_of(words)[0]
     entries = max(fit.batch_entries for fit in fits)
     monkeypatch.setattr(module, "MOST_ENTRIES", 2.5 * entries)

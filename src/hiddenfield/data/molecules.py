@@ -27,11 +27,15 @@ from hiddenfield.progress import progress as progress_bar
 from hiddenfield.shapes import Array, Int
 
 CHUNK = 500
+# Node labels beside the paper's five that predictions are better with (docs/decisions/0017).
+USUAL_EXTRA = ("charge", "chirality")
 # Starting worker processes takes as long as reading about this many molecules.
 FEW = 2000
 # Columns that have few possible symbols know them all, so that a model is not tied to what its data happened to hold.
 FIXED: dict[str, tuple[Symbol, ...]] = {
     "aromatic": (0, 1),
+    "charge": (-2, -1, 0, 1, 2),
+    "chirality": CHIRALITIES,
     "conjugated": (0, 1),
     "ring": (0, 1),
     "bond": ("single", "double", "triple", "aromatic"),
@@ -48,7 +52,7 @@ def from_smiles(
     columns: Mapping[str, Any] | None = None,
     on_error: str = "raise",
     explicit_hydrogens: bool = False,
-    extra: Sequence[str] = (),
+    extra: Sequence[str] = USUAL_EXTRA,
     single_labels: bool = False,
     num_workers: int | None = None,
     progress: bool = True,
@@ -56,10 +60,10 @@ def from_smiles(
     """Build a pack of molecular graphs from SMILES: atoms are nodes, bonds are edges, in RDKit's order.
 
     Node labels are ``element`` (its symbol), ``degree`` (bonds to other nodes), ``hydrogens`` (those that are no
-    nodes), ``valence`` (the implicit one) and ``aromatic`` (0 or 1). Arc labels are ``bond`` (``"single"``,
-    ``"double"``, ``"triple"``, ``"aromatic"``, or RDKit's name of a rarer one), ``conjugated`` and ``ring`` (0 or 1).
-    Salts stay one structure of several components, single atoms stay, and the texts are kept as the column
-    ``"smiles"``.
+    nodes), ``valence`` (the implicit one), ``aromatic`` (0 or 1), and those of `extra`. Arc labels are ``bond``
+    (``"single"``, ``"double"``, ``"triple"``, ``"aromatic"``, or RDKit's name of a rarer one), ``conjugated`` and
+    ``ring`` (0 or 1). Salts stay one structure of several components, single atoms stay, and the texts are kept as the
+    column ``"smiles"``.
 
     Parameters
     ----------
@@ -75,7 +79,7 @@ def from_smiles(
         Whether hydrogens are nodes too.
     extra
         Further node labels: ``"charge"``, ``"chirality"`` (R, S or none), ``"hybridization"``, ``"isotope"``,
-        ``"radicals"``.
+        ``"radicals"``; by default the first two.
     single_labels
         Whether to join the node labels into one column, and the arc labels into one.
     num_workers
@@ -99,7 +103,7 @@ def from_smiles(
     >>> molecules.num_nodes.tolist(), molecules.num_edges.tolist()
     ([3, 6], [2, 6])
     >>> [vocabulary.name for vocabulary in molecules.node_vocabularies]
-    ['element', 'degree', 'hydrogens', 'valence', 'aromatic']
+    ['element', 'degree', 'hydrogens', 'valence', 'aromatic', 'charge', 'chirality']
     >>> from_smiles(["CCO", "C1CC"])
     Traceback (most recent call last):
     hiddenfield.errors.InputError: row 1: 'C1CC' is no molecule that RDKit can read: unclosed ring; \

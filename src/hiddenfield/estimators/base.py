@@ -6,6 +6,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,26 @@ from sklearn.utils.validation import check_is_fitted
 from hiddenfield.data.structures import Structures
 from hiddenfield.embedding.predictor import Predictor
 from hiddenfield.errors import InputError, TrainingError
+from hiddenfield.estimators.counting import (
+    KINDS,
+    MOST_COUNTED,
+    Counting,
+    Part,
+    choose_weights,
+    fit_counting,
+)
 from hiddenfield.estimators.inputs import Features, Reading
-from hiddenfield.estimators.parameters import COMMON, OF_NETWORK, auto_batch_size, auto_epochs, check, plain
+from hiddenfield.estimators.parameters import (
+    COMMON,
+    OF_NETWORK,
+    auto_batch_size,
+    auto_ensemble,
+    auto_epochs,
+    auto_fraction,
+    auto_patience,
+    check,
+    plain,
+)
 from hiddenfield.estimators.targets import Answers, attach, chosen_aside, keep_aside
 from hiddenfield.learning.batches import predict
 from hiddenfield.learning.checkpoint import History
@@ -27,7 +46,7 @@ from hiddenfield.learning.device import resolve_device
 from hiddenfield.learning.settings import TrainSettings
 from hiddenfield.learning.task import Task
 from hiddenfield.learning.together import train_in_parts
-from hiddenfield.learning.trainer import Fit, train_fit
+from hiddenfield.learning.trainer import Fit
 from hiddenfield.shapes import Array, Float, Int
 
 
@@ -39,7 +58,9 @@ class Begun:
     task: Task
     features: Features
     reading: Reading
-    validation_indices: Int[Array, " aside"]
+    structures: Structures
+    parts: list[Part]
+    answered: Int[Array, " answered"]
     single_target: bool
     target_kinds: tuple[str, ...]
 
@@ -63,11 +84,12 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         How node embeddings become that of a structure: ``"sum"``, ``"mean"`` or ``"max"``. The sum is divided by the
         mean number of nodes of the training structures, the same for all, so that large structures train as well.
     every_round
-        Whether the embeddings of all rounds are used, rather than those of the last.
+        Whether the embeddings of all rounds are used, rather than those of the last; ``"auto"``: for classes.
     node_width
         Width of a layer on every node before pooling; None for none.
     standardise
-        Whether pooled embeddings are brought to mean 0 and variance 1 (batch normalisation) before the head.
+        Whether pooled embeddings are brought to mean 0 and variance 1 (batch normalisation) before the head;
+        ``"auto"``: for classes.
     hidden, dropout
         Width of the head's hidden layer, and the share of it that is dropped in training.
     model_options
@@ -85,12 +107,14 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         Passes over the data, and structures in a batch; ``"auto"`` chooses by the number of structures, see
         `hiddenfield.estimators.parameters`.
     learning_rate, optimizer, weight_decay, schedule, clip, patience, monitor, resample, precision, device, devices
-        As in `hiddenfield.learning.TrainSettings`.
+        As in `hiddenfield.learning.TrainSettings`; patience ``"auto"`` is a quarter of the epochs, at least ten.
     validation_fraction
-        Share of the structures that is held out, drawn with `random_state` and stratified by class where possible,
-        to choose the epoch whose weights are kept. 0 for none: then the last epoch's are.
+        Share of the structures that each network holds out, drawn with `random_state` and stratified by class where
+        possible, to choose the epoch whose weights are kept; networks of an ensemble hold out different ones. 0 for
+        none: then the last epoch's are. ``"auto"`` is a fifth for an ensemble, a tenth for one network.
     ensemble
-        Networks, fitted with different seeds; predictions are their average.
+        Networks, fitted with different seeds; predictions are their average. ``"auto"`` is five up to 10,000
+        structures, three up to 30,000, then one.
     random_state
         An integer makes the result repeatable.
     checkpoint, resume
@@ -107,12 +131,15 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         The first of them.
     task_
         The targets, with their units.
-    validation_indices_
-        Positions in X of the held-out structures; a model that was loaded does not know them.
+    held_out_
+        For each network the positions in X of the structures that it held out; a model that was loaded does not know
+        them.
+    blend_
+        Weights of the networks and of models on counts in a prediction.
     features_, reading_
         The vocabularies and scales of the input, and how X is read.
     resolved_
-        What ``"auto"`` stood for: epochs, batch size, device and representation.
+        What ``"auto"`` stood for.
     """
 
     model: str = "loopy_bp"
@@ -121,9 +148,9 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
     activation: str = "relu"
     bias: bool = True
     pooling: str = "sum"
-    every_round: bool = False
+    every_round: bool | str = "auto"
     node_width: int | None = None
-    standardise: bool = False
+    standardise: bool | str = "auto"
     hidden: int = 64
     dropout: float = 0.0
     model_options: dict[str, Any] | None = None
@@ -136,14 +163,14 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
     weight_decay: float = 0.0
     schedule: str = "cosine"
     clip: float | None = 5.0
-    patience: int | None = None
-    validation_fraction: float = 0.1
+    patience: int | str | None = "auto"
+    validation_fraction: float | str = "auto"
     monitor: str = "loss"
     resample: float | None = None
     precision: str = "32"
     device: str = "auto"
     devices: int = 1
-    ensemble: int = 1
+    ensemble: int | str = "auto"
     random_state: Any = None
     checkpoint: str | os.PathLike[str] | None = None
     resume: bool = True
@@ -171,14 +198,15 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         self
         """
         begun = self._begin(X, y, aside)
+        folder = None if self.checkpoint is None else Path(self.checkpoint)
+        found = dict(
+            train_in_parts(begun.fits, folder=folder, resume=self.resume, show_progress=self.verbose)
+        )
         histories: list[History] = []
-        for member, fit in enumerate(begun.fits):
-            folder = None if self.checkpoint is None else Path(self.checkpoint)
-            file = None if folder is None else folder / f"member-{member}.safetensors"
-            found = train_fit(fit, checkpoint=file, resume=self.resume, show_progress=self.verbose)
-            if isinstance(found, TrainingError):
-                raise found
-            histories.append(found)
+        for _, history in sorted(found.items()):
+            if isinstance(history, TrainingError):
+                raise history
+            histories.append(history)
         return self._end(begun, histories)
 
     def _begin(self, X: Any, y: Any, aside: Any) -> Begun:
@@ -197,35 +225,77 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         if len(answered) < len(structures):
             structures = structures[answered]
         features = Features.of(structures)
-        fits, aside = self._members(
-            features.encode(structures),
+        structures = features.encode(structures)
+        fits, parts = self._members(
+            structures,
             features,
             task,
             lambda position: given.name_of(int(answered[position])),
             None if aside is None else chosen_aside(aside, len(given), answered),
         )
         kinds = tuple(column.kind for column in columns)
-        return Begun(fits, task, features, reading, answered[aside], single, kinds)
+        return Begun(fits, task, features, reading, structures, parts, answered, single, kinds)
 
     def _end(self, begun: Begun, histories: Sequence[History]) -> StructureEstimator:
-        """Take over what was trained."""
+        """Take over what was trained, and fit what goes with it."""
         self.networks_, self.histories_ = [fit.network for fit in begun.fits], list(histories)
         self.task_, self.features_, self.reading_ = begun.task, begun.features, begun.reading
-        self.validation_indices_ = begun.validation_indices
+        self.held_out_ = [begun.answered[aside] for _, aside in begun.parts]
         self.single_target_, self.target_kinds_ = begun.single_target, begun.target_kinds
-        settings = begun.fits[0].settings
+        self.blend_ = dict(zip(KINDS, (1.0, 0.0, 0.0), strict=True))
+        self.counting_: Counting | None = None
+        if self._counts(begun):
+            self._blend(begun)
+        settings, network = begun.fits[0].settings, begun.fits[0].network.settings()
         self.resolved_ = {
+            "ensemble": len(begun.fits),
+            "every_round": network["every_round"],
+            "standardise": network["standardise"],
             "epochs": settings.epochs,
             "batch_size": settings.batch_size,
+            "patience": settings.patience,
+            "validation_fraction": len(begun.parts[0][1]) / len(begun.structures),
             "device": resolve_device(settings.device).type,
             "representation": begun.reading.representation,
         }
         return self
 
+    def _counts(self, begun: Begun) -> bool:
+        """Say whether models on counts are to be fitted too: where they can be judged, and do what networks do."""
+        wanted = getattr(self, "counts", False)
+        judged = all(len(aside) for _, aside in begun.parts)
+        if wanted is True and not judged:
+            raise InputError(
+                f"The 'counts' parameter of {type(self).__name__} must be False or 'auto' where no structures are held "
+                "out, since weights are chosen on these. Got True instead."
+            )
+        few = len(begun.structures) * len(begun.task.columns) <= MOST_COUNTED
+        usual = begun.task.loss == "square" and not any(column.weights for column in begun.task.columns)
+        return bool(wanted) and judged and (wanted is True or (few and usual))
+
+    def _blend(self, begun: Begun) -> None:
+        """Fit models on counts beside each network, and weigh all by their predictions of held-out structures."""
+        structures, task = begun.structures, begun.task
+        counting = fit_counting(structures, task, begun.parts, begun.fits[0].settings.seed)
+        tables: list[list[list[Array]]] = [[[] for _ in task.columns] for _ in KINDS]
+        for member, (_, aside) in enumerate(begun.parts):
+            found = counting.predict(structures[aside], [member])
+            outputs = predict(self.networks_[member], structures[aside], device=self.device)
+            for kind, own in zip(
+                tables, (task.predictions(outputs), *(one[0] for one in found)), strict=True
+            ):
+                for column, values in zip(kind, own, strict=True):
+                    column.append(values)
+        assert structures.targets is not None
+        truth = structures.targets.double().cpu().numpy()[np.concatenate([a for _, a in begun.parts])]
+        weights = choose_weights(task, truth, [[np.concatenate(own) for own in kind] for kind in tables])
+        self.blend_ = dict(zip(KINDS, weights, strict=True))
+        self.counting_ = None if weights[0] == 1.0 else counting
+
     def _check_parameters(self, *, chosen: bool = False) -> None:
         check(self)
         name = type(self).__name__
-        if self.patience is not None and not self.validation_fraction and not chosen:
+        if self.patience not in (None, "auto") and self.validation_fraction == 0 and not chosen:
             raise InputError(
                 f"The 'patience' parameter of {name} must be None where 'validation_fraction' is 0, since nothing is "
                 f"validated. Got {self.patience!r} instead."
@@ -255,32 +325,37 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         task: Task,
         name_of: Callable[[int], str],
         chosen: Int[Array, " aside"] | None = None,
-    ) -> tuple[list[Fit], Int[Array, " aside"]]:
-        """Make every network of the ensemble, each with its own seed, all with the same structures held out."""
-        seeds = check_random_state(self.random_state).randint(2**31 - 1, size=self.ensemble + 1).tolist()
-        kept, aside = keep_aside(structures, float(self.validation_fraction), seeds[0], chosen)
-        training, validation = structures[kept], structures[aside] if len(aside) else None
-        fits = [
-            Fit(
-                self._network(features, task.outputs, seed),
-                task,
-                training,
-                validation,
-                self._settings(training, validation, seed),
-                lambda position: name_of(int(kept[position])),
-            )
-            for seed in seeds[1:]
-        ]
-        return fits, aside
+    ) -> tuple[list[Fit], list[Part]]:
+        """Make every network of the ensemble, each with a seed and held-out structures of its own."""
+        count = auto_ensemble(len(structures)) if self.ensemble == "auto" else int(self.ensemble)
+        share = (
+            auto_fraction(count) if self.validation_fraction == "auto" else float(self.validation_fraction)
+        )
+        seeds = check_random_state(self.random_state).randint(2**31 - 1, size=count + 1).tolist()
+        parts = keep_aside(structures, share, seeds[0], chosen, members=count)
+        fits = []
+        for (kept, aside), seed in zip(parts, seeds[1:], strict=True):
+            training, validation = structures[kept], structures[aside] if len(aside) else None
+            settings = self._settings(training, validation, seed)
+            network = self._network(features, task, seed)
+            named = partial(_name_at, name_of, kept)
+            fits.append(Fit(network, task, training, validation, settings, named))
+        return fits, parts
 
-    def _network(self, features: Features, outputs: int, seed: int) -> Predictor:
+    def _network(self, features: Features, task: Task, seed: int) -> Predictor:
         """Make a network whose initial weights depend on the seed alone."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            return Predictor(features.sizes, outputs, **self._network_options(features))
+            return Predictor(features.sizes, task.outputs, **self._network_options(features, task))
 
-    def _network_options(self, features: Features) -> dict[str, Any]:
+    def _network_options(self, features: Features, task: Task) -> dict[str, Any]:
         own = {name: plain(getattr(self, name)) for name in OF_NETWORK}
+        # Standardising needs whole batches in one process.
+        usual = {
+            "every_round": not task.is_regression,
+            "standardise": not task.is_regression and self.devices == 1,
+        }
+        own |= {name: value for name, value in usual.items() if own[name] == "auto"}
         own["scale"] = features.mean_nodes if self.pooling == "sum" else 1.0
         for name, value in (self.model_options or {}).items():
             if name in own:
@@ -296,6 +371,8 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         epochs = auto_epochs(len(training), size) if self.epochs == "auto" else int(self.epochs)
         own = {name: plain(getattr(self, name)) for name in TrainSettings.names() if hasattr(self, name)}
         own |= {"epochs": epochs, "batch_size": size, "seed": seed}
+        if self.patience == "auto":
+            own["patience"] = auto_patience(epochs)
         return TrainSettings(**own if validation is not None else own | {"patience": None})
 
     # -- fitted --------------------------------------------------------------------------------------------
@@ -304,6 +381,14 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
     def network_(self) -> Predictor:
         """The first network of the ensemble."""
         return self._fitted("networks_")[0]
+
+    @property
+    def validation_indices_(self) -> Int[Array, " aside"]:
+        """Positions in X of the structures that every network held out: no weight was learned from them."""
+        common, *others = self._fitted("held_out_")
+        for other in others:
+            common = np.intersect1d(common, other)
+        return common  # type: ignore[no-any-return]
 
     @property
     def history_(self) -> History:
@@ -353,6 +438,16 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         structures = self._encoded(X)
         outputs = [predict(network, structures, device=self.device) for network in self.networks_]
         members = [self.task_.predictions(output) for output in outputs]
+        if self.counting_ is not None:
+            kinds = (members, *self.counting_.predict(structures))
+            shares = tuple(self.blend_.values())
+            members = [
+                [
+                    sum(w * values for w, values in zip(shares, own, strict=True))
+                    for own in zip(*parts, strict=True)
+                ]
+                for parts in zip(*kinds, strict=True)
+            ]
         return [np.stack(column) for column in zip(*members, strict=True)]
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -368,6 +463,11 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         tags.non_deterministic = self.random_state is None
         tags.no_validation = True
         return tags
+
+
+def _name_at(name_of: Callable[[int], str], kept: Int[Array, " kept"], position: int) -> str:
+    """Name the structure at a position among those that are kept."""
+    return name_of(int(kept[position]))
 
 
 def fit_in_parts(

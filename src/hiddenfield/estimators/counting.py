@@ -12,17 +12,21 @@ same for all members and targets.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 
 from hiddenfield.data.structures import Structures
+from hiddenfield.errors import InputError
+from hiddenfield.estimators.inputs import Features
 from hiddenfield.kernels.refinement import ColourDictionary, weisfeiler_lehman
 from hiddenfield.learning.forest import Forest, fit_forest
 from hiddenfield.learning.linear import Linear, fit_linear
-from hiddenfield.learning.task import Task
+from hiddenfield.learning.task import Column, Task
+from hiddenfield.ops.equal_rows import Rows
 from hiddenfield.shapes import Array, Float, Int
 
 KINDS = ("networks", "linear", "forest")
@@ -37,6 +41,9 @@ SHARE = 0.1
 """Of the structures of a part, on which the strength of the linear model's penalty is chosen."""
 SMALLEST = 1e-4
 """Probability below which a wrong prediction is not punished more: weights must not hang on a single structure."""
+
+PREFIX = "counting."
+"""Of the names of arrays in a saved model."""
 
 Part = tuple[Int[Array, " kept"], Int[Array, " aside"]]
 
@@ -57,13 +64,14 @@ class Counting:
     linear: list[list[Linear]]
     forests: list[list[Forest]]
 
-    def predict(self, structures: Structures) -> list[list[list[Float[Array, "structures ..."]]]]:
-        """Return by kind, member and target what is predicted."""
+    def predict(
+        self, structures: Structures, members: Sequence[int] | None = None
+    ) -> list[list[list[Float[Array, "structures ..."]]]]:
+        """Return by kind, member (all, or those named) and target what is predicted."""
         counts = weisfeiler_lehman(structures, vocabulary=self.vocabulary)[0]
-        return [
-            [[model.predict(counts) for model in member] for member in kind]
-            for kind in (self.linear, self.forests)
-        ]
+        chosen = range(len(self.linear)) if members is None else members
+        kinds: tuple[list[list[Any]], ...] = (self.linear, self.forests)
+        return [[[model.predict(counts) for model in kind[member]] for member in chosen] for kind in kinds]
 
 
 def fit_counting(structures: Structures, task: Task, parts: Sequence[Part], seed: int) -> Counting:
@@ -88,9 +96,11 @@ def fit_counting(structures: Structures, task: Task, parts: Sequence[Part], seed
             order = np.random.default_rng(seed + member).permutation(len(rows))
             size = int(SHARE * len(rows))
             chosen = None if member == 0 else linear[0][k]
-            linear[-1].append(
-                fit_linear(own, y, np.sort(order[size:]), np.sort(order[:size]), classes, like=chosen)
-            )
+            model = fit_linear(own, y, np.sort(order[size:]), np.sort(order[:size]), classes, like=chosen)
+            short = {
+                name: getattr(model, name).astype(np.float32) for name in ("scale", "weights", "intercept")
+            }
+            linear[-1].append(replace(model, **short))
             forests[-1].append(fit_forest(own, y, classes, trees=TREES, seed=(seed + member) % 2**32))
     return Counting(vocabulary, linear, forests)
 
@@ -146,3 +156,103 @@ def choose_weights(
                 else -np.log(np.maximum(mixed, SMALLEST)).mean()
             )
     return tuple(grid[int(losses.argmin())].tolist())
+
+
+# -- saving ------------------------------------------------------------------------------------------------
+
+
+def as_arrays(counting: Counting) -> dict[str, Array]:
+    """Return all that a saved model needs of it: the colours, then the models by member and target."""
+    words, found = counting.vocabulary, dict[str, Array]()
+    for name, rows in [
+        ("arcs", words.arc_labels),
+        *((f"round{t}", rows) for t, rows in enumerate(words.rounds)),
+    ]:
+        found |= {f"{name}.ptr": rows.ptr, f"{name}.values": rows.values}
+    for kind, members in (("linear", counting.linear), ("forest", counting.forests)):
+        for place, model in _named(members):
+            parts = {name: value for name, value in vars(model).items() if isinstance(value, np.ndarray)}
+            found |= {f"{kind}.{place}.{name}": value for name, value in parts.items()}
+            if isinstance(model, Linear):
+                found[f"{kind}.{place}.settings"] = np.array([model.unit, model.strength])
+    return {PREFIX + name: np.ascontiguousarray(value) for name, value in found.items()}
+
+
+def from_arrays(
+    arrays: Mapping[str, Array], features: Features, columns: Sequence[Column], members: int
+) -> Counting:
+    """Make it from what `as_arrays` returned; arrays that do not fit each other are an `InputError`."""
+    own = {name.removeprefix(PREFIX): value for name, value in arrays.items()}
+    places = [f"{member}.{target}" for member in range(members) for target in range(len(columns))]
+    expected = {
+        f"{name}.{part}"
+        for name in ("arcs", *(f"round{t}" for t in range(ROUNDS + 1)))
+        for part in ("ptr", "values")
+    }
+    expected |= {
+        f"linear.{place}.{name}" for place in places for name in ("scale", "weights", "intercept", "settings")
+    }
+    expected |= {
+        f"forest.{place}.{name}"
+        for place in places
+        for name in ("roots", "column", "threshold", "left", "right", "values")
+    }
+    if set(own) != expected or not all(np.isfinite(value).all() for value in own.values()):
+        raise InputError(
+            "the models on counts are not those of the targets, or have numbers that are not finite"
+        )
+    rows = {name: _rows(own, name) for name in ("arcs", *(f"round{t}" for t in range(ROUNDS + 1)))}
+    words = ColourDictionary(
+        features.node_vocabularies, features.arc_vocabularies, rows.pop("arcs"), tuple(rows.values())
+    )
+    linear, forests = [], []
+    for place in places:
+        column = columns[int(place.split(".")[1])]
+        outputs, classes = column.outputs, column.classes is not None
+        part = {name.split(".")[-1]: own[name] for name in sorted(own) if name.startswith(f"linear.{place}.")}
+        unit, strength = part.pop("settings").tolist()
+        model = Linear(**part, classes=classes, unit=bool(unit), strength=strength)
+        part = {name.split(".")[-1]: own[name] for name in sorted(own) if name.startswith(f"forest.{place}.")}
+        forest = Forest(**part, classes=classes, columns=words.num_features)
+        shapes = (model.weights.shape, model.scale.shape, model.intercept.shape, forest.values.shape[1:])
+        wanted = ((words.num_features, outputs), (words.num_features,), (outputs,), (outputs,))
+        if shapes != wanted or not _grown(forest):
+            raise InputError(f"the models on counts of target {column.name!r} do not fit the colours")
+        linear.append(model)
+        forests.append(forest)
+    width = len(columns)
+    cut = range(0, len(places), width)
+    return Counting(words, [linear[k : k + width] for k in cut], [forests[k : k + width] for k in cut])
+
+
+def _named(members: Sequence[Sequence[Any]]) -> Iterator[tuple[str, Any]]:
+    for member, models in enumerate(members):
+        for target, model in enumerate(models):
+            yield f"{member}.{target}", model
+
+
+def _rows(own: Mapping[str, Array], name: str) -> Rows:
+    ptr, values = own[f"{name}.ptr"], own[f"{name}.values"]
+    if ptr.ndim != 1 or values.ndim != 1 or not len(ptr) or ptr[0] != 0 or ptr[-1] != len(values):
+        raise InputError(f"the colours of {name} are cut short")
+    if (np.diff(ptr) < 0).any() or ptr.dtype != np.int64 or values.dtype != np.int64:
+        raise InputError(f"the colours of {name} are not rows of numbers")
+    return Rows(ptr, values)
+
+
+def _grown(forest: Forest) -> bool:
+    """Whether following the nodes of a forest ends at a leaf, wherever it begins."""
+    nodes = len(forest.column)
+    lengths = {len(part) for part in (forest.threshold, forest.left, forest.right, forest.values)}
+    whole = all(part.dtype == np.int32 for part in (forest.roots, forest.column, forest.left, forest.right))
+    if lengths != {nodes} or not whole or not len(forest.roots):
+        return False
+    inner = np.flatnonzero(forest.column >= 0)
+    below = np.stack([forest.left[inner], forest.right[inner]])
+    return bool(
+        (forest.column < forest.columns).all()
+        and (below > inner).all()
+        and (below < nodes).all()
+        and (forest.roots >= 0).all()
+        and (forest.roots < nodes).all()
+    )

@@ -31,6 +31,8 @@ CONVERTERS = {
 REPRESENTATIONS = ("structures", *CONVERTERS)
 # Signs of bonds, branches, rings and charges, which no sequence of letters has.
 SMILES_SIGNS = re.compile(r"[=#()\[\]@/\\+0-9]")
+# Degrees that are told apart where they are the labels of nodes.
+MOST_DEGREES = 64
 REMEDY = 'say which with representation="smiles" or representation="sequence"'
 
 
@@ -196,6 +198,9 @@ class Attribute:
 class Features:
     """The features that a model was fitted on, by which new structures are encoded in the same way.
 
+    Where nodes have neither labels nor attributes, their degrees are their labels; larger ones than any in training, or
+    than 64, are the largest.
+
     Examples
     --------
     >>> import hiddenfield as hf
@@ -213,16 +218,22 @@ leave the structure out, or fit on data that has this symbol
     node_attributes: tuple[Attribute, ...]
     arc_attributes: tuple[Attribute, ...]
     mean_nodes: float
+    largest_degree: int | None = None
 
     @classmethod
     def of(cls, structures: Structures) -> Features:
         """Take the vocabularies, names and scales of a pack."""
+        largest = None
+        if structures.node_labels is None and structures.node_attributes is None and structures.total_nodes:
+            largest = min(MOST_DEGREES, int(structures.in_ptr.diff().max()))
+            structures = with_degrees(structures, largest)
         return cls(
             structures.node_vocabularies,
             structures.arc_vocabularies,
             _attributes(structures.node_attribute_names, structures.node_attributes),
             _attributes(structures.arc_attribute_names, structures.arc_attributes),
             max(1.0, structures.total_nodes / max(1, len(structures))),
+            largest,
         )
 
     @property
@@ -245,6 +256,8 @@ leave the structure out, or fit on data that has this symbol
         InputError
             If there are other label columns or other attributes.
         """
+        if self.largest_degree is not None and structures.node_labels is None:
+            structures = with_degrees(structures, self.largest_degree)
         coded = structures.recode(self.node_vocabularies, self.arc_vocabularies)
         changes: dict[str, Any] = {}
         for kind in ("node", "arc"):
@@ -282,6 +295,21 @@ leave the structure out, or fit on data that has this symbol
     def from_dict(cls, values: Mapping[str, Any]) -> Features:
         """Build from what `as_dict` returned; a value of another type is a `ValueError`."""
         return msgspec.convert(values, cls)
+
+
+def with_degrees(structures: Structures, largest: int) -> Structures:
+    """Label every node with the number of arcs that arrive at it, or with the largest that is told apart.
+
+    Examples
+    --------
+    >>> import hiddenfield as hf
+    >>> star = hf.data.from_edges([0, 0, 0], [1, 2, 3], node_ptr=[0, 4])
+    >>> with_degrees(star, 2).node_labels.flatten().tolist()
+    [2, 1, 1, 1]
+    """
+    degrees = structures.in_ptr.diff().clamp(max=largest)[:, None]
+    words = Vocabulary("degree", tuple(range(largest + 1)))
+    return structures.replace(node_labels=degrees, node_vocabularies=(words,))
 
 
 def _attributes(names: tuple[str, ...], values: Tensor | None) -> tuple[Attribute, ...]:

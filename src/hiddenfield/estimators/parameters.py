@@ -16,9 +16,13 @@ from hiddenfield.estimators.inputs import REPRESENTATIONS
 from hiddenfield.learning.settings import OPTIMIZERS, PRECISIONS, SCHEDULES
 from hiddenfield.learning.task import LOSSES
 
-# A network of this kind needs some thousand steps whatever the data, and gains little from many more passes.
-STEPS = 4000
+# A network of this kind needs some thousand steps whatever the data, and gains little from many more passes; see the
+# study of defaults in docs/results/defaults.md.
+STEPS = 2000
 FEWEST_EPOCHS, MOST_EPOCHS = 20, 200
+FEWEST_PATIENT = 10
+# Networks of an ensemble for at most so many structures.
+ENSEMBLES = {10_000: 5, 30_000: 3}
 
 COUNT = Interval(Integral, 1, None, closed="left")
 POSITIVE = Interval(Real, 0, None, closed="neither")
@@ -32,8 +36,8 @@ OF_NETWORK: dict[str, list[Any]] = {
     "activation": [StrOptions(set(ACTIVATIONS))],
     "bias": ["boolean"],
     "pooling": [StrOptions(set(POOLINGS))],
-    "every_round": ["boolean"],
-    "standardise": ["boolean"],
+    "every_round": ["boolean", StrOptions({"auto"})],
+    "standardise": ["boolean", StrOptions({"auto"})],
     "node_width": [COUNT, None],
     "hidden": [COUNT],
     "dropout": [Interval(Real, 0, 1, closed="left")],
@@ -49,19 +53,20 @@ COMMON = OF_NETWORK | {
     "weight_decay": [Interval(Real, 0, None, closed="left")],
     "schedule": [StrOptions(set(SCHEDULES))],
     "clip": [POSITIVE, None],
-    "patience": [COUNT, None],
-    "validation_fraction": [Interval(Real, 0, 1, closed="left")],
+    "patience": [COUNT, StrOptions({"auto"}), None],
+    "validation_fraction": [Interval(Real, 0, 1, closed="left"), StrOptions({"auto"})],
     "monitor": [StrOptions({"loss", "mae", "rmse", "accuracy", "roc_auc"})],
     "resample": [POSITIVE, None],
     "precision": [StrOptions(set(PRECISIONS))],
     "device": [str],
     "devices": [COUNT],
-    "ensemble": [COUNT],
+    "ensemble": [COUNT, StrOptions({"auto"})],
     "random_state": ["random_state"],
     "checkpoint": [str, os.PathLike, None],
     "resume": ["boolean"],
     "verbose": ["boolean"],
 }
+OF_PREDICTIONS: dict[str, list[Any]] = {"counts": ["boolean", StrOptions({"auto"})]}
 OF_NUMBERS: dict[str, list[Any]] = {"loss": [StrOptions(set(LOSSES))]}
 OF_CLASSES: dict[str, list[Any]] = {"class_weight": [dict, StrOptions({"balanced"}), None]}
 
@@ -99,7 +104,28 @@ def auto_epochs(structures: int, batch_size: int) -> int:
     Examples
     --------
     >>> [auto_epochs(count, auto_batch_size(count)) for count in (170, 1000, 100_000)]
-    [182, 125, 20]
+    [91, 62, 20]
     """
     steps_an_epoch = -(-structures // batch_size)
     return min(MOST_EPOCHS, max(FEWEST_EPOCHS, round(STEPS / steps_an_epoch)))
+
+
+def auto_ensemble(structures: int) -> int:
+    """Return how many networks are averaged: several where one is trained quickly.
+
+    Examples
+    --------
+    >>> [auto_ensemble(count) for count in (200, 20_000, 100_000)]
+    [5, 3, 1]
+    """
+    return next((count for most, count in ENSEMBLES.items() if structures <= most), 1)
+
+
+def auto_fraction(members: int) -> float:
+    """Return the share that each network holds out: with five of them, every structure is held out once."""
+    return 0.2 if members > 1 else 0.1
+
+
+def auto_patience(epochs: int) -> int:
+    """Return after how many epochs without a better one training stops: a quarter of them, at least ten."""
+    return max(FEWEST_PATIENT, epochs // 4)

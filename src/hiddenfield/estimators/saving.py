@@ -20,6 +20,7 @@ from hiddenfield import estimators
 from hiddenfield.data.paths import atomic, read_bytes
 from hiddenfield.embedding.predictor import Predictor
 from hiddenfield.errors import InputError, ReadError
+from hiddenfield.estimators.counting import KINDS, PREFIX, as_arrays, from_arrays
 from hiddenfield.estimators.inputs import REPRESENTATIONS, Features, Reading
 from hiddenfield.estimators.supervised import TYPES
 from hiddenfield.learning.checkpoint import History
@@ -61,6 +62,8 @@ def _write_folder(estimator: StructureEstimator, folder: Path) -> None:
         for member, network in enumerate(estimator.networks_)
         for name, value in network.state_dict().items()
     }
+    if estimator.counting_ is not None:
+        tensors |= {name: torch.from_numpy(value) for name, value in as_arrays(estimator.counting_).items()}
     weights = pack_tensors(tensors)
     content = _describe(estimator) | {"weights_sha256": hashlib.sha256(weights).hexdigest()}
     content["checksum"] = _checksum(content)
@@ -89,6 +92,7 @@ def _describe(estimator: StructureEstimator) -> dict[str, Any]:
         "members": len(estimator.networks_),
         "histories": [vars(history) for history in estimator.histories_],
         "resolved": estimator.resolved_,
+        "blend": estimator.blend_,
     }
 
 
@@ -230,7 +234,15 @@ def _build(content: Mapping[str, Any], tensors: dict[str, Tensor]) -> StructureE
     estimator.histories_ = [History(**history) for history in content["histories"]]
     estimator.resolved_ = dict(content.get("resolved", {}))
     _check_consistent(estimator, content)
+    counted = {name: tensors.pop(name).numpy() for name in sorted(tensors) if name.startswith(PREFIX)}
     estimator.networks_ = _networks(estimator, content, tensors)
+    estimator.blend_ = dict(content["blend"])
+    if tuple(estimator.blend_) != KINDS or not np.isfinite(list(estimator.blend_.values())).all():
+        raise InputError("the weights of the blend are not those of " + ", ".join(KINDS))
+    if not counted and estimator.blend_["networks"] != 1.0:
+        raise InputError("the models on counts are missing")
+    features, columns = estimator.features_, estimator.task_.columns
+    estimator.counting_ = from_arrays(counted, features, columns, content["members"]) if counted else None
     return estimator
 
 
@@ -251,7 +263,10 @@ def _check_consistent(estimator: StructureEstimator, content: Mapping[str, Any])
     numbers = [(each.mean, each.scale) for each in scaled]
     if not np.isfinite(numbers).all() or any(column.scale <= 0 for column in columns):
         raise InputError("means and scales must be finite, and scales positive")
-    if len(estimator.histories_) != content["members"] or estimator.ensemble != content["members"]:
+    if len(estimator.histories_) != content["members"] or estimator.ensemble not in (
+        "auto",
+        content["members"],
+    ):
         raise InputError("the number of networks is not that of their histories")
 
 
@@ -260,7 +275,8 @@ def _networks(
 ) -> list[Predictor]:
     """Make the networks without memory of their own, compare their shapes with the weights, and put these in."""
     with torch.device("meta"):
-        options, outputs = estimator._network_options(estimator.features_), estimator.task_.outputs
+        options = estimator._network_options(estimator.features_, estimator.task_)
+        outputs = estimator.task_.outputs
         networks = [
             Predictor(estimator.features_.sizes, outputs, **options)
             for _ in range(min(content["members"], len(tensors)))

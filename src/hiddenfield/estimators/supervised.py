@@ -13,7 +13,7 @@ from sklearn.utils._param_validation import StrOptions
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError
 from hiddenfield.estimators.base import StructureEstimator
-from hiddenfield.estimators.parameters import COMMON, OF_CLASSES, OF_NUMBERS
+from hiddenfield.estimators.parameters import COMMON, OF_CLASSES, OF_NUMBERS, OF_PREDICTIONS
 from hiddenfield.estimators.targets import Answers, as_classes, as_numbers, as_task, attach
 from hiddenfield.shapes import Array, Float, Shaped
 
@@ -32,6 +32,10 @@ class StructureClassifier(ClassifierMixin, StructureEstimator):  # type: ignore[
     class_weight
         Weight of each class in the loss: None for equal ones, ``"balanced"`` for the inverse of the frequencies, or a
         mapping from classes to weights.
+    counts
+        Whether linear models and forests on counted Weisfeiler-Lehman colours are fitted beside each network, and
+        averaged with it, with weights chosen on held-out structures; see `hiddenfield.estimators.counting`. ``"auto"``:
+        where structures are held out, structures times targets are at most 20,000, and classes have no weights.
 
     Attributes
     ----------
@@ -50,8 +54,9 @@ class StructureClassifier(ClassifierMixin, StructureEstimator):  # type: ignore[
     """
 
     class_weight: str | Mapping[Any, float] | None = None
+    counts: bool | str = "auto"
 
-    _parameter_constraints = COMMON | OF_CLASSES
+    _parameter_constraints = COMMON | OF_CLASSES | OF_PREDICTIONS
 
     def _with_targets(self, structures: Structures, columns: list[Answers]) -> Structures:
         return as_classes(structures, columns)
@@ -110,6 +115,10 @@ class StructureRegressor(RegressorMixin, StructureEstimator):  # type: ignore[mi
     ----------
     loss
         ``"square"``, ``"absolute"`` or ``"huber"``, of targets with mean 0 and scale 1.
+    counts
+        Whether linear models and forests on counted Weisfeiler-Lehman colours are fitted beside each network, and
+        averaged with it, with weights chosen on held-out structures; see `hiddenfield.estimators.counting`. ``"auto"``:
+        where structures are held out, structures times targets are at most 20,000, and the loss is the square.
 
     Examples
     --------
@@ -121,8 +130,9 @@ class StructureRegressor(RegressorMixin, StructureEstimator):  # type: ignore[mi
     """
 
     loss: str = "square"
+    counts: bool | str = "auto"
 
-    _parameter_constraints = COMMON | OF_NUMBERS
+    _parameter_constraints = COMMON | OF_NUMBERS | OF_PREDICTIONS
 
     def _with_targets(self, structures: Structures, columns: list[Answers]) -> Structures:
         return as_numbers(structures, columns)
@@ -166,7 +176,8 @@ class StructureEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Struct
     """Turn structures into vectors that were learned for a target; a transformer for pipelines.
 
     It is fitted as `StructureRegressor` or `StructureClassifier` is, and gives what their networks see before the
-    head: the pooled node embeddings. The parameters, X and y are described in `StructureEstimator`.
+    head: the pooled node embeddings, by default of one network and its last round. The parameters, X and y are described
+    in `StructureEstimator`.
 
     Parameters
     ----------
@@ -184,6 +195,8 @@ class StructureEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Struct
     (4, 8)
     """
 
+    every_round: bool | str = False
+    ensemble: int | str = 1
     task: str = "auto"
     loss: str = "square"
     class_weight: str | Mapping[Any, float] | None = None

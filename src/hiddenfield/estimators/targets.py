@@ -270,36 +270,49 @@ def select_targets(structures: Structures, names: Sequence[str]) -> Structures:
 
 
 def keep_aside(
-    structures: Structures, fraction: float, seed: int, chosen: Int[Array, " aside"] | None = None
-) -> tuple[Int[Array, " kept"], Int[Array, " aside"]]:
-    """Return the positions that are trained on and those that are held out, drawn with a seed, each sorted.
+    structures: Structures,
+    fraction: float,
+    seed: int,
+    chosen: Int[Array, " aside"] | None = None,
+    *,
+    members: int = 1,
+) -> list[tuple[Int[Array, " kept"], Int[Array, " aside"]]]:
+    """Return for each member the positions that are trained on and those held out, drawn with a seed, each sorted.
 
-    A single target of classes is stratified, where every class has two members and there is a place for each. With
-    fewer than two structures, or a fraction of less than one structure, nothing is held out. Where positions were
-    `chosen`, nothing is drawn: it is these.
+    Members hold out different structures, as far as there are enough of them. A single target of classes is stratified,
+    where every class has two members and there is a place for each. With fewer than two structures, or a fraction of
+    less than one structure, nothing is held out. Where positions were `chosen`, nothing is drawn: it is these.
 
     Examples
     --------
     >>> import hiddenfield as hf
     >>> words = hf.data.from_sequences(["A"] * 10, targets=["yes", "no"] * 5)
-    >>> kept, aside = keep_aside(words, 0.2, seed=0)
-    >>> len(kept), sorted(words.targets[aside, 0].tolist())
-    (8, [0.0, 1.0])
+    >>> parts = keep_aside(words, 0.2, seed=0, members=5)
+    >>> [sorted(words.targets[aside, 0].tolist()) for _, aside in parts]
+    [[0.0, 1.0], [0.0, 1.0], [0.0, 1.0], [0.0, 1.0], [0.0, 1.0]]
+    >>> sorted(np.concatenate([aside for _, aside in parts]).tolist())
+    [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
     """
     total = len(structures)
     if chosen is not None:
-        return np.setdiff1d(np.arange(total), chosen), chosen
+        return [(np.setdiff1d(np.arange(total), chosen), chosen)] * members
     size = min(int(total * fraction), total - 1)
     if size < 1:
-        return np.arange(total), np.zeros(0, dtype=np.int64)
+        return [(np.arange(total), np.zeros(0, dtype=np.int64))] * members
+    order = np.random.default_rng(seed).permutation(total)
     classes = _strata(structures, size)
-    if classes is None:
-        order = np.random.default_rng(seed).permutation(total)
-        return np.sort(order[size:]), np.sort(order[:size])
-    from sklearn.model_selection import train_test_split
-
-    kept, aside = train_test_split(np.arange(total), test_size=size, random_state=seed, stratify=classes)
-    return np.sort(kept), np.sort(aside)
+    if classes is not None:
+        # By how far through its class each member stands: any run of neighbours has about the same share of each.
+        order = order[np.argsort(classes[order], kind="stable")]
+        _, first, count = np.unique(classes[order], return_index=True, return_counts=True)
+        place = (np.arange(total) - np.repeat(first, count) + 0.5) / np.repeat(count, count)
+        order = order[np.argsort(place, kind="stable")]
+    parts = []
+    for member in range(members):
+        begin = round(member * total * fraction)
+        aside = np.sort(order[np.arange(begin, begin + size) % total])
+        parts.append((np.setdiff1d(np.arange(total), aside), aside))
+    return parts
 
 
 def chosen_aside(aside: Any, total: int, answered: Int[Array, " answered"]) -> Int[Array, " aside"]:

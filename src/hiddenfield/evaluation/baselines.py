@@ -135,7 +135,7 @@ def fit_baselines(
         raise InputError(
             f"all training structures are of one class of {train.target_names[0]!r}; at least two are needed"
         )
-    kept, aside = keep_aside(train, HELD_OUT, seed)
+    ((kept, aside),) = keep_aside(train, HELD_OUT, seed)
     task = BaselineTask(train, test, y, truth, classes, kept, aside, rounds)
     return [score for fit in BASELINES.values() for score in fit(task)]
 

@@ -73,16 +73,14 @@ class State:
 def save_run(path: Path, state: State, identity: dict[str, Any]) -> None:
     """Write everything that a run needs to go on."""
     tensors = {f"weight.{name}": value for name, value in state.network.state_dict().items()}
-    (history,) = state.histories
-    best = {} if history.best is None else state.best_weights
-    tensors |= {f"best.{name}": value[0] for name, value in best.items()}
+    tensors |= {f"best.{name}": value for name, value in state.best_weights.items()}
     for number, moments in state.optimizer.state_dict()["state"].items():
         kept = {name: value for name, value in moments.items() if isinstance(value, Tensor)}
         tensors |= {f"optimizer.{number}.{name}": value for name, value in kept.items()}
     values = {
         "identity": identity,
         "next_epoch": state.next_epoch,
-        "history": asdict(history),
+        "histories": [asdict(history) for history in state.histories],
         "precision": state.scaler.state_dict(),  # the scale of the loss in half precision; empty otherwise
     }
     save_checkpoint(Checkpoint(tensors, values), path)
@@ -115,7 +113,7 @@ def _load(saved: Checkpoint, state: State) -> None:
             key.removeprefix(prefix): value for key, value in saved.tensors.items() if key.startswith(prefix)
         }
 
-    history = History(**saved.values["history"])
+    histories = [History(**history) for history in saved.values["histories"]]
     moments: dict[int, dict[str, Tensor]] = {}
     for key, value in part("optimizer.").items():
         number, name = key.split(".", 1)
@@ -127,8 +125,8 @@ def _load(saved: Checkpoint, state: State) -> None:
         raise TypeError("the state of the precision is made of numbers")
     state.scaler.load_state_dict(scaling)
     device = next(state.network.parameters()).device
-    state.histories, state.next_epoch = [history], int(saved.values["next_epoch"])
-    state.best_weights = {name: value[None].to(device) for name, value in part("best.").items()}
+    state.histories, state.next_epoch = histories, int(saved.values["next_epoch"])
+    state.best_weights = {name: value.to(device) for name, value in part("best.").items()}
 
 
 def fingerprint(structures: Structures) -> list[int]:

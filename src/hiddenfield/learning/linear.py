@@ -79,7 +79,7 @@ class Linear:
         from scipy.sparse import diags_array
 
         rows = features @ diags_array(self.scale)
-        if self.unit:
+        if self.unit and rows.shape[0]:
             from sklearn.preprocessing import normalize
 
             rows = normalize(rows)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 
 from hiddenfield.embedding.stack import stack_kind
 from hiddenfield.errors import TrainingError
 from hiddenfield.learning.checkpoint import History
-from hiddenfield.learning.trainer import Fit, Training, train_fit
+from hiddenfield.learning.processes import Team
+from hiddenfield.learning.trainer import Fit, train_fit, train_side_by_side
 
 # Entries of one vector on every arc and node of the batches of all networks together: enough to keep a GPU busy, and
 # not too many for its memory.
@@ -56,16 +58,23 @@ def train_together(fits: Sequence[Fit]) -> list[History | TrainingError]:
     return results
 
 
-def train_in_parts(fits: Sequence[Fit]) -> Iterator[tuple[int, History | TrainingError]]:
-    """Do as `train_together`, and yield positions and results as soon as those that were trained at once are done."""
+def train_in_parts(
+    fits: Sequence[Fit], *, folder: Path | None = None, resume: bool = False, show_progress: bool = False
+) -> Iterator[tuple[int, History | TrainingError]]:
+    """Do as `train_together`, and yield positions and results as soon as those that were trained at once are done.
+
+    With a `folder` the state of those that are trained at once is saved to a file after every epoch, as in `train`.
+    """
     for fit in fits:
         fit.check()
     for group in _alike(fits):
-        yield from zip(group, _train([fits[position] for position in group]), strict=True)
-
-
-def _train(fits: list[Fit]) -> list[History | TrainingError]:
-    return Training(fits).run() if len(fits) > 1 else [train_fit(fits[0])]
+        own = [fits[position] for position in group]
+        file = None if folder is None else folder / f"member-{group[0]}.safetensors"
+        if len(own) == 1:
+            found = [train_fit(own[0], checkpoint=file, resume=resume, show_progress=show_progress)]
+        else:
+            found = train_side_by_side(Team(), own, file, resume, show_progress)
+        yield from zip(group, found, strict=True)
 
 
 def _alike(fits: Sequence[Fit]) -> Iterator[list[int]]:

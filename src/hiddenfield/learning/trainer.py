@@ -156,15 +156,18 @@ def train_fit(
 ) -> History | TrainingError:
     """Do as `train`, and return the error where the loss stops being finite."""
     fit.check()
-    with team_of(fit.settings.devices, _train_part, replace(fit, name_of=None), checkpoint, resume) as team:
-        (result,) = _train_part(team, fit, checkpoint, resume, show_progress)
+    with team_of(
+        fit.settings.devices, train_side_by_side, [replace(fit, name_of=None)], checkpoint, resume
+    ) as team:
+        (result,) = train_side_by_side(team, [fit], checkpoint, resume, show_progress)
     return result
 
 
-def _train_part(
-    team: Team, fit: Fit, checkpoint: Path | None, resume: bool, show_progress: bool = False
+def train_side_by_side(
+    team: Team, fits: Sequence[Fit], checkpoint: Path | None, resume: bool, show_progress: bool = False
 ) -> list[History | TrainingError]:
-    training = Training([fit], team, checkpoint)
+    """Train networks that are alike, going on from a checkpoint if there is one."""
+    training = Training(fits, team, checkpoint)
     if checkpoint is not None:
         resume_run(checkpoint, training.state, training.identity(), resume=resume)
     return training.run(show_progress)
@@ -184,7 +187,7 @@ class Training:
     team
         The processes that share the work; several only for a single network.
     checkpoint
-        A file for the state after every epoch; only for a single network.
+        A file for the state after every epoch.
     """
 
     def __init__(self, fits: Sequence[Fit], team: Team | None = None, checkpoint: Path | None = None) -> None:
@@ -441,11 +444,13 @@ class Training:
 
     def identity(self) -> dict[str, Any]:
         """Return what must be the same for a run to go on: settings, network, task, data."""
-        (fit,) = self.fits
-        free = ("device", "devices")
+        free, packs = ("device", "devices"), [(fit.structures, fit.validation) for fit in self.fits]
         return {
-            "settings": {name: v for name, v in fit.settings.as_dict().items() if name not in free},
-            "network": fit.network.settings(),
-            "task": fit.task.as_dict(),
-            "data": [fingerprint(pack) for pack in (fit.structures, fit.validation) if pack is not None],
+            "settings": [
+                {name: value for name, value in fit.settings.as_dict().items() if name not in free}
+                for fit in self.fits
+            ],
+            "network": [fit.network.settings() for fit in self.fits],
+            "task": [fit.task.as_dict() for fit in self.fits],
+            "data": [[fingerprint(pack) for pack in own if pack is not None] for own in packs],
         }

@@ -59,4 +59,4 @@ def _load(data: Path) -> tuple[Structures, None]:
     written = folder / "cep-processed.parquet"
     if written.exists():
         return read(written), None
-    return read(folder / "cep-processed.csv.xz", structure="smiles", target="PCE"), None
+    return read(folder / "cep-processed.csv.xz", structure="smiles", target="PCE", extra=()), None

@@ -16,7 +16,7 @@ import numpy as np
 from hiddenfield.data.columns import ROWS, Columns
 from hiddenfield.data.convert.sequences import from_sequences
 from hiddenfield.data.formats import FORMATS, Format
-from hiddenfield.data.molecules import read_molecules, skipped_rows
+from hiddenfield.data.molecules import USUAL_EXTRA, read_molecules, skipped_rows
 from hiddenfield.data.paths import existing, inner_suffix, write_text
 from hiddenfield.data.readers import arrow
 from hiddenfield.data.readers.delimited import (
@@ -56,7 +56,7 @@ def read(
     missing: Any = MISSING,
     on_error: str = "raise",
     explicit_hydrogens: bool = False,
-    extra: Sequence[str] = (),
+    extra: Sequence[str] = USUAL_EXTRA,
     arc_labels: str | None = None,
     single_labels: bool = False,
     cache: str | Path | None = None,
