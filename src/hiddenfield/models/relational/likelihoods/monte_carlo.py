@@ -57,7 +57,7 @@ class SampledLikelihood(Likelihood):
         for number, network in enumerate(self.networks):
             drawn = sample_networks(
                 self.scheme,
-                next(iter(network.sizes.values())),
+                network.sizes,
                 theta,
                 start="observed",
                 network=network,
