@@ -157,7 +157,7 @@ def fit_relational(
         One or several, complete or partly unknown.
     method
         What is climbed, a name of `LIKELIHOODS`. "bethe": template-level belief propagation, its best phase.
-        "bethe_observed": the phase nearest to the data. "exact": enumeration, up to eight vertices.
+        "bethe_observed": the phase nearest to the data. "exact": enumeration of all networks of a few vertices.
         "pseudo_likelihood": each pair given all others. "monte_carlo": Markov chain Monte Carlo maximum likelihood
         (Geyer and Thompson). "contrastive_divergence": a few steps of the chain from the observed network.
     optimiser

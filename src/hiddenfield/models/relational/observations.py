@@ -335,17 +335,6 @@ def check_network(scheme: RelationalScheme, network: Network) -> None:
             )
 
 
-def check_undirected(scheme: RelationalScheme, task: str) -> None:
-    """Raise an `InputError` unless the scheme has one type and one binary attribute, of unordered pairs."""
-    attributes = list(scheme.attributes.values())
-    fits = len(scheme.types) == len(attributes) == 1 and attributes[0].num_values == 2
-    if not fits or not attributes[0].type.unordered or len(attributes[0].type.parts) != 2:
-        raise InputError(
-            f"{task} is for undirected networks: a scheme of one type with one binary attribute of unordered pairs, "
-            f"got {scheme}; take the ground field with method 'exact' or 'gibbs' instead"
-        )
-
-
 def _rows(
     pairs: Sequence[tuple[Any, Any]],
     number: Mapping[str, Mapping[Any, int]],

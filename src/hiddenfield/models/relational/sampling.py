@@ -328,10 +328,7 @@ class _Chains:
         """Sample with the state of every ground feature: any scheme of one attribute of pairs."""
         where = ground_variables(scheme, self.domain.sizes)[attribute.name]
         features, constant = features_of_pairs(scheme, self.domain.sizes, attribute, network)
-        # The number of edges is one more feature, without weight.
-        features.append(
-            PairFeatures(np.arange(len(where))[:, None], np.array([0.0, 1.0]), np.zeros(len(where)))
-        )
+        features.append(edge_feature(len(where)))  # without weight
         present = self.begin[:, where[:, 0], where[:, 1]]
         flat, state = flatten_features(features, present)
         theta = np.concatenate([self.theta, np.zeros((self.count, 1))], 1)
@@ -356,6 +353,11 @@ class PairFeatures(NamedTuple):
     scopes: Int[Array, "ground_features arity"]
     values: Float[Array, " values"]
     offset: Array
+
+
+def edge_feature(pairs: int) -> PairFeatures:
+    """Return the number of edges as a feature."""
+    return PairFeatures(np.arange(pairs)[:, None], np.array([0.0, 1.0]), np.zeros(pairs))
 
 
 def features_of_pairs(

@@ -310,3 +310,34 @@ def sample_any(
                         kept[chain, sample, pair] = present[chain, pair]
         random[chain, 0], random[chain, 1] = s0, s1
         flips[chain] = changed
+
+
+CHUNKS = 64
+"""Parts of a list of networks, each counted on its own thread."""
+
+
+@compiled
+def count_masks(masks: Array, begin: Array, flat: FlatFeatures, out: Array) -> None:
+    """Count the features of networks given as bits over the pairs, each from the one before by the pairs that differ.
+
+    `begin` has the features of the network without edges.
+    """
+    for chunk in prange(CHUNKS):
+        state = np.zeros(flat.feature.size, dtype=np.int32)
+        total = begin.copy()
+        before = np.int64(0)
+        for m in range(masks.size * chunk // CHUNKS, masks.size * (chunk + 1) // CHUNKS):
+            change = masks[m] ^ before
+            before = masks[m]
+            pair = 0
+            while change:
+                if change & 1:
+                    for k in range(flat.pair_ptr[pair], flat.pair_ptr[pair + 1]):
+                        i = flat.by_pair[k]
+                        old = flat.values[flat.table[i] + state[i]]
+                        state[i] ^= flat.bit[k]
+                        total[flat.feature[i]] += flat.values[flat.table[i] + state[i]] - old
+                change >>= 1
+                pair += 1
+            for f in range(total.size):
+                out[m, f] = total[f]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from collections.abc import Mapping
 
 import numpy as np
 
-from hiddenfield.errors import InputError
 from hiddenfield.fields.relational import Feature, RelationalScheme, Term
 from hiddenfield.models.relational.observations import Network, covariate_of, pair_attribute
 from hiddenfield.shapes import Array, Float
@@ -71,26 +70,24 @@ def change_term(feature: Feature, network: Network, pairs: Array) -> Float[Array
     return change
 
 
-def count_term_of_masks(feature: Feature, present: Array, size: int) -> Float[Array, " networks"]:
-    """Count a term in many small networks at once, each a column of its pairs."""
+def count_term_of_masks(
+    feature: Feature, present: Array, where: Array, sizes: Mapping[str, int]
+) -> Float[Array, " networks"]:
+    """Count a term that joins pairs in many small networks at once, each a column of its pairs, which `where` lists."""
     term = _term(feature)
-    if term.independent:
-        raise InputError(
-            f"the feature {feature.name!r} takes numbers of an observed network, and all networks are enumerated for "
-            "any; use method='monte_carlo'"
-        )
-    place = {pair: i for i, pair in enumerate(combinations(range(size), 2))}
-    row = {(i, j): place[min(i, j), max(i, j)] for i in range(size) for j in range(size) if i != j}
-    weighted, out = term.weighted(size), np.zeros(present.shape[1])
-    if term.kind == "gwdegree":
-        for i in range(size):
-            out += weighted[
-                sum((present[row[i, j]].astype(np.int64) for j in range(size) if j != i), start=0)
-            ]
+    weighted, out = term.weighted(sum(sizes.values())), np.zeros(present.shape[1])
+    if term.kind != "gwesp":  # of degrees, of all vertices or of one type
+        ends = where if term.mode is None else where[:, [term.mode]]
+        for vertex in range(int(ends.max(initial=-1)) + 1):
+            out += weighted[present[(ends == vertex).any(1)].sum(0)]
         return out
+    place = {tuple(pair): i for i, pair in enumerate(where.tolist())}
+    size = next(iter(sizes.values()))
     for (i, j), pair in place.items():
         shared = np.zeros(present.shape[1], dtype=np.int64)
         for k in set(range(size)) - {i, j}:
-            shared += present[row[i, k]] * present[row[j, k]]
+            shared += (
+                present[place[min(i, k), max(i, k)]].astype(np.int64) * present[place[min(j, k), max(j, k)]]
+            )
         out += present[pair] * weighted[shared]
     return out

@@ -37,6 +37,7 @@ class PseudoLikelihood(SmoothLikelihood):
     def __post_init__(self) -> None:
         """Compute the change statistics of all pairs once."""
         self.require_complete("pseudo-likelihood")
+        self.require_condition("pseudo_likelihood")
         pairs_in_all = sum(count_pairs(self.scheme, network) for network in self.networks)
         if pairs_in_all > MOST_PAIRS:
             raise TooLargeError(
