@@ -214,6 +214,8 @@ def sample_networks(
     plan = Schedule(pairs[:, 0].copy(), pairs[:, 1].copy(), before, between, samples)
     random = np.random.SeedSequence(seed).generate_state(2 * chains, np.uint64).reshape(chains, 2)
     found = sampling_basis(scheme, domain.sizes, given)
+    if found is None:
+        _check_ground(scheme, domain, chains)
     run = _Chains(begin, theta, random | np.uint64(1), plan, samples if keep_networks else 0, domain)
     statistics, edges, networks, last = (
         run.any_features(scheme, attribute, given) if found is None else run.bits(found)
@@ -265,6 +267,22 @@ def _check_memory(scheme: RelationalScheme, domain: _Domain, chains: int, kept: 
             f"chains hold every pair: {chains * max(kept, 1):,} networks of {vertices:,} vertices would take about "
             f"{need / 2**30:,.3g} GiB, more than half of the {2 * limit / 2**30:,.3g} GiB that are available; draw "
             "smaller or fewer networks, or use the template (infer, method='bethe'), whose cost does not grow with them"
+        )
+
+
+def _check_ground(scheme: RelationalScheme, domain: _Domain, chains: int) -> None:
+    """Raise a `TooLargeError` where the ground features of all kinds would not fit into half of the memory."""
+    held = [f for f in scheme.features.values() if f.term is None]
+    # Lists of entities and pairs, by ground feature and by pair, and a state in each chain.
+    need = sum(
+        f.count_distinct(domain.sizes) * (64 * len(f.atoms) + 8 * len(f.arguments) + 4 * chains) for f in held
+    )
+    if need > available_memory() / 2:
+        names = ", ".join(f.name for f in held if len(f.arguments) > 2)
+        raise TooLargeError(
+            f"the ground features of {names} would take about {need / 2**30:,.3g} GiB, more than half of the memory "
+            "that is available; draw smaller networks, or use ready features (triangles, stars), which are counted from "
+            "adjacency"
         )
 
 
