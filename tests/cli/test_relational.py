@@ -283,3 +283,41 @@ def test_learn_by_sampling_reports_criteria_and_chains(capsys):
     assert result["aic"] == pytest.approx(112.1, abs=0.2)
     assert result["diagnostics"]["mixed"]
     assert result["diagnostics"]["r_hat"]["triangle"] < 1.1
+
+
+TWO_MODE = """
+types = ["woman", "event"]
+[[attributes]]
+name = "attends"
+of = ["woman", "event"]
+[[features]]
+library = "edge"
+[[features]]
+library = "b1star2"
+"""
+
+
+def test_two_mode_networks(capsys, tmp_path):
+    scheme, edges, out = tmp_path / "scheme.toml", tmp_path / "edges.csv", tmp_path / "drawn"
+    scheme.write_text(TWO_MODE)
+    sizes = ["--size", "woman=12", "--size", "event=9"]
+    weights = ["-t", "edge=-1", "-t", "b1star2=0.1"]
+    words = ["relational", "sample", scheme, *sizes, *weights, "--seed", 3, "--out", out, "--json"]
+    code, text, err = call(capsys, *words)
+    assert (code, err) == (0, "")
+    assert json.loads(text)["size"] == {"woman": 12, "event": 9}
+    edges = out / "network-1.csv"
+    assert edges.read_text().startswith("woman,event\n")
+    for method in ("pseudo_likelihood", "bethe"):
+        words = ["relational", "learn", scheme, "--network", edges, *sizes, "--method", method, "--starts", 1]
+        code, text, err = call(capsys, *words, "--json")
+        assert (code, err, json.loads(text)["converged"]) == (0, "", True)
+    words = ["relational", "goodness", scheme, "--network", edges, *sizes, *weights, "-n", 5]
+    code, text, err = call(capsys, *words)
+    assert (code, err) == (0, "")
+    assert "woman_degree" in text
+    assert "event_degree" in text
+    code, text, err = call(capsys, "relational", "infer", scheme, "--size", "woman=9", *weights)
+    assert (code, "how many entities of type 'event'" in err) == (1, True)
+    code, text, err = call(capsys, "relational", "infer", scheme, "--size", "many", *weights)
+    assert (code, "--size expects a number of vertices, or TYPE=NUMBER, got 'many'" in err) == (1, True)

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import hiddenfield as hf
-from hiddenfield.errors import ConvergenceWarning, InputError
+from hiddenfield.errors import ConvergenceWarning, InputError, TooLargeError
 from hiddenfield.fields.relational import graph_scheme
 from hiddenfield.models.relational import Network, network_from_edges
 from hiddenfield.models.relational.phases import find_phases
@@ -145,7 +145,7 @@ def test_domains_that_are_too_small_or_too_large(fitted: hf.RelationalModel) -> 
     assert hf.infer(scheme.template(10**9, [-10.0, 0.5])).converged.all()
     with pytest.raises(InputError, match="too large to be held"):
         network_from_edges(scheme, [(0, 1)], vertices=range(10**9))
-    with pytest.raises(InputError, match="can be drawn"):
+    with pytest.raises(TooLargeError, match="would take about"):
         fitted.sample(1, size=10**9)
     with pytest.raises(InputError, match="whole number"):
         fitted.sample(1, size=math.nan)

@@ -33,11 +33,31 @@ def _domain(
     vertices: Path | None = Option(
         None, help="A CSV of all vertices by name; further columns are their attributes."
     ),
-    size: int | None = Option(
-        None, min=1, help="Number of vertices, where no network gives it or some have no edges."
+    size: list[str] | None = Option(
+        None,
+        metavar="NUMBER | TYPE=NUMBER",
+        help="Number of vertices, where no network gives it or some have no edges; of each type by its name.",
     ),
 ) -> dict[str, Any]:
-    return {"network": network or [], "vertices": vertices, "size": size}
+    return {"network": network or [], "vertices": vertices, "size": _size(size)}
+
+
+def _size(texts: list[str] | None) -> dict[str, int] | int | None:
+    """Return a number of vertices, or one for each type."""
+    if not texts:
+        return None
+    if len(texts) == 1 and "=" not in texts[0]:
+        try:
+            return int(texts[0])
+        except ValueError:
+            raise InputError(
+                f"--size expects a number of vertices, or TYPE=NUMBER, got {texts[0]!r}"
+            ) from None
+    sizes = named_values(texts, "--size")
+    for name, value in sizes.items():
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise InputError(f"--size expects a number of vertices, or TYPE=NUMBER, got {name}={value}")
+    return sizes
 
 
 def _conventions(
@@ -83,7 +103,7 @@ def infer(
         raise InputError("how many vertices are there? Give --size or --network")
     ordered = {name: given[name] for name in scheme.features}
     row = np.array(list(ordered.values()))
-    sizes = scheme.check_sizes(networks[0].sizes if networks else domain["size"] or 0)
+    sizes = networks[0].sizes if networks else scheme.check_sizes(domain["size"])
     points = find_phases(scheme, sizes, row, **conventions)
     record, lines = describe_phases(scheme, sizes, ordered, points, **conventions)
     if networks and networks[0].unknown:
@@ -229,12 +249,12 @@ def sample(
     if len(networks) > 1 or (not networks and domain["size"] is None):
         raise InputError("how many vertices are there? Give --size, or one --network")
     network = networks[0] if networks else None
-    size = next(iter(network.sizes.values())) if network is not None else int(domain["size"])
+    sizes = network.sizes if network is not None else scheme.check_sizes(domain["size"])
     if out is not None and out.exists() and any(out.iterdir() if out.is_dir() else [out]):
         raise InputError(f"{out} is there already and is not an empty folder; name a new one")
     drawn = sample_networks(
         scheme,
-        size,
+        sizes,
         given,
         samples=number,
         burn_in=burn_in,
@@ -246,16 +266,18 @@ def sample(
         seed=seed,
     )
     rows = [dict(zip(drawn.features, row, strict=True)) for row in drawn.statistics[0].tolist()]
+    size = drawn.size if len(sizes) == 1 else sizes
     record: dict[str, Any] = {"size": size, "seed": seed, "theta": given, "networks": rows, "files": []}
     lines = [repr(drawn), *("  ".join(f"{name} {value:g}" for name, value in row.items()) for row in rows)]
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         for place, one in enumerate(as_drawn(scheme, drawn, network), start=1):
-            names = next(iter(one.names.values()), tuple(str(i) for i in range(size)))
+            names = [one.names.get(kind) or tuple(map(str, range(n))) for kind, n in one.sizes.items()]
             pairs = next(iter(one.pairs.values())).tolist()
-            text = "".join(f"{names[i]},{names[j]}\n" for i, j in pairs)
+            text = "".join(f"{names[0][i]},{names[-1][j]}\n" for i, j in pairs)
             file = out / f"network-{place}.csv"
-            file.write_text("source,target\n" + text)
+            header = ",".join(one.sizes) if one.two_mode else "source,target"
+            file.write_text(f"{header}\n{text}")
             record["files"].append(str(file))
         lines.append(f"networks: {out}")
     emit(record, "\n".join(lines), json)
@@ -271,7 +293,7 @@ def goodness(
     plot: Path | None = Option(None, help="Draw it into this .png, .svg or .pdf."),
     json: Json = False,
 ) -> None:
-    """Compare degrees, edgewise shared partners and distances of a network with those of sampled networks."""
+    """Compare degrees (of each type), shared partners and distances of a network with those of sampled networks."""
     from hiddenfield.fields.relational import read_scheme
     from hiddenfield.models.relational import goodness_of_fit
     from hiddenfield.report.drawing import save_figure

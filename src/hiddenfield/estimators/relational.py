@@ -16,14 +16,17 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from hiddenfield.data.structures import Structures
-from hiddenfield.errors import ConvergenceWarning, InputError, TooLargeError
+from hiddenfield.errors import ConvergenceWarning, InputError
 from hiddenfield.estimators.parameters import COUNT, POSITIVE, check, plain
 from hiddenfield.fields.relational import (
+    FEATURES,
+    TWO_MODE,
     RelationalScheme,
     entity_classes,
     given_attributes,
     graph_scheme,
     read_scheme,
+    two_mode_scheme,
 )
 from hiddenfield.learning.maximum_likelihood import OPTIMISERS
 from hiddenfield.models.relational import (
@@ -39,11 +42,9 @@ from hiddenfield.models.relational import (
     networks_from_structures,
     predict_pairs,
 )
+from hiddenfield.models.relational.observations import pair_attribute
 from hiddenfield.models.relational.phases import Phase, find_phases
 from hiddenfield.models.relational.sampling import as_drawn, sample_networks
-
-MOST_SAMPLED = 20_000
-"""Vertices of a network that can be drawn."""
 
 
 @dataclass(eq=False, repr=False)
@@ -51,12 +52,14 @@ class RelationalModel(BaseEstimator):  # type: ignore[misc]
     """A relational model of networks, fitted by maximum likelihood at template level.
 
     Networks are given as `Network`, `Structures`, networkx graphs, or lists of these. An edge is a pair of value 1; the
-    attributes of vertices are node labels or node attributes of the same name.
+    attributes of vertices are node labels or node attributes of the same name. In a graph for a two-mode scheme each
+    node has the attribute ``bipartite``, 0 for the first type and 1 for the second, as networkx has it.
 
     Parameters
     ----------
     scheme
-        A `RelationalScheme`, the names of ready features such as ``("edge", "triangle")``, or a TOML file.
+        A `RelationalScheme`, the names of ready features such as ``("edge", "triangle")``, or a TOML file. Names that
+        only two-mode networks have, as in ``("edge", "b1star2")``, make it one of these.
     method
         What is maximised, a name of `hiddenfield.models.relational.LIKELIHOODS`.
     optimiser, starts, ridge, fixed, share, bindings, weights, condition, tolerance, max_iterations
@@ -185,31 +188,24 @@ class RelationalModel(BaseEstimator):  # type: ignore[misc]
         """Draw networks by Gibbs sampling, one after another of a chain, `thin` sweeps apart.
 
         Attributes and covariates of vertices are those of the (first) network of `fit`. In a model with two phases a
-        chain stays in the phase of its `start` ("empty", "full", or "observed": that network).
+        chain stays in the phase of its `start` ("empty", "full", or "observed": that network). A network of another
+        `size` (for two-mode networks a mapping from type to number) has no attributes.
         """
         check_is_fitted(self, "theta_")
-        vertices = next(iter(self.sizes_.values()))
-        if size is not None:
-            vertices = next(iter(self.scheme_.check_sizes(size).values()))
-        if vertices > MOST_SAMPLED:
-            raise TooLargeError(
-                f"networks of at most {MOST_SAMPLED:,} vertices can be drawn, got {vertices:,}: a chain visits every "
-                "pair"
-            )
+        sizes = self.sizes_ if size is None else self.scheme_.check_sizes(size)
         drawn = sample_networks(
             self.scheme_,
-            vertices,
+            sizes,
             self.theta_,
             samples=n,
             burn_in=burn_in,
             thin=thin,
             start=start,
-            network=self._network if vertices == next(iter(self.sizes_.values())) else None,
+            network=self._network if sizes == self.sizes_ else None,
             weights=self.weights,
             keep_networks=True,
             seed=int(self.random_state),
         )
-        assert drawn.networks is not None
         return as_drawn(self.scheme_, drawn, self._network)
 
     def goodness_of_fit(self, X: Any = None, *, n: int = 100) -> dict[str, Distribution]:
@@ -225,7 +221,8 @@ class RelationalModel(BaseEstimator):  # type: ignore[misc]
             return self.scheme
         if isinstance(self.scheme, (str, os.PathLike)):
             return read_scheme(Path(self.scheme))
-        return graph_scheme(*self.scheme)
+        only = set(self.scheme) & (set(TWO_MODE) - set(FEATURES))
+        return (two_mode_scheme if only else graph_scheme)(*self.scheme)
 
     def __sklearn_is_fitted__(self) -> bool:
         """Say whether there are weights."""
@@ -248,14 +245,43 @@ def as_networks(scheme: RelationalScheme, X: Any) -> list[Network]:
 
 
 def _from_networkx(scheme: RelationalScheme, graph: Any) -> Network:
-    ordered = any(len(a.type.parts) == 2 and not a.type.unordered for a in scheme.attributes.values())
+    kind = pair_attribute(scheme).type
+    ordered = not (kind.unordered or kind.two_mode)
+    if graph.is_directed() and kind.two_mode:
+        raise InputError(
+            "the scheme is about a two-mode network and the graph is directed; give an undirected one"
+        )
     if graph.is_directed() != ordered:
         kinds = ("ordered", "undirected") if ordered else ("unordered", "directed")
         raise InputError(f"the scheme is about {kinds[0]} pairs and the graph is {kinds[1]}")
+    side = _sides(graph, kind.parts) if kind.two_mode else dict.fromkeys(graph, 0)
     values = {
-        name: {node: data[name] for node, data in graph.nodes(data=True) if name in data}
+        name: {
+            node: data[name]
+            for node, data in graph.nodes(data=True)
+            if name in data and attribute.type.parts[0] == kind.parts[side[node]]
+        }
         for name, attribute in scheme.attributes.items()
         if len(attribute.type.parts) == 1
     }
     edges = [(edge[0], edge[1]) for edge in graph.edges]
-    return network_from_edges(scheme, edges, vertices=list(graph), values=values)
+    if not kind.two_mode:
+        return network_from_edges(scheme, edges, vertices=list(graph), values=values)
+    for first, second in edges:
+        if side[first] == side[second]:
+            raise InputError(f"the edge {first!r} - {second!r} joins two of type {kind.parts[side[first]]!r}")
+    names = {part: [node for node in graph if side[node] == i] for i, part in enumerate(kind.parts)}
+    pairs = [(a, b) if side[a] == 0 else (b, a) for a, b in edges]
+    return network_from_edges(scheme, pairs, vertices=names, values=values)
+
+
+def _sides(graph: Any, kinds: tuple[str, ...]) -> dict[Any, int]:
+    """Return the node attribute ``bipartite`` of each node; a node without one is an error."""
+    side = {node: data.get("bipartite") for node, data in graph.nodes(data=True)}
+    for node, value in side.items():
+        if value not in (0, 1):
+            raise InputError(
+                f"the node attribute 'bipartite' says which nodes are {kinds[0]} (0) and which are {kinds[1]} (1); "
+                f"{node!r} has {value!r}"
+            )
+    return side

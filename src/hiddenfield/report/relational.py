@@ -87,9 +87,9 @@ def describe_phases(
 
 def describe_prediction(network: Network, found: PairPrediction) -> Description:
     """Describe the probabilities of the unknown pairs of a network."""
-    names = next(iter(network.names.values()))
+    names = list(network.names.values())
     rows = [
-        ([names[a], names[b]], p)
+        ([names[0][a], names[-1][b]], p)
         for (a, b), p in zip(found.pairs.tolist(), found.probability.tolist(), strict=True)
     ]
     record = {

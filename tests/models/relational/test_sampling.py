@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from hiddenfield.errors import InputError
+from hiddenfield.errors import InputError, TooLargeError
 from hiddenfield.fields.relational import RelationalScheme, graph_scheme
 from hiddenfield.models.relational import enumerate_networks, sample_networks
 from hiddenfield.models.relational.counts import as_statistics
@@ -189,6 +189,15 @@ def test_ready_features_are_known_by_what_they_do() -> None:
     ready = graph_scheme("edge", "star2", "quadruplet")
     np.testing.assert_array_equal(as_statistics(scheme, 9)[0], as_statistics(ready, 9)[0])
     assert as_statistics(path_scheme(), 9) is None
+
+
+def test_a_size_that_memory_cannot_hold_is_refused_at_once() -> None:
+    with pytest.raises(TooLargeError, match=r"10,000,000 vertices would take about .* draw smaller or fewer"):
+        sample_networks(graph_scheme("edge"), 10_000_000, [-1.0])
+    with pytest.raises(TooLargeError, match="1,000,000 networks"):
+        sample_networks(graph_scheme("edge"), 1000, [-1.0], samples=1_000_000, keep_networks=True)
+    with pytest.raises(TooLargeError, match="memory"):
+        sample_networks(path_scheme(), 2000, [-1.0, 0.0])
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,10 @@ from .instantiation import (
 )
 from .library import (
     FEATURES as FEATURES,
+    TWO_MODE as TWO_MODE,
     add_library_feature as add_library_feature,
     graph_scheme as graph_scheme,
+    two_mode_scheme as two_mode_scheme,
 )
 from .scheme import (
     Attribute as Attribute,

@@ -47,6 +47,11 @@ class ComplexType:
             return f"{self.parts[0]}^{len(self.parts)}"
         return " x ".join(self.parts)
 
+    @property
+    def two_mode(self) -> bool:
+        """Whether they are pairs between two types, as of persons and the events that they attend."""
+        return len(self.parts) == 2 and self.parts[0] != self.parts[1]
+
     def count(self, sizes: Mapping[str, int]) -> int:
         """Return how many entities there are whose parts of one type all differ."""
         total = 1

@@ -1,10 +1,12 @@
 r"""Terms of exponential random graph models that no template holds: of whole vertices, or of numbers in the data.
 
 - ``gwdegree``: geometrically weighted degrees, :math:`e^\alpha \sum_i \{1 - (1 - e^{-\alpha})^{d_i}\}`;
+- ``gwb1degree`` and ``gwb2degree``: the same of the vertices of the first and of the second type of a two-mode network;
 - ``gwesp``: geometrically weighted edgewise shared partners,
   :math:`e^\alpha \sum_{i \sim j} \{1 - (1 - e^{-\alpha})^{p_{ij}}\}`, :math:`p_{ij}` the number of common neighbours;
 - ``nodecov``: :math:`\sum_{i \sim j} (v_i + v_j)`; ``absdiff``: :math:`\sum_{i \sim j} |v_i - v_j|`; ``edgecov``:
-  :math:`\sum_{i \sim j} w_{ij}`, with numbers :math:`v` of vertices or :math:`w` of pairs that a network carries.
+  :math:`\sum_{i \sim j} w_{ij}`, with numbers :math:`v` of vertices or :math:`w` of pairs that a network carries. In a
+  two-mode network ``nodecov`` may have numbers of one type alone, as b1cov and b2cov of the R package ergm.
 
 References
 ----------
@@ -27,6 +29,8 @@ WEIGHTED, COVARIATE = "geometrically weighted", "of a covariate"
 TERMS = {
     "gwdegree": WEIGHTED,
     "gwesp": WEIGHTED,
+    "gwb1degree": WEIGHTED,
+    "gwb2degree": WEIGHTED,
     "nodecov": COVARIATE,
     "absdiff": COVARIATE,
     "edgecov": COVARIATE,
@@ -65,9 +69,28 @@ class Term:
             raise InputError(f"{self.kind} takes a decay and no covariate, got {self.covariate!r}")
 
     @property
+    def mode(self) -> int | None:
+        """Whose degrees are weighted in a two-mode network: 0 of the first type, 1 of the second; None otherwise."""
+        return {"gwb1degree": 0, "gwb2degree": 1}.get(self.kind)
+
+    @property
     def independent(self) -> bool:
         """Whether it looks at one pair at a time."""
         return TERMS[self.kind] == COVARIATE
+
+    def check_pairs(self, *, two_mode: bool, ordered: bool) -> None:
+        """Raise an `InputError` unless it is a term of networks with such pairs."""
+        if self.independent:
+            return
+        if two_mode and self.mode is None:
+            raise InputError(
+                f"{self.kind} is for undirected networks, and this one is two-mode; use gwb1degree or gwb2degree, the "
+                "geometrically weighted degrees of either type"
+            )
+        if self.mode is not None and not two_mode:
+            raise InputError(f"{self.kind} is for two-mode networks; use gwdegree")
+        if ordered and not two_mode:
+            raise InputError(f"{self.kind} is for undirected networks, and the scheme's pairs are ordered")
 
     def powers(self, size: int) -> Float[Array, " counts"]:
         r"""Return :math:`(1 - e^{-\alpha})^k` for k from 0 to `size`: what one more edge or partner adds after k."""

@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from hiddenfield.errors import InputError
-from hiddenfield.fields.relational import Attribute, RelationalScheme, weight_scale
+from hiddenfield.fields.relational import RelationalScheme, weight_scale
 from hiddenfield.models.relational.observations import Network, count_pairs
 from hiddenfield.models.relational.sampling import check_sampled, sample_networks
 from hiddenfield.models.relational.sampling_basis import sampling_basis
@@ -94,8 +95,8 @@ def check_by_simulation(
 ) -> SimulationCheck | None:
     """Simulate networks from a fitted model and compare their features with the observed ones.
 
-    Chains start from the observed networks. None where networks are not simulated: partly unknown, of several types of
-    entities, or so large that chains would be too short to tell.
+    Chains start from the observed networks. None where networks are not simulated: partly unknown, or so large that
+    chains would be too short to tell.
 
     References
     ----------
@@ -103,19 +104,19 @@ def check_by_simulation(
     """
     try:
         for network in networks:
-            attribute = check_sampled(scheme, network)
+            check_sampled(scheme, network)
     except InputError:
         return None
     # Networks that differ in nothing but their edges are simulated together.
     alike = not any(network.values or network.covariates for network in networks)
-    groups: dict[int, list[Network]] = {}
+    groups: dict[Any, list[Network]] = {}
     for number, network in enumerate(networks):
-        groups.setdefault(next(iter(network.sizes.values())) if alike else number, []).append(network)
+        groups.setdefault(network.shape if alike else number, []).append(network)
     firsts = [group[0] for group in groups.values()]
     sweeps = MOST_PROPOSALS / CHAINS / max(sum(count_pairs(scheme, network) for network in firsts), 1)
     if sweeps < FEWEST or not all(network.complete for network in networks):
         return None
-    if any(_slow(scheme, network, attribute) for network in firsts):
+    if any(_slow(scheme, network) for network in firsts):
         return None
     # Several networks have a smaller standard error: their simulation must be as much less noisy.
     burn_in = min(BURN_IN, sweeps / 4)
@@ -125,7 +126,7 @@ def check_by_simulation(
     for number, group in enumerate(groups.values()):
         drawn = sample_networks(
             scheme,
-            next(iter(group[0].sizes.values())),
+            group[0].sizes,
             theta,
             samples=samples,
             chains=CHAINS,
@@ -157,9 +158,8 @@ def check_by_simulation(
     )
 
 
-def _slow(scheme: RelationalScheme, network: Network, attribute: Attribute) -> bool:
+def _slow(scheme: RelationalScheme, network: Network) -> bool:
     """Whether a sample would walk along more ground features than `MOST_GROUND`, none of them counted on bits."""
-    size = next(iter(network.sizes.values()))
-    if attribute.type.unordered and sampling_basis(scheme, size, network) is not None:
+    if sampling_basis(scheme, network.sizes, network) is not None:
         return False
-    return sum(math.perm(size, len(f.arguments)) for f in scheme.features.values()) > MOST_GROUND
+    return sum(f.count_bindings(network.sizes) for f in scheme.features.values()) > MOST_GROUND

@@ -8,18 +8,19 @@ pattern, which are found by walking along the network's edges: the cost depends 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.relational import Feature, RelationalScheme, weight_scale
 from hiddenfield.models.relational.observations import Network, pair_attribute
-from hiddenfield.models.relational.term_counts import change_term, count_term
+from hiddenfield.models.relational.term_counts import change_term, check_terms, count_term
 from hiddenfield.ops.compile import compiled
-from hiddenfield.shapes import Array, Float
+from hiddenfield.shapes import Array, Float, Int
 
 STATISTICS = {
     "edge": ((1, 1), 2),
@@ -50,13 +51,13 @@ def count_features(
     """
     if not network.complete:
         raise InputError("features are counted in complete networks; this one has unknown values")
+    check_terms(scheme)
     whole = np.zeros((1, 2), dtype=np.int64)
-    ordered = not pair_attribute(scheme).type.unordered if has_terms(scheme) else False
     totals = [
         sum(_occurrences(pattern, network, whole)[0] for pattern in _patterns(feature))
         / len(feature.symmetries)
         if feature.term is None
-        else count_term(feature, network, ordered=ordered)
+        else count_term(feature, network)
         for feature in scheme.features.values()
     ]
     return np.array(totals, dtype=np.float64) * weight_scale(scheme, weights)
@@ -66,11 +67,11 @@ def change_statistics(
     scheme: RelationalScheme, network: Network, pairs: Array, *, weights: str = "ground"
 ) -> Float[Array, "pairs features"]:
     """Return for each pair how much each count grows when the pair goes from 0 to 1, all else as observed."""
+    check_terms(scheme)
     out = np.zeros((len(pairs), len(scheme.features)))
-    ordered = not pair_attribute(scheme).type.unordered if has_terms(scheme) else False
     for column, feature in enumerate(scheme.features.values()):
         if feature.term is not None:
-            out[:, column] = change_term(feature, network, pairs, ordered=ordered)
+            out[:, column] = change_term(feature, network, pairs)
             continue
         for pattern in _patterns(feature):
             for place in range(len(pattern.edges)):
@@ -99,10 +100,25 @@ def has_terms(scheme: RelationalScheme) -> bool:
     return any(feature.term is not None for feature in scheme.features.values())
 
 
-def as_statistics(
-    scheme: RelationalScheme, size: int
-) -> tuple[Float[Array, "features statistics"], Float[Array, " features"]] | None:
-    """Return each feature of undirected networks as a combination of `STATISTICS` plus a constant, None if one is not.
+class Statistics(NamedTuple):
+    r"""Features as combinations of what the sampler counts, plus a constant.
+
+    Parameters
+    ----------
+    combine, constant
+        A column for each of `STATISTICS` and then for each of `stars`.
+    stars
+        Of a two-mode network, (type, edges): ordered choices of so many edges that meet in a vertex of the first (0) or
+        second (1) type, :math:`\sum_i d_i (d_i - 1) \cdots`.
+    """
+
+    combine: Float[Array, "features statistics"]
+    constant: Float[Array, " features"]
+    stars: tuple[tuple[int, int], ...] = ()
+
+
+def as_statistics(scheme: RelationalScheme, sizes: Mapping[str, int] | int) -> Statistics | None:
+    """Return each feature as a combination of statistics plus a constant, None if one is not; not for ordered pairs.
 
     Examples
     --------
@@ -113,34 +129,60 @@ def as_statistics(
     >>> exist = scheme.attributes["exist"]
     >>> absent = scheme.feature("absent", lambda a, b: ~exist[a, b])
     >>> as_statistics(scheme, 5)
-    (array([[ 0., -3.,  1.,  0.,  0.],
-           [-1.,  0.,  0.,  0.,  0.]]), array([ 0., 10.]))
+    Statistics(combine=array([[ 0., -3.,  1.,  0.,  0.],
+           [-1.,  0.,  0.,  0.,  0.]]), constant=array([ 0., 10.]), stars=())
     """
-    known = {degrees: (i, symmetries) for i, (degrees, symmetries) in enumerate(STATISTICS.values())}
-    combine, constant = np.zeros((len(scheme.features), len(known))), np.zeros(len(scheme.features))
+    size, kind = scheme.check_sizes(sizes), pair_attribute(scheme).type
+    if not (kind.unordered or kind.two_mode):
+        return None
+    columns: dict[Any, int] = {name: i for i, name in enumerate(STATISTICS)}
+    found: list[tuple[int, Any, float]] = []
     for row, feature in enumerate(scheme.features.values()):
         if feature.term is not None or any(len(atom.arguments) == 1 for atom in feature.atoms):
             return None
         for pattern in _patterns(feature):
-            _, counts = np.unique(pattern.edges, return_counts=True)
-            degrees = tuple(sorted(counts.tolist()))
-            if degrees and degrees not in known:
+            name, symmetries = _known(pattern, two_mode=kind.two_mode)
+            if symmetries == 0:
                 return None
-            ways = math.perm(max(size - len(degrees), 0), len(feature.arguments) - len(degrees))
-            share = float(pattern.coefficients) * ways / len(feature.symmetries)
-            if degrees:
-                column, symmetries = known[degrees]
-                combine[row, column] += share * symmetries
-            else:
-                constant[row] += share
-    return combine, constant
+            used = sorted({place for edge in pattern.edges for place in edge})
+            share = float(pattern.coefficients) * _ways(pattern.types, used, size) / len(feature.symmetries)
+            found.append((row, name, share * symmetries))
+            if name is not None:
+                columns.setdefault(name, len(columns))
+    combine, constant = np.zeros((len(scheme.features), len(columns))), np.zeros(len(scheme.features))
+    for row, name, share in found:
+        if name is None:
+            constant[row] += share
+        else:
+            combine[row, columns[name]] += share
+    return Statistics(combine, constant, tuple(list(columns)[len(STATISTICS) :]))
+
+
+def _known(pattern: _Pattern, *, two_mode: bool) -> tuple[Any, int]:
+    """Return which statistic a pattern counts, and how often each of them; None for no edges, 0 for none of them."""
+    places, counts = np.unique(pattern.edges, return_counts=True)
+    degrees = tuple(sorted(counts.tolist()))
+    if not degrees:
+        return None, 1
+    if not two_mode:
+        known = {shape: (name, symmetries) for name, (shape, symmetries) in STATISTICS.items()}
+        return known.get(degrees, (None, 0))
+    edges = len(pattern.edges)
+    if edges == 1:
+        return "edge", 1
+    if degrees == STATISTICS["quadruplet"][0]:
+        return "quadruplet", 4  # either side in both orders
+    if counts.max() == edges:  # all edges meet in one vertex
+        centre = int(places[counts.argmax()])
+        return (0 if centre == pattern.edges[0][0] else 1, edges), 1
+    return None, 0
 
 
 @dataclass(frozen=True)
 class _Pattern:
     """A product of pair atoms, and the coefficient it has for each value of the vertex atoms."""
 
-    arguments: int
+    types: tuple[str, ...]  # of the arguments
     edges: tuple[tuple[int, int], ...]  # pairs of argument places
     ordered: bool
     vertices: tuple[tuple[str, int], ...]  # (attribute, argument place) of each vertex atom
@@ -163,7 +205,7 @@ def _patterns(feature: Feature) -> Iterator[_Pattern]:
             coefficients = coefficients + (-1) ** (len(subset) - len(inner)) * table[index]
         if np.any(coefficients != 0):
             edges = tuple((atoms[pairs[i]][1][0], atoms[pairs[i]][1][1]) for i in subset)
-            yield _Pattern(len(feature.arguments), edges, ordered, vertices, np.asarray(coefficients))
+            yield _Pattern(feature.argument_types, edges, ordered, vertices, np.asarray(coefficients))
 
 
 def _subsets(items: Iterable[int]) -> Iterator[tuple[int, ...]]:
@@ -175,25 +217,37 @@ GIVEN, ALONG, EVERY = 0, 1, 2
 """Where the entity of an argument comes from: given, a neighbour of an earlier one, any entity."""
 
 
-def _plan(pattern: _Pattern, root: int | None) -> tuple[Array, Array, list[int]]:
+def _ways(types: Sequence[str], used: Sequence[int], sizes: Mapping[str, int]) -> int:
+    """Return in how many ways the arguments that are not used can be bound, given those that are."""
+    total = 1
+    for kind in dict.fromkeys(types):
+        bound = sum(types[place] == kind for place in used)
+        total *= math.perm(max(sizes[kind] - bound, 0), types.count(kind) - bound)
+    return total
+
+
+def _plan(pattern: _Pattern, root: int | None, network: Network) -> tuple[Array, Array, list[int]]:
     """Return the order of the arguments, how each is reached, and which edges must be there.
 
-    Steps are (kind, earlier depth, direction); checks are (depth, earlier depth, direction). The ends of the edge
-    `root` are given. Arguments that neither an edge nor an attribute touches are left out.
+    Steps are (kind, earlier depth, direction, first vertex of the type, the one after its last); checks are (depth,
+    earlier depth, direction). The ends of the edge `root` are given. Arguments that neither an edge nor an attribute
+    touches are left out.
     """
     edges = [edge for i, edge in enumerate(pattern.edges) if i != root]
     order = [] if root is None else list(pattern.edges[root])
-    steps = [(GIVEN, 0, 0) for _ in order]
+    steps = [(GIVEN, 0, 0, 0, 0) for _ in order]
     touched = {place for edge in edges for place in edge} | {place for _, place in pattern.vertices}
     remaining = sorted(touched - set(order))
     while remaining:
         reached = ((a, edge) for a in remaining for edge in edges if a in edge and set(edge) & set(order))
         argument, edge = next(reached, (remaining[0], None))
         if edge is None:
-            steps.append((EVERY, 0, 0))
+            kind = pattern.types[argument]
+            begin = network.offsets[kind]
+            steps.append((EVERY, 0, 0, begin, begin + network.sizes[kind]))
         else:
             earlier = edge[1] if edge[0] == argument else edge[0]
-            steps.append((ALONG, order.index(earlier), int(edge[0] == argument)))
+            steps.append((ALONG, order.index(earlier), int(edge[0] == argument), 0, 0))
         order.append(argument)
         remaining.remove(argument)
     checks = []
@@ -201,7 +255,7 @@ def _plan(pattern: _Pattern, root: int | None) -> tuple[Array, Array, list[int]]
         earlier, depth = sorted(order.index(end) for end in edge)
         checks.append((depth, earlier, int(order[earlier] != edge[0])))
     return (
-        np.array(steps, dtype=np.int64).reshape(-1, 3),
+        np.array(steps, dtype=np.int64).reshape(-1, 5),
         np.array(checks, dtype=np.int64).reshape(-1, 3),
         order,
     )
@@ -209,27 +263,33 @@ def _plan(pattern: _Pattern, root: int | None) -> tuple[Array, Array, list[int]]
 
 def _occurrences(pattern: _Pattern, network: Network, pairs: Array, root: int | None = None) -> Array:
     """Count occurrences in the whole network or, with a `root`, with that edge of the pattern laid on each pair."""
-    size = next(iter(network.sizes.values()))
-    steps, checks, order = _plan(pattern, root)
+    steps, checks, order = _plan(pattern, root, network)
     out = np.zeros(len(pairs))
-    if size < len(order):
+    if any(size < sum(pattern.types[i] == kind for i in order) for kind, size in network.sizes.items()):
         return out
+    offsets, size = network.offsets, sum(network.sizes.values())
     codes = np.zeros((len(pattern.vertices), size), dtype=np.int64)
-    for i, (name, _) in enumerate(pattern.vertices):
-        codes[i] = network.values[name]
+    for i, (name, place) in enumerate(pattern.vertices):
+        begin = offsets[pattern.types[place]]
+        codes[i, begin : begin + len(network.values[name])] = network.values[name]
     depth = np.array([order.index(place) for _, place in pattern.vertices], dtype=np.int64)
     shape = np.array(pattern.coefficients.shape, dtype=np.int64)
     flat = np.ascontiguousarray(pattern.coefficients.reshape(-1), dtype=np.float64)
     ptr, neighbour = _adjacency(network, pattern.ordered)
-    pairs = np.ascontiguousarray(pairs)
-    _walk(ptr, neighbour, size, steps, checks, pairs, flat, codes, shape, depth, out, work=0)
-    return out * math.perm(size - len(order), pattern.arguments - len(order))
+    numbers = np.ascontiguousarray(pairs + _offset(network))
+    _walk(ptr, neighbour, steps, checks, numbers, flat, codes, shape, depth, out, work=0)
+    return out * _ways(pattern.types, order, network.sizes)
+
+
+def _offset(network: Network) -> Int[Array, " ends"]:
+    """Return what is added to the ends of a pair where all vertices are numbered one type after the other."""
+    return np.array([0, network.shape[0] if network.two_mode else 0])
 
 
 def _adjacency(network: Network, ordered: bool) -> tuple[Array, Array]:
     """Return neighbours along edges and, in a second table, against them; sorted, for both directions."""
-    size = next(iter(network.sizes.values()))
-    rows = next(iter(network.pairs.values()))
+    size = sum(network.sizes.values())
+    rows = next(iter(network.pairs.values())) + _offset(network)
     forth = rows if ordered else np.concatenate([rows, rows[:, ::-1]])
     pointers, neighbours = [], []
     for offset, table in ((0, forth), (len(forth), forth[:, ::-1])):
@@ -243,7 +303,6 @@ def _adjacency(network: Network, ordered: bool) -> tuple[Array, Array]:
 def _walk(
     ptr: Array,
     neighbour: Array,
-    size: int,
     steps: Array,
     checks: Array,
     pairs: Array,
@@ -274,11 +333,11 @@ def _walk(
             if kind == ALONG:
                 begin, end = ptr[direction, chosen[earlier]], ptr[direction, chosen[earlier] + 1]
             elif kind == EVERY:
-                end = size
+                begin, end = steps[depth, 3], steps[depth, 4]
             if begin + place[depth] >= end:
                 depth -= 1
                 continue
-            candidate = place[depth]
+            candidate = begin + place[depth]
             if kind == ALONG:
                 candidate = neighbour[begin + place[depth]]
             elif kind == GIVEN:

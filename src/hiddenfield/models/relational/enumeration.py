@@ -1,27 +1,44 @@
-"""All undirected networks of up to eight vertices: exact log partition and expectations of any model of them."""
+"""All networks of a few pairs: exact log partition and expectations of any model of them."""
 
 from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations, permutations
 from typing import Any
 
 import numpy as np
 
-from hiddenfield.errors import InputError
-from hiddenfield.fields.relational import RelationalScheme, ground_features, weight_scale
-from hiddenfield.models.relational.observations import check_undirected
+from hiddenfield.errors import InputError, TooLargeError
+from hiddenfield.fields.relational import (
+    Attribute,
+    RelationalScheme,
+    given_attributes,
+    ground_variables,
+    weight_scale,
+)
+from hiddenfield.models.relational.observations import Network
+from hiddenfield.models.relational.sampling import (
+    check_sampled,
+    edge_feature,
+    features_of_pairs,
+    flatten_features,
+)
+from hiddenfield.models.relational.sampling_loops import count_masks
 from hiddenfield.models.relational.term_counts import count_term_of_masks
 from hiddenfield.ops.equal_rows import equal_rows
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Float, Int
 
-MOST_VERTICES = {"all": 7, "classes": 8, "auto": 8}
-"""Sizes up to which each method goes."""
+METHODS = {name: name for name in ("auto", "all", "classes")}
+MOST_PAIRS, MOST_VERTICES = 21, 8
+"""Pairs up to which all networks are listed, and vertices up to which one of each class is."""
 AT_ONCE = 2048
 """Networks whose relabelings are compared at once."""
+MOST_SCORES = 1 << 23
+"""Networks times settings of the weights that are held at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,8 +51,8 @@ class NetworkCounts:
     ----------
     features
         Names.
-    size
-        Number of vertices.
+    sizes
+        Number of vertices of each type.
     weights
         "ground" or "binding": what a weight counts; see `hiddenfield.fields.relational.factor_kinds`.
     values
@@ -46,77 +63,98 @@ class NetworkCounts:
         Number of labelled networks with these features and so many edges.
     scale
         What each weight is multiplied by, by `weights`.
+    num_pairs
+        Number of pairs, at least 1.
     log_constant
         Added to every log partition: log 2 for each self pair, where the scheme has them.
     """
 
     features: tuple[str, ...]
-    size: int
+    sizes: dict[str, int]
     weights: str
     values: Float[Array, "rows features"]
     edges: Int[Array, " rows"]
     counts: Float[Array, " rows"]
     scale: Float[Array, " features"]
+    num_pairs: int
     log_constant: float = 0.0
 
     def log_partition(self, theta: Any) -> Float[Array, " settings"]:
         """Return the exact log partition for each row of weights."""
-        return self._solve(theta)[0]
+        return np.concatenate([value for value, _ in self._solve(theta)])
 
     def expectations(self, theta: Any) -> Float[Array, "settings features"]:
         """Return the expected number of different ground features of each kind, exactly.
 
         The gradient of the log partition is this times the symmetries of each feature where weights are per binding.
         """
-        return self._solve(theta)[1] @ self.values
+        return self.solve(theta)[1]
+
+    def solve(self, theta: Any) -> tuple[Float[Array, " settings"], Float[Array, "settings features"]]:
+        """Return log partition and expectations at once."""
+        found = [(value, probability @ self.values) for value, probability in self._solve(theta)]
+        return np.concatenate([value for value, _ in found]), np.concatenate([mean for _, mean in found])
 
     def edge_probability(self, theta: Any) -> Float[Array, " settings"]:
-        """Return the probability of an edge, exactly: all pairs have the same."""
-        pairs = max(1, math.comb(self.size, 2))
-        return self._solve(theta)[1] @ self.edges / pairs
+        """Return the probability of an edge, exactly: the mean over all pairs, which differ only where vertices do."""
+        means = [probability @ self.edges for _, probability in self._solve(theta)]
+        return np.concatenate(means) / self.num_pairs
 
     def covariance(self, theta: Any) -> Float[Array, "settings features features"]:
         """Return the covariance of the features: the Fisher information where weights are per ground feature."""
-        probability = self._solve(theta)[1]
-        mean = probability @ self.values
-        second = np.einsum("sr,rf,rg->sfg", probability, self.values, self.values, optimize=True)
-        return second - mean[:, :, None] * mean[:, None, :]
+        found = []
+        for _, probability in self._solve(theta):
+            mean = probability @ self.values
+            second = np.einsum("sr,rf,rg->sfg", probability, self.values, self.values, optimize=True)
+            found.append(second - mean[:, :, None] * mean[:, None, :])
+        return np.concatenate(found)
 
-    def _solve(self, theta: Any) -> tuple[Array, Array]:
-        """Return log partition and the probability of each row, for each setting."""
+    def _solve(self, theta: Any) -> Iterator[tuple[Array, Array]]:
+        """Yield log partition and the probability of each row, some settings at a time."""
         weights = np.asarray(theta, dtype=np.float64)
         if weights.ndim == 0 or weights.shape[-1] != len(self.features):
             raise InputError(
                 f"one weight for each of the features {', '.join(self.features)}, got shape {weights.shape}"
             )
-        scores = (weights.reshape(-1, len(self.features)) * self.scale) @ self.values.T + np.log(self.counts)
-        top = scores.max(1, keepdims=True)
-        mass = np.exp(scores - top)
-        total = mass.sum(1, keepdims=True)
-        return (top + np.log(total))[:, 0] + self.log_constant, mass / total
+        settings = weights.reshape(-1, len(self.features)) * self.scale
+        step = max(1, MOST_SCORES // len(self.counts))
+        for begin in range(0, max(len(settings), 1), step):
+            scores = settings[begin : begin + step] @ self.values.T + np.log(self.counts)
+            top = scores.max(1, keepdims=True)
+            mass = np.exp(scores - top)
+            total = mass.sum(1, keepdims=True)
+            yield (top + np.log(total))[:, 0] + self.log_constant, mass / total
 
 
 def enumerate_networks(
-    scheme: RelationalScheme, size: int, *, weights: str = "ground", method: str = "auto"
+    scheme: RelationalScheme,
+    size: Mapping[str, int] | int,
+    *,
+    network: Network | None = None,
+    weights: str = "ground",
+    method: str = "auto",
 ) -> NetworkCounts:
-    r"""Count all labelled undirected networks of `size` vertices by their features.
+    r"""Count all labelled networks of a size by their features.
 
     .. math:: N_r = |\{x : f(x) = f_r\}|
 
-    Guarantee: exact, for any scheme of one type with one binary attribute of unordered pairs.
+    Guarantee: exact, for any scheme with one binary attribute of pairs: undirected, directed or two-mode.
 
     Parameters
     ----------
     scheme
         The scheme.
     size
-        Number of vertices, at most 8 (7 with method "all").
+        Number of vertices, or that of each type. There may be 21 pairs (seven vertices, or five of a directed network),
+        or eight vertices where method "classes" takes them.
+    network
+        Its attributes and covariates of vertices are taken as given, where features look at some.
     weights
         What a weight counts: each different ground feature once ("ground") or each legal binding ("binding").
     method
-        "all": each of the 2^(n(n-1)/2) networks. "classes": one network of each isomorphism class of n - 1 vertices,
-        with the size of the class, extended in all 2^(n-1) ways: 133,632 instead of 268,435,456 for eight vertices.
-        "auto": "classes".
+        "all": each of the :math:`2^p` networks of p pairs. "classes": one network of each isomorphism class of n - 1
+        vertices, with the size of the class, extended in all 2^(n-1) ways: 133,632 instead of 268,435,456 for eight
+        vertices; for undirected networks whose vertices do not differ. "auto": "classes" where it can be.
 
     Returns
     -------
@@ -125,7 +163,8 @@ def enumerate_networks(
 
     Notes
     -----
-    The cost is that of the ground features of each network that is looked at.
+    Networks follow each other by a Gray code, one pair changing at a time: the cost of each is that of the ground
+    features that look at the pair.
 
     Examples
     --------
@@ -134,52 +173,76 @@ def enumerate_networks(
     >>> counts.log_partition([-1.0, 0.5]).round(6), counts.edge_probability([-1.0, 0.5]).round(6)
     (array([3.274085]), array([0.30196]))
     """
-    check_undirected(scheme, "exact enumeration")
-    if not 1 <= size <= choose("method", MOST_VERTICES, method):
+    attribute = check_sampled(scheme, network)
+    sizes = {part: scheme.check_sizes(size)[part] for part in attribute.type.parts}
+    alike = attribute.type.unordered and vertices_alike(scheme)
+    choose("method", METHODS, method)
+    if method == "classes" and not alike:
         raise InputError(
-            f"networks of 1 to {MOST_VERTICES[method]} vertices can be enumerated by method {method!r}, got {size}; "
-            "sample larger ones with sample_networks"
+            "method 'classes' is for undirected networks whose vertices do not differ; use method 'all'"
         )
-    if method == "all":
-        masks = np.arange(1 << math.comb(size, 2))
-        weight = np.ones(len(masks))
+    pairs = attribute.type.count(sizes)
+    classes = alike and method != "all"
+    if sum(sizes.values()) > MOST_VERTICES if classes else pairs > MOST_PAIRS:
+        most = f"{MOST_VERTICES} vertices" if classes else f"{MOST_PAIRS} pairs"
+        raise TooLargeError(
+            f"all networks of at most {most} can be enumerated, and these have {pairs} pairs; sample larger ones with "
+            "sample_networks, or learn with method='monte_carlo'"
+        )
+    if classes:
+        masks, weight = _extended(next(iter(sizes.values())))
     else:
-        masks, weight = _extended(size)
-    rows = np.round(_count_features(scheme, size, masks), 9) + 0.0
+        order = np.arange(1 << pairs)
+        masks, weight = order ^ (order >> 1), np.ones(1 << pairs)
+    rows = np.round(_count_features(scheme, sizes, masks, attribute, network), 9) + 0.0
     number, first = equal_rows(rows)
-    counts = np.bincount(number, weights=weight)
-    attribute = next(iter(scheme.attributes.values()))
-    selves = attribute.type.self_count({next(iter(scheme.types)): size})
     return NetworkCounts(
         tuple(scheme.features),
-        size,
+        sizes,
         weights,
-        rows[first, 1:],
-        rows[first, 0].astype(np.int64),
-        counts,
+        rows[first, :-1],
+        rows[first, -1].astype(np.int64),
+        np.bincount(number, weights=weight),
         weight_scale(scheme, weights),
-        selves * math.log(2),
+        max(1, pairs),
+        attribute.type.self_count(sizes) * math.log(2),
     )
 
 
-def _count_features(scheme: RelationalScheme, size: int, masks: Array) -> Float[Array, "networks columns"]:
-    """Return the number of edges, then the features of networks given as bits over the pairs."""
-    present = np.ascontiguousarray(_bits(masks, math.comb(size, 2)).T)
-    out = np.zeros((1 + len(scheme.features), len(masks)))
-    out[0] = present.sum(0)
-    held = {name: feature for name, feature in scheme.features.items() if feature.term is None}
-    for row, feature in enumerate(scheme.features.values(), start=1):
-        if feature.term is not None:
-            out[row] = count_term_of_masks(feature, present, size)
-    rows = [row for row, name in enumerate(scheme.features, start=1) if name in held]
-    for row, (scopes, table) in zip(rows, ground_features(scheme, size, held), strict=True):
-        for scope in scopes:
-            # The state of a ground feature is a number whose bits are its pairs, the last one lowest.
-            state = np.zeros(len(masks), dtype=np.int32)
-            for pair in scope:
-                state = 2 * state + present[pair]
-            out[row] += np.take(table, state)
-    return np.ascontiguousarray(out.T)
+def vertices_alike(scheme: RelationalScheme) -> bool:
+    """Whether features look at no attributes and no numbers of vertices or pairs."""
+    terms = [feature.term for feature in scheme.features.values() if feature.term is not None]
+    return not given_attributes(scheme) and not any(term.independent for term in terms)
+
+
+def _count_features(
+    scheme: RelationalScheme,
+    sizes: Mapping[str, int],
+    masks: Array,
+    attribute: Attribute,
+    network: Network | None,
+) -> Float[Array, "networks columns"]:
+    """Return the features of networks given as bits over the pairs, then their numbers of edges."""
+    where = ground_variables(scheme, sizes)[attribute.name]
+    whole = {n: f for n, f in scheme.features.items() if f.term is not None and not f.term.independent}
+    local = RelationalScheme()
+    local.types, local.attributes = scheme.types, scheme.attributes
+    local.features = {name: f for name, f in scheme.features.items() if name not in whole}
+    features, constant = features_of_pairs(local, sizes, attribute, network)
+    features.append(edge_feature(len(where)))
+    flat, _ = flatten_features(features, np.zeros((1, len(where)), dtype=bool))
+    begin = np.bincount(flat.feature, flat.values[flat.table], len(features)) + np.append(constant, 0.0)
+    counted = np.empty((len(masks), len(features)))
+    count_masks(masks.astype(np.int64), begin, flat, counted, work=len(masks) * len(features))
+    if not whole:
+        return counted
+    out = np.empty((len(masks), len(scheme.features) + 1))
+    out[:, [*(i for i, name in enumerate(scheme.features) if name not in whole), -1]] = counted
+    present = np.ascontiguousarray(_bits(masks, len(where)).T)
+    for column, name in enumerate(scheme.features):
+        if name in whole:
+            out[:, column] = count_term_of_masks(whole[name], present, where, sizes)
+    return out
 
 
 def _bits(masks: Array, num_pairs: int) -> Array:

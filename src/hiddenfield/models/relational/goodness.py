@@ -70,7 +70,8 @@ def goodness_of_fit(
     """Compare degrees, edgewise shared partners and geodesic distances of the data with those of sampled networks.
 
     Chains start from the data. Of a directed network there are out-degrees and in-degrees, and a partner of an arc is
-    the middle of a path from its tail to its head.
+    the middle of a path from its tail to its head. Of a two-mode network there are the degrees of each type, by its
+    name, and how many neighbours any two entities of a type share.
 
     Parameters
     ----------
@@ -101,11 +102,12 @@ def goodness_of_fit(
         raise InputError("goodness of fit compares complete networks; this one has unknown values")
     if networks < 1:
         raise InputError(f"at least one network is sampled, got {networks}")
-    directed = not pair_attribute(scheme).type.unordered
+    kind = pair_attribute(scheme).type
+    directed = not (kind.unordered or kind.two_mode)
     observed = adjacency_of(network, directed)
     drawn = sample_networks(
         scheme,
-        len(observed),
+        network.sizes,
         theta,
         samples=networks,
         burn_in=burn_in,
@@ -117,7 +119,8 @@ def goodness_of_fit(
         seed=seed,
     )
     assert drawn.networks is not None
-    every = [_histograms(matrix, directed) for matrix in (observed, *drawn.networks[0])]
+    modes = kind.parts if kind.two_mode else None
+    every = [_histograms(matrix, directed, modes) for matrix in (observed, *drawn.networks[0])]
     result = {}
     for name in every[0]:
         rows = np.stack([histograms[name] for histograms in every])
@@ -134,17 +137,36 @@ def goodness_of_fit(
     return result
 
 
-def _histograms(matrix: Array, directed: bool) -> dict[str, Array]:
-    """Return how many vertices have each degree, edges each number of partners, and pairs each distance."""
+def _histograms(matrix: Array, directed: bool, modes: tuple[str, ...] | None) -> dict[str, Array]:
+    """Count vertices by degree, edges (or pairs of a type) by their number of partners, and pairs by distance."""
+    if modes is not None:
+        counts = {}
+        for name, rows in zip(modes, (matrix, matrix.T), strict=True):
+            near, most = rows.astype(np.float64), rows.shape[1]
+            counts[f"{name}_degree"] = np.bincount(rows.sum(1), minlength=most + 1)
+            shared = (near @ near.T)[np.triu_indices(len(near), 1)].astype(np.int64)
+            counts[f"{name}_shared_partners"] = np.bincount(shared, minlength=most + 1)
+        size = sum(matrix.shape)
+        both = np.zeros((size, size), dtype=bool)
+        both[: len(matrix), len(matrix) :] = matrix
+        counts["distance"] = _distances(both | both.T, directed=False)
+        return {name: values.astype(np.float64) for name, values in counts.items()}
     size = len(matrix)
     edges = matrix.astype(np.float64)
-    each = np.ones_like(matrix) if directed else np.triu(np.ones_like(matrix), 1)
-    partners = (edges @ edges)[matrix & each].astype(np.int64)
+    partners = (edges @ edges)[matrix if directed else np.triu(matrix)].astype(np.int64)
     degrees = (
         {"out_degree": matrix.sum(1), "in_degree": matrix.sum(0)} if directed else {"degree": matrix.sum(1)}
     )
-    distance = np.full((size, size), size)  # those without a path
-    np.fill_diagonal(distance, 0)
+    counts = {name: np.bincount(values, minlength=size) for name, values in degrees.items()}
+    counts["shared_partners"] = np.bincount(partners, minlength=size)
+    counts["distance"] = _distances(matrix, directed)
+    return {name: values.astype(np.float64) for name, values in counts.items()}
+
+
+def _distances(matrix: Array, directed: bool) -> Array:
+    """Return how many pairs have each distance; the last are those without a path."""
+    size = len(matrix)
+    edges, distance = matrix.astype(np.float64), np.full((size, size), size)
     reached, step = np.eye(size, dtype=bool), 0
     front = reached
     while front.any():
@@ -152,8 +174,5 @@ def _histograms(matrix: Array, directed: bool) -> dict[str, Array]:
         front = (front.astype(np.float64) @ edges > 0) & ~reached
         distance[front] = step
         reached = reached | front
-    apart = distance[(each & ~np.eye(size, dtype=bool)).astype(bool)]
-    counts = {name: np.bincount(values, minlength=size) for name, values in degrees.items()}
-    counts["shared_partners"] = np.bincount(partners, minlength=size)
-    counts["distance"] = np.bincount(apart, minlength=size + 1)
-    return {name: values.astype(np.float64) for name, values in counts.items()}
+    each = ~np.eye(size, dtype=bool)
+    return np.bincount(distance[each if directed else np.triu(each)], minlength=size + 1)

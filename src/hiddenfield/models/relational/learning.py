@@ -26,7 +26,7 @@ from hiddenfield.models.relational.likelihood import (
     as_list,
     check_weights,
 )
-from hiddenfield.models.relational.observations import Network, check_network, check_undirected, count_pairs
+from hiddenfield.models.relational.observations import Network, check_network, count_pairs
 from hiddenfield.shapes import Array, Float
 
 # No network can be more likely than certain.
@@ -157,7 +157,7 @@ def fit_relational(
         One or several, complete or partly unknown.
     method
         What is climbed, a name of `LIKELIHOODS`. "bethe": template-level belief propagation, its best phase.
-        "bethe_observed": the phase nearest to the data. "exact": enumeration, up to eight vertices.
+        "bethe_observed": the phase nearest to the data. "exact": enumeration of all networks of a few vertices.
         "pseudo_likelihood": each pair given all others. "monte_carlo": Markov chain Monte Carlo maximum likelihood
         (Geyer and Thompson). "contrastive_divergence": a few steps of the chain from the observed network.
     optimiser
@@ -330,14 +330,10 @@ def dependent_features(
     >>> dependent_features(scheme, [network], [0, 1, 2, 3])
     ['open_chain', 'triangle', 'star2']
     """
-    try:
-        check_undirected(scheme, "")
-    except InputError:
-        return []
-    rows = [as_statistics(scheme, size) for size in {next(iter(n.sizes.values())) for n in networks}]
+    rows = [as_statistics(scheme, sizes) for sizes in {n.shape: n.sizes for n in networks}.values()]
     if any(row is None for row in rows):
         return []
-    table = np.concatenate([row[0][free] for row in rows if row is not None], 1)
+    table = np.concatenate([row.combine[free] for row in rows if row is not None], 1)
     if np.linalg.matrix_rank(table) == len(free):
         return []
     null = np.linalg.svd(table.T)[2][np.linalg.matrix_rank(table) :]

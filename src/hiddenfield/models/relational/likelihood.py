@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from hiddenfield.errors import InputError
-from hiddenfield.fields.relational import RelationalScheme
+from hiddenfield.fields.relational import RelationalScheme, given_attributes
 from hiddenfield.learning.maximum_likelihood import Ascent, climb_ridge, confirm_maximum, maximise
 from hiddenfield.models.relational.counts import count_features
 from hiddenfield.models.relational.diagnostics import ChainDiagnostics
@@ -98,6 +98,14 @@ class Likelihood(abc.ABC):
         """Refuse networks with unknown values."""
         if not all(network.complete for network in self.networks):
             raise InputError(f"{method} needs complete networks; use method='bethe' where values are unknown")
+
+    def require_condition(self, method: str) -> None:
+        """Refuse to model the attributes of vertices together with the pairs."""
+        if not self.condition and given_attributes(self.scheme):
+            raise InputError(
+                f"{method} takes the attributes of vertices as given; use method='bethe' where condition=False models "
+                "them too"
+            )
 
 
 class SmoothLikelihood(Likelihood):

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from hiddenfield.data.structures import Structures
-from hiddenfield.errors import InputError
+from hiddenfield.errors import InputError, TooLargeError
 from hiddenfield.fields.relational import (
     Attribute,
     Classes,
@@ -19,6 +19,7 @@ from hiddenfield.fields.relational import (
     ground_index,
     ground_variables,
 )
+from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Bool, Float, Int, Tensor
 
 MOST_VERTICES = 10_000_000
@@ -35,7 +36,7 @@ class Network:
     Parameters
     ----------
     sizes
-        Number of entities of each basic type.
+        Number of entities of each basic type; of a two-mode network, the first type of its pairs comes first.
     pairs
         For each binary attribute of pairs the entities that have the value 1, one row each; all others have 0.
     values
@@ -45,7 +46,9 @@ class Network:
     names
         Names of the entities, by type, where there are some.
     covariates
-        Numbers of all vertices, or of all pairs (a matrix), that terms take by name.
+        Numbers of all vertices (one type after the other), or of all pairs (a matrix), that terms take by name.
+    ordered
+        Whether pairs are ordered: a directed network.
 
     Examples
     --------
@@ -60,18 +63,17 @@ class Network:
     unknown: dict[str, Int[Array, "unknown 2"]] = field(default_factory=dict)
     names: dict[str, tuple[str, ...]] = field(default_factory=dict)
     covariates: dict[str, Float[Array, ...]] = field(default_factory=dict)
+    ordered: bool = False
 
     def __repr__(self) -> str:
         """Say how large it is."""
         sizes = ", ".join(f"{size:,} {name}" for name, size in self.sizes.items())
         parts = []
+        first, second = self.shape
+        total = first * second if self.two_mode else first * (first - 1) // (1 if self.ordered else 2)
         for name, rows in self.pairs.items():
-            size = next(iter(self.sizes.values()))
             missing = len(self.unknown.get(name, ()))
-            parts.append(
-                f"{name}: {len(rows):,} of {size * (size - 1) // 2:,}"
-                + f", {missing:,} unknown" * (missing > 0)
-            )
+            parts.append(f"{name}: {len(rows):,} of {total:,}" + f", {missing:,} unknown" * (missing > 0))
         return f"Network({sizes}; {'; '.join(parts)})"
 
     @property
@@ -81,20 +83,35 @@ class Network:
             (v >= 0).all() for v in self.values.values()
         )
 
-    def adjacency(self) -> Bool[Array, "vertices vertices"]:
-        """Return the symmetric adjacency matrix of a network of unordered pairs."""
-        size = next(iter(self.sizes.values()))
+    @property
+    def two_mode(self) -> bool:
+        """Whether pairs are between two types of entities."""
+        return len(self.sizes) == 2
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of the adjacency matrix: entities of the first and of the second part of a pair."""
+        sizes = tuple(self.sizes.values())
+        return sizes[0], sizes[-1]
+
+    @property
+    def offsets(self) -> dict[str, int]:
+        """The number of the first vertex of each type, where all are numbered one type after the other."""
+        return dict(zip(self.sizes, (0, self.shape[0]), strict=False))
+
+    def adjacency(self) -> Bool[Array, "tails heads"]:
+        """Return adjacency: symmetric unless pairs are ordered; of a two-mode network, first by second type."""
         rows = next(iter(self.pairs.values()))
-        matrix = np.zeros((size, size), dtype=bool)
-        matrix[rows[:, 0], rows[:, 1]] = matrix[rows[:, 1], rows[:, 0]] = True
-        return matrix
+        matrix = np.zeros(self.shape, dtype=bool)
+        matrix[rows[:, 0], rows[:, 1]] = True
+        return matrix if self.two_mode or self.ordered else matrix | matrix.T
 
 
 def network_from_edges(
     scheme: RelationalScheme,
     edges: Sequence[tuple[Any, Any]],
     *,
-    vertices: Sequence[Any] | None = None,
+    vertices: Sequence[Any] | Mapping[str, Sequence[Any]] | None = None,
     values: Mapping[str, Mapping[Any, Any]] | None = None,
     unknown: Sequence[tuple[Any, Any]] = (),
     covariates: Mapping[str, Mapping[Any, float]] | None = None,
@@ -106,48 +123,85 @@ def network_from_edges(
     scheme
         The scheme.
     edges
-        Pairs that have the value 1. A self-loop, or a pair that comes twice, is an error.
+        Pairs that have the value 1. A self-loop, or a pair that comes twice, is an error. Of a two-mode network, the
+        entity of the first type comes first.
     vertices
-        All vertices, those without edges too; by default those that the pairs name, in order of appearance.
+        All vertices, those without edges too; by default those that the pairs name, in order of appearance. Of a
+        two-mode network, a mapping from type to names.
     values
         For each attribute of vertices the value (a name or a number) of each; a vertex that is left out is unknown.
     unknown
         Pairs whose value is not known.
     covariates
         Numbers that terms of the scheme take, by the name of the covariate: of every vertex, or of pairs (0 where a
-        pair is left out).
+        pair is left out). Of a two-mode network, those of one type may be left out, and count 0.
+
+    Examples
+    --------
+    >>> from hiddenfield.fields.relational import two_mode_scheme
+    >>> scheme = two_mode_scheme("edge", "b2star2", first="person", second="event")
+    >>> network_from_edges(scheme, [("Laura", "ball"), ("Ruth", "ball")], vertices={"event": ["ball", "tea"]})
+    Network(2 person, 2 event; exist: 2 of 4)
     """
     attribute = pair_attribute(scheme)
-    kind = attribute.type.parts[0]
-    if isinstance(vertices, Sized) and len(vertices) > MOST_VERTICES:
-        raise InputError(TOO_LARGE.format(size=len(vertices)))
-    names = (
-        list(dict.fromkeys(v for pair in (*edges, *unknown) for v in pair))
-        if vertices is None
-        else list(vertices)
-    )
-    number = {name: i for i, name in enumerate(names)}
-    if len(number) < len(names):
-        twice = next(name for i, name in enumerate(names) if number[name] != i)
-        raise InputError(f"the vertex {twice!r} is listed twice")
+    names = _names(attribute, edges, unknown, vertices)
+    number = {kind: {name: i for i, name in enumerate(found)} for kind, found in names.items()}
+    for kind, found in names.items():
+        if len(number[kind]) < len(found):
+            twice = next(name for i, name in enumerate(found) if number[kind][name] != i)
+            raise InputError(f"the {_called(attribute, kind)} {twice!r} is listed twice")
     rows = _rows(edges, number, "edge", attribute)
     missing = _rows(unknown, number, "unknown pair", attribute)
     _check_disjoint(rows, missing, names, attribute)
-    coded = {name: _codes(scheme, name, given, number, len(names)) for name, given in (values or {}).items()}
+    coded = {name: _codes(scheme, name, given, number) for name, given in (values or {}).items()}
     for name, other in scheme.attributes.items():
         if len(other.type.parts) == 1 and name not in coded:
-            coded[name] = np.full(len(names), -1)
+            coded[name] = np.full(len(names[other.type.parts[0]]), -1)
     return Network(
-        {kind: len(names)},
+        {kind: len(found) for kind, found in names.items()},
         {attribute.name: rows},
         coded,
         {attribute.name: missing} if len(missing) else {},
-        {kind: tuple(str(name) for name in names)},
+        {kind: tuple(str(name) for name in found) for kind, found in names.items()},
         {
             name: _numbers(scheme, name, given, number, attribute)
             for name, given in (covariates or {}).items()
         },
+        ordered=not (attribute.type.unordered or attribute.type.two_mode),
     )
+
+
+def _names(
+    attribute: Attribute, edges: Sequence[tuple[Any, Any]], unknown: Sequence[tuple[Any, Any]], vertices: Any
+) -> dict[str, list[Any]]:
+    """Return the names of all entities of each type, in the order of the parts of a pair."""
+    kinds = dict.fromkeys(attribute.type.parts)
+    if attribute.type.two_mode:
+        if vertices is not None and not isinstance(vertices, Mapping):
+            wanted = ", ".join(f"{kind!r}: […]" for kind in kinds)
+            raise InputError(f"the entities of a two-mode network are given by type: vertices={{{wanted}}}")
+        given = dict(vertices or {})
+        for kind in given:
+            choose("type", dict.fromkeys(kinds, 0), kind)
+    else:
+        given = {} if vertices is None else {next(iter(kinds)): vertices}
+    found: dict[str, list[Any]] = {}
+    for place, kind in enumerate(kinds):
+        listed = given.get(kind)
+        if isinstance(listed, Sized) and len(listed) > MOST_VERTICES:
+            raise TooLargeError(TOO_LARGE.format(size=len(listed)))
+        if listed is None:
+            pairs = (*edges, *unknown)
+            ends = (v for pair in pairs for v in ([pair[place]] if attribute.type.two_mode else pair))
+            found[kind] = list(dict.fromkeys(ends))
+        else:
+            found[kind] = list(listed)
+    return found
+
+
+def _called(attribute: Attribute, kind: str) -> str:
+    """Return what an entity is called in messages: a vertex, or by the name of its type in a two-mode network."""
+    return kind if attribute.type.two_mode else "vertex"
 
 
 def networks_from_structures(scheme: RelationalScheme, structures: Structures) -> list[Network]:
@@ -157,6 +211,11 @@ def networks_from_structures(scheme: RelationalScheme, structures: Structures) -
     unordered is an error that names it.
     """
     attribute = pair_attribute(scheme)
+    if attribute.type.two_mode:
+        raise InputError(
+            f"a structure does not say which nodes are {' and which are '.join(attribute.type.parts)}; make two-mode "
+            "networks with network_from_edges, or of networkx graphs whose nodes have the attribute 'bipartite'"
+        )
     pack = structures.to("cpu")
     labels = {vocabulary.name: column for column, vocabulary in enumerate(pack.node_vocabularies)}
     result = []
@@ -206,15 +265,21 @@ def evidence_of(scheme: RelationalScheme, network: Network) -> Float[Tensor, " s
 
 
 def pair_attribute(scheme: RelationalScheme) -> Attribute:
-    """Return the scheme's only attribute of pairs, which must be binary and of one type."""
+    """Return the scheme's only attribute of pairs, which must be binary; there are no types but those of its parts."""
     found = [a for a in scheme.attributes.values() if len(a.type.parts) == 2]
-    if len(found) != 1 or found[0].num_values != 2 or len(set(found[0].type.parts)) != 1:
+    if len(found) != 1 or found[0].num_values != 2:
         raise InputError(
-            "networks are read for schemes with one binary attribute of pairs of one type; "
+            "networks are of schemes with one binary attribute of pairs; "
             f"this one has {', '.join(f'{a.name}({a.type})' for a in scheme.attributes.values())}"
         )
     if any(len(a.type.parts) > 2 for a in scheme.attributes.values()):
         raise InputError("networks cannot be read for schemes with attributes of more than two entities")
+    further = set(scheme.types) - set(found[0].type.parts)
+    if further:
+        raise InputError(
+            f"networks are of schemes whose types are those of the pairs {found[0].name}({found[0].type}); drop "
+            f"{', '.join(sorted(further))}"
+        )
     return found[0]
 
 
@@ -226,11 +291,14 @@ def count_pairs(scheme: RelationalScheme, network: Network) -> int:
 def pair_classes(scheme: RelationalScheme, network: Network, classes: Classes) -> list[tuple[int, ...]]:
     """Return for each edge the classes of its ends, the lower one first where pairs are unordered."""
     attribute = pair_attribute(scheme)
-    own, codes, _ = classes.of(attribute.type.parts[0])
-    number = {code: i for i, code in enumerate(codes)}
-    values = np.stack([network.values[name] for name in own], 1).tolist()
-    place = np.array([number[tuple(row)] for row in values])
-    rows = place[network.pairs[attribute.name]]
+    ends = []
+    for column, kind in enumerate(attribute.type.parts):
+        own, codes, _ = classes.of(kind)
+        number = {code: i for i, code in enumerate(codes)}
+        values = [network.values[name] for name in own]
+        place = np.array([number[tuple(int(v[i]) for v in values)] for i in range(network.sizes[kind])])
+        ends.append(place[network.pairs[attribute.name][:, column]])
+    rows = np.stack(ends, 1)
     return [tuple(row) for row in (np.sort(rows, axis=1) if attribute.type.unordered else rows).tolist()]
 
 
@@ -241,14 +309,24 @@ def check_network(scheme: RelationalScheme, network: Network) -> None:
     attribute, sizes = pair_attribute(scheme), scheme.check_sizes(network.sizes)
     if attribute.type.count(sizes) == 0:
         raise InputError("a network of one vertex has no pairs to learn from; give at least two vertices")
+    if tuple(network.sizes) != tuple(dict.fromkeys(attribute.type.parts)):
+        raise InputError(
+            f"the sizes of a network are in the order of its pairs, {' and '.join(attribute.type.parts)}, got "
+            f"{', '.join(network.sizes)}"
+        )
     if attribute.name not in network.pairs:
         raise InputError(f"the network has no pairs of {attribute.name!r}; it has {', '.join(network.pairs)}")
-    size = sizes[attribute.type.parts[0]]
+    shape = network.shape
     for rows in (network.pairs[attribute.name], network.unknown.get(attribute.name)):
         if rows is None or not len(rows):
             continue
-        if rows.min() < 0 or rows.max() >= size:
-            raise InputError(f"a pair names vertex {int(rows.max())}; there are {size:,}, numbered from 0")
+        outside = np.argwhere((rows < 0) | (rows >= np.array(shape)))
+        if len(outside):
+            row, column = outside[0]
+            kind = _called(attribute, attribute.type.parts[column])
+            raise InputError(
+                f"a pair names {kind} {rows[row, column]}; there are {shape[column]:,}, numbered from 0"
+            )
         if attribute.type.unordered and bool((rows[:, 0] >= rows[:, 1]).any()):
             first, second = rows[rows[:, 0] >= rows[:, 1]][0].tolist()
             raise InputError(
@@ -257,30 +335,28 @@ def check_network(scheme: RelationalScheme, network: Network) -> None:
             )
 
 
-def check_undirected(scheme: RelationalScheme, task: str) -> None:
-    """Raise an `InputError` unless the scheme has one type and one binary attribute, of unordered pairs."""
-    attributes = list(scheme.attributes.values())
-    fits = len(scheme.types) == len(attributes) == 1 and attributes[0].num_values == 2
-    if not fits or not attributes[0].type.unordered or len(attributes[0].type.parts) != 2:
-        raise InputError(
-            f"{task} is for undirected networks: a scheme of one type with one binary attribute of unordered pairs, "
-            f"got {scheme}; take the ground field with method 'exact' or 'gibbs' instead"
-        )
-
-
 def _rows(
-    pairs: Sequence[tuple[Any, Any]], number: Mapping[Any, int], what: str, attribute: Attribute
+    pairs: Sequence[tuple[Any, Any]],
+    number: Mapping[str, Mapping[Any, int]],
+    what: str,
+    attribute: Attribute,
 ) -> Array:
     rows = np.empty((len(pairs), 2), dtype=np.int64)
     seen: dict[tuple[int, int], int] = {}
+    kinds = attribute.type.parts
     for place, pair in enumerate(pairs):
-        for name in pair:
-            if name not in number:
+        for name, kind in zip(pair, kinds, strict=True):
+            if name not in number[kind]:
                 raise InputError(
-                    f"{what} {place} names the vertex {name!r}, which is not among the {len(number)} vertices"
+                    f"{what} {place} names the {_called(attribute, kind)} {name!r}, which is not among the "
+                    + (
+                        f"{len(number[kind])} of type {kind}; the {kinds[0]} comes first"
+                        if attribute.type.two_mode
+                        else f"{len(number[kind])} vertices"
+                    )
                 )
-        first, second = number[pair[0]], number[pair[1]]
-        if first == second:
+        first, second = (number[kind][name] for kind, name in zip(kinds, pair, strict=True))
+        if first == second and not attribute.type.two_mode:
             raise InputError(f"{what} {place} is a self-loop at {pair[0]!r}; remove it")
         key = (min(first, second), max(first, second)) if attribute.type.unordered else (first, second)
         if key in seen:
@@ -296,36 +372,40 @@ def _numbers(
     scheme: RelationalScheme,
     name: str,
     given: Mapping[Any, float],
-    number: Mapping[Any, int],
+    number: Mapping[str, Mapping[Any, int]],
     attribute: Attribute,
 ) -> Float[Array, ...]:
     """Return the numbers of all vertices or, for a term of pairs, a matrix of all pairs."""
     terms = [f.term for f in scheme.features.values() if f.term is not None and f.term.covariate == name]
     if not terms:
         raise InputError(f"no term of the scheme takes the covariate {name!r}")
+    first, second = (number[kind] for kind in attribute.type.parts)
     if terms[0].kind == "edgecov":
-        matrix = np.zeros((len(number), len(number)))
+        numbers = np.zeros((len(first), len(second)))
         for pair, value in given.items():
-            if not isinstance(pair, tuple) or len(pair) != 2 or any(end not in number for end in pair):
+            if not isinstance(pair, tuple) or len(pair) != 2 or pair[0] not in first or pair[1] not in second:
                 raise InputError(f"the covariate {name!r} is of pairs of vertices, got {pair!r}")
-            first, second = number[pair[0]], number[pair[1]]
-            matrix[first, second] = value
+            numbers[first[pair[0]], second[pair[1]]] = value
             if attribute.type.unordered:
-                matrix[second, first] = value
-        numbers = matrix
+                numbers[first[pair[1]], first[pair[0]]] = value
     else:
-        missing = [vertex for vertex in number if vertex not in given]
-        if missing:
-            raise InputError(
-                f"the covariate {name!r} has no number for the vertex {missing[0]!r}; every one needs one"
-            )
-        numbers = np.array([float(given[vertex]) for vertex in number])
+        parts = []
+        for kind, own in number.items():
+            missing = [vertex for vertex in own if vertex not in given]
+            spare = terms[0].kind == "nodecov" and attribute.type.two_mode and len(missing) == len(own)
+            if missing and not (spare and len(given)):
+                raise InputError(
+                    f"the covariate {name!r} has no number for the {_called(attribute, kind)} {missing[0]!r}; every "
+                    "one needs one"
+                )
+            parts.append([0.0 if spare else float(given[vertex]) for vertex in own])
+        numbers = np.concatenate(parts)
     if not np.isfinite(numbers).all():
         raise InputError(f"the covariate {name!r} must be finite numbers")
     return numbers
 
 
-def covariate_of(network: Network, feature: Feature) -> Float[Array, "vertices vertices"]:
+def covariate_of(network: Network, feature: Feature) -> Float[Array, "tails heads"]:
     """Return what each pair counts for a term of a covariate; a network that lacks the numbers is an error."""
     assert feature.term is not None
     name = feature.term.covariate
@@ -334,32 +414,37 @@ def covariate_of(network: Network, feature: Feature) -> Float[Array, "vertices v
             f"the feature {feature.name!r} takes the covariate {name!r}, which the network does not have; give "
             "covariates={…} with a number for each vertex or pair, or a column of the table of vertices"
         )
-    return feature.term.of_pairs(network.covariates[name])
+    pairs = feature.term.of_pairs(network.covariates[name])
+    split = network.shape[0]
+    return pairs[:split, split:] if network.two_mode and feature.term.kind != "edgecov" else pairs
 
 
-def _check_disjoint(rows: Array, missing: Array, names: list[Any], attribute: Attribute) -> None:
+def _check_disjoint(
+    rows: Array, missing: Array, names: Mapping[str, list[Any]], attribute: Attribute
+) -> None:
     both = {tuple(row) for row in rows.tolist()} & {tuple(row) for row in missing.tolist()}
     if both:
-        first, second = sorted(both)[0]
-        raise InputError(
-            f"{names[first]!r} - {names[second]!r} is both an edge and an unknown pair of {attribute.name!r}"
+        first, second = (
+            names[kind][i] for kind, i in zip(attribute.type.parts, sorted(both)[0], strict=True)
         )
+        raise InputError(f"{first!r} - {second!r} is both an edge and an unknown pair of {attribute.name!r}")
 
 
 def _codes(
-    scheme: RelationalScheme, name: str, given: Mapping[Any, Any], number: Mapping[Any, int], size: int
+    scheme: RelationalScheme, name: str, given: Mapping[Any, Any], number: Mapping[str, Mapping[Any, int]]
 ) -> Array:
     if name not in scheme.attributes or len(scheme.attributes[name].type.parts) != 1:
         raise InputError(f"the scheme has no attribute {name!r} of single entities")
     attribute = scheme.attributes[name]
-    codes = np.full(size, -1)
+    kind = attribute.type.parts[0]
+    codes = np.full(len(number[kind]), -1)
     for vertex, value in given.items():
-        if vertex not in number:
-            raise InputError(f"attribute {name!r} has a value for {vertex!r}, which is not a vertex")
+        if vertex not in number[kind]:
+            raise InputError(f"attribute {name!r} has a value for {vertex!r}, which is not a {kind}")
         code = attribute.code(value) if isinstance(value, str) else int(value)
         if not 0 <= code < attribute.num_values:
             raise InputError(
                 f"attribute {name!r} of {vertex!r} is {value!r}; it has {attribute.num_values} values"
             )
-        codes[number[vertex]] = code
+        codes[number[kind][vertex]] = code
     return codes

@@ -24,6 +24,8 @@ from hiddenfield.shapes import Array, Float, Tensor
 
 MOST_MESSAGES = 2000
 """Numbers in the messages beyond which Newton's method, cubic in them, is refused."""
+MOST_STEPS, ACCURATE = 60, 1e-12
+"""Steps of Newton's method, and the gap below which there is none to take."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,7 +168,7 @@ def fixed_points(field: FactorGraph, *, starts: int = 13, tolerance: float = 1e-
         )
     if size == 0:
         # Without factors there is nothing to iterate: one point, and exact.
-        return _distinct(MessagePassing(field), [field.log_unary.new_zeros(0)], tolerance)
+        return [_fixed_point(MessagePassing(field), field.log_unary.new_zeros(0), tolerance)]
     begin = pole_messages(field, starts)
     batch = concatenate_fields([field] * begin.shape[0])
     start = batch.wiring.interleave(begin)
@@ -174,12 +176,13 @@ def fixed_points(field: FactorGraph, *, starts: int = 13, tolerance: float = 1e-
     settled = batch.wiring.separate(outcome.state, len(begin))
     passing = MessagePassing(field)
     candidates = _newton(passing, [*_unlike(settled[outcome.converged]), *begin], tolerance)
-    phases = [point.posterior.extra["messages"] for point in _distinct(passing, candidates, tolerance)]
+    phases = _distinct(passing, candidates)
     # What separates two phases lies between them.
     shares = np.linspace(0, 1, 18)[1:-1]
     between = [(1 - t) * a + t * b for a, b in itertools.pairwise(phases) for t in shares]
-    candidates += _newton(passing, between, tolerance)
-    return sorted(_distinct(passing, candidates, tolerance), key=lambda point: -point.log_partition)
+    found = _distinct(passing, phases + _newton(passing, between, tolerance))
+    points = [_fixed_point(passing, messages, tolerance) for messages in found]
+    return sorted(points, key=lambda point: -point.log_partition)
 
 
 def _unlike(rows: Float[Tensor, "rows messages"]) -> list[Tensor]:
@@ -192,56 +195,84 @@ def _unlike(rows: Float[Tensor, "rows messages"]) -> list[Tensor]:
 
 
 def _newton(passing: MessagePassing, starts: list[Tensor], tolerance: float) -> list[Tensor]:
-    """Solve F(m) = m by Powell's hybrid method from each start; those that do not get there are left out."""
-    from scipy.optimize import root
+    r"""Solve F(m) = m by Levenberg's and Marquardt's method from all starts at once; return those that get there.
 
-    dtype, reached = passing.field.dtype, []
+    With the gap :math:`r = F(m) - m` and its derivative J, steps are :math:`-(J^T J + \lambda I)^{-1} J^T r`; one that
+    makes the gap larger is taken back, and :math:`\lambda` grows.
 
-    def gap(values: Array) -> Array:
-        messages = torch.from_numpy(values).to(dtype)
-        return np.asarray((passing.update(messages) - messages).numpy(), dtype=np.float64)
-
-    def slope(values: Array) -> Array:
-        return _derivative(passing, torch.from_numpy(values).to(dtype)) - np.eye(len(values))
-
-    for start in starts:
-        with np.errstate(all="ignore"):
-            solution = root(gap, start.double().numpy(), jac=slope, method="hybr", options={"xtol": 1e-13})
-        found = torch.from_numpy(np.asarray(solution.x)).to(dtype)
-        if bool(found.isfinite().all()):
-            found = passing.normalise(found)
-            if float(passing.residual(found).max()) <= math.sqrt(tolerance):
-                reached.append(found)
+    References
+    ----------
+    Marquardt (1963), An algorithm for least-squares estimation of nonlinear parameters.
+    """
+    if not starts:
+        return []
+    rows = torch.stack(starts).double()
+    batch = MessagePassing(concatenate_fields([passing.field] * len(rows)))
+    gap, slope = _gaps(batch, rows)
+    size, damping = gap.norm(dim=1), rows.new_full((len(rows),), 1e-3)
+    eye = torch.eye(rows.shape[1], dtype=rows.dtype)
+    for _ in range(MOST_STEPS):
+        going = (size > ACCURATE) & (damping < 1e12)
+        if not bool(going.any()):
+            break
+        squares, right = slope.mT @ slope, (slope.mT @ gap[:, :, None])[:, :, 0]
+        step = torch.linalg.solve(squares + damping[:, None, None] * eye, right)
+        tried = torch.where(going[:, None], rows - step, rows)
+        new_gap, new_slope = _gaps(batch, tried)
+        better = going & (new_gap.norm(dim=1) < size)
+        rows, gap = torch.where(better[:, None], tried, rows), torch.where(better[:, None], new_gap, gap)
+        slope, size = torch.where(better[:, None, None], new_slope, slope), gap.norm(dim=1)
+        damping = torch.where(better, damping / 10, damping * 10)
+    reached = []
+    for row in rows.to(passing.field.dtype)[size.isfinite()]:
+        found = passing.normalise(row)
+        if float(passing.residual(found).max()) <= math.sqrt(tolerance):
+            reached.append(found)
     return reached
 
 
-def _derivative(passing: MessagePassing, messages: Tensor) -> Array:
+def _gaps(batch: MessagePassing, rows: Float[Tensor, "starts messages"]) -> tuple[Tensor, Tensor]:
+    """Return F(m) - m for each row, one per copy of the field, and its derivative."""
+    wiring, count = batch.field.wiring, len(rows)
     with torch.enable_grad():
-        jacobian = torch.autograd.functional.jacobian(passing.update, messages)
-    return np.asarray(jacobian.detach().double().numpy())
+        flat = wiring.interleave(rows).to(batch.field.dtype).requires_grad_()
+        out = wiring.separate(batch.update(flat), count)
+        slope = [
+            wiring.separate(torch.autograd.grad(column.sum(), flat, retain_graph=True)[0], count)
+            for column in out.unbind(1)
+        ]
+    jacobian = torch.stack(slope, 1).double() - torch.eye(rows.shape[1], dtype=torch.float64)
+    return out.detach().double() - rows, jacobian
 
 
-def _distinct(passing: MessagePassing, candidates: list[Tensor], tolerance: float) -> list[FixedPoint]:
-    kept: list[tuple[Tensor, FixedPoint]] = []
+def _distinct(passing: MessagePassing, candidates: list[Tensor]) -> list[Tensor]:
+    """Return messages of which no two give the same marginals."""
+    kept: list[tuple[Tensor, Tensor]] = []
     for messages in candidates:
-        marginals, factors = passing.beliefs(messages)
-        if any(float((marginals.exp() - other).abs().max()) < 1e-5 for other, _ in kept):
-            continue
-        field = passing.field
-        eigenvalues = np.linalg.eigvals(_derivative(passing, messages)) if len(messages) else np.zeros(1)
-        residual = passing.residual(messages)
-        posterior = Posterior(
-            field=field,
-            method="loopy_bp",
-            log_marginals=marginals,
-            factor_log_marginals=factors,
-            log_partition=negative_free_energy(field, marginals, factors),
-            guarantee="estimate",
-            converged=residual <= max(math.sqrt(tolerance), tolerance),
-            iterations=torch.zeros(1, dtype=torch.int64),
-            residual=residual,
-            extra={"messages": messages},
-        )
-        radius = float(np.abs(eigenvalues).max())
-        kept.append((marginals.exp(), FixedPoint(posterior, radius, bool(eigenvalues.real.max() < 1))))
-    return [point for _, point in kept]
+        marginals = passing.beliefs(messages)[0].exp()
+        if all(float((marginals - other).abs().max()) >= 1e-5 for other, _ in kept):
+            kept.append((marginals, messages))
+    return [messages for _, messages in kept]
+
+
+def _fixed_point(passing: MessagePassing, messages: Tensor, tolerance: float) -> FixedPoint:
+    """Return the posterior at a fixed point, and how messages near it behave."""
+    field, (marginals, factors) = passing.field, passing.beliefs(messages)
+    eigenvalues = np.zeros(1)
+    if len(messages):
+        slope = _gaps(passing, messages[None].double())[1][0] + torch.eye(len(messages), dtype=torch.float64)
+        eigenvalues = np.linalg.eigvals(slope.numpy())
+    residual = passing.residual(messages)
+    posterior = Posterior(
+        field=field,
+        method="loopy_bp",
+        log_marginals=marginals,
+        factor_log_marginals=factors,
+        log_partition=negative_free_energy(field, marginals, factors),
+        guarantee="estimate",
+        converged=residual <= max(math.sqrt(tolerance), tolerance),
+        iterations=torch.zeros(1, dtype=torch.int64),
+        residual=residual,
+        extra={"messages": messages},
+    )
+    return FixedPoint(posterior, float(np.abs(eigenvalues).max()), bool(eigenvalues.real.max() < 1))

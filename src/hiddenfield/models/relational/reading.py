@@ -5,14 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hiddenfield.data.paths import read_text
-from hiddenfield.errors import InputError, ReadError
+from hiddenfield.errors import InputError, ReadError, TooLargeError
 from hiddenfield.fields.relational import RelationalScheme
 from hiddenfield.models.relational.observations import (
     MOST_VERTICES,
@@ -21,6 +21,7 @@ from hiddenfield.models.relational.observations import (
     network_from_edges,
     pair_attribute,
 )
+from hiddenfield.registry import choose
 
 HEADERS = {"source", "target", "from", "to", "vertex", "vertex1", "vertex2", "node1", "node2", "tail", "head"}
 VALUES = {"1": "edge", "0": "none", "?": "unknown", "": "edge"}
@@ -31,7 +32,7 @@ def read_network(
     edges: str | Path,
     vertices: str | Path | None = None,
     *,
-    size: int | None = None,
+    size: Mapping[str, int] | int | None = None,
 ) -> Network:
     r"""Read a network from a list of pairs, and its vertices with their attributes from a table.
 
@@ -41,13 +42,15 @@ def read_network(
         With one binary attribute of pairs.
     edges
         One pair of names per line, separated by commas, tabs or spaces; ``#`` begins a comment, a first line such as
-        ``source,target`` is a header. A third column says what is known of the pair: 1 an edge (the default), 0 none
-        (as for all pairs that are not listed), ? unknown.
+        ``source,target`` is a header, or one with the names of types. A third column says what is known of the pair: 1
+        an edge (the default), 0 none (as for all pairs that are not listed), ? unknown. Of a two-mode network, the
+        first column has entities of the first type.
     vertices
         A CSV table whose first column has all names; other columns are attributes of the scheme by name, empty where
-        unknown. By default the vertices are those that pairs name.
+        unknown. By default the vertices are those that pairs name. Of a two-mode network, the column ``type`` says
+        of which type each is.
     size
-        Number of vertices, where some have no edges and there is no table.
+        Number of vertices, where some have no edges and there is no table; of a two-mode network, that of each type.
 
     Examples
     --------
@@ -59,22 +62,23 @@ def read_network(
     Network(5 vertex; exist: 1 of 10, 1 unknown)
     """
     attribute = pair_attribute(scheme)
-    if size is not None:
-        _check_size(size)
+    kinds, two_mode = attribute.type.parts, attribute.type.two_mode
+    wanted = _sizes(scheme, size)
     names, values, numbers = (None, {}, {}) if vertices is None else _vertices(scheme, Path(vertices))
-    known = None if names is None else set(names)
+    known = None if names is None else {kind: set(found) for kind, found in names.items()}
     found: dict[str, list[tuple[str, str]]] = {"edge": [], "none": [], "unknown": []}
     seen: dict[tuple[str, str], int] = {}
-    for line, parts in _lines(Path(edges)):
+    for line, parts in _lines(Path(edges), HEADERS | {kind.lower() for kind in kinds}):
         if len(parts) not in (2, 3):
             raise ReadError(f"expected two names and perhaps 1, 0 or ?, got {parts}", file=edges, line=line)
         first, second, value = parts[0], parts[1], parts[2] if len(parts) == 3 else "1"
-        for name in (first, second):
+        for name, kind in zip((first, second), kinds, strict=True):
             if not name:
                 raise ReadError("expected two names, one is empty", file=edges, line=line)
-            if known is not None and name not in known:
-                raise ReadError(f"the vertex {name!r} is not in {vertices}", file=edges, line=line)
-        if first == second:
+            if known is not None and name not in known[kind]:
+                what = f"{kind} {name!r} is not one in" if two_mode else f"vertex {name!r} is not in"
+                raise ReadError(f"the {what} {vertices}", file=edges, line=line)
+        if first == second and not two_mode:
             raise ReadError(f"a self-loop at {first!r}; remove it", file=edges, line=line)
         key = (min(first, second), max(first, second)) if attribute.type.unordered else (first, second)
         if key in seen:
@@ -88,32 +92,52 @@ def read_network(
         seen[key] = line
         found[VALUES[value]].append((first, second))
     if names is None:
-        names = list(dict.fromkeys(name for pairs in found.values() for pair in pairs for name in pair))
-    if size is not None:
-        names = _padded(names, size, edges)
-    if not names:
+        listed = [pair for pairs in found.values() for pair in pairs]
+        names = {
+            kind: list(dict.fromkeys(v for pair in listed for v in ([pair[i]] if two_mode else pair)))
+            for i, kind in enumerate(dict.fromkeys(kinds))
+        }
+    for kind, count in wanted.items():
+        names[kind] = _padded(names[kind], count, edges, f"{kind} " if two_mode else "")
+    if not all(names.values()):
         raise ReadError("there are no vertices: no pairs, and no table of vertices", file=edges)
     return network_from_edges(
-        scheme, found["edge"], vertices=names, values=values, unknown=found["unknown"], covariates=numbers
+        scheme,
+        found["edge"],
+        vertices=names if two_mode else names[kinds[0]],
+        values=values,
+        unknown=found["unknown"],
+        covariates=numbers,
     )
 
 
-def _padded(names: list[str], size: int, edges: str | Path) -> list[str]:
+def _padded(names: list[str], size: int, edges: str | Path, kind: str) -> list[str]:
     if size < len(names):
-        raise InputError(f"{edges} names {len(names):,} vertices, more than the given size {size:,}")
+        what = f"of type {kind.strip()}" if kind else "vertices"
+        raise InputError(f"{edges} names {len(names):,} {what}, more than the given size {size:,}")
     taken = set(names)
-    extra = (name for name in (f"isolated {i}" for i in range(1, 2 * size + 1)) if name not in taken)
+    extra = (name for name in (f"isolated {kind}{i}" for i in range(1, 2 * size + 1)) if name not in taken)
     return [*names, *(next(extra) for _ in range(size - len(names)))]
 
 
-def _check_size(size: Any) -> None:
-    if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
-        raise InputError(f"size is a whole number of vertices, at least 1, got {size!r}")
-    if size > MOST_VERTICES:
-        raise InputError(TOO_LARGE.format(size=int(size)))
+def _sizes(scheme: RelationalScheme, size: Any) -> dict[str, int]:
+    """Return the numbers of vertices that are given, by type; those of some types may be left out."""
+    if size is None:
+        return {}
+    if not isinstance(size, Mapping):
+        if len(scheme.types) > 1:
+            raise InputError(f"say how many entities of each type there are: {', '.join(scheme.types)}")
+        size = {next(iter(scheme.types)): size}
+    for kind, count in size.items():
+        choose("type", scheme.types, kind)
+        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
+            raise InputError(f"size is a whole number of vertices, at least 1, got {count!r}")
+        if count > MOST_VERTICES:
+            raise TooLargeError(TOO_LARGE.format(size=int(count)))
+    return dict(size)
 
 
-def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+def _lines(path: Path, headers: set[str]) -> Iterator[tuple[int, list[str]]]:
     first = True
     for number, line in enumerate(read_text(path).splitlines(), start=1):
         content = line.split("#", 1)[0].strip()
@@ -123,7 +147,7 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
             parts = [part.strip().strip('"') for part in re.split("[,\t]", content)]
         else:
             parts = content.split()
-        header = first and len(parts) >= 2 and {part.lower() for part in parts[:2]} <= HEADERS
+        header = first and len(parts) >= 2 and {part.lower() for part in parts[:2]} <= headers
         first = False
         if not header:
             yield number, parts
@@ -131,8 +155,8 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 def _vertices(
     scheme: RelationalScheme, path: Path
-) -> tuple[list[str], dict[str, dict[str, str]], dict[str, dict[str, float]]]:
-    """Return the names, the values of attributes of the scheme, and the numbers that its terms take."""
+) -> tuple[dict[str, list[str]], dict[str, dict[str, str]], dict[str, dict[str, float]]]:
+    """Return the names by type, the values of attributes of the scheme, and the numbers that its terms take."""
     rows = list(csv.reader(io.StringIO(read_text(path))))
     if not rows or not rows[0]:
         raise ReadError("expected a header and a line for each vertex", file=path)
@@ -142,9 +166,14 @@ def _vertices(
         f.term.covariate for f in scheme.features.values() if f.term is not None and f.term.kind != "edgecov"
     }
     numbers: dict[str, dict[str, float]] = {name: {} for name in header[1:] if name in taken}
-    names: list[str] = []
+    names: dict[str, list[str]] = {kind: [] for kind in dict.fromkeys(pair_attribute(scheme).type.parts)}
+    two_mode = len(names) == 2
+    if two_mode and "type" not in header[1:]:
+        raise ReadError(
+            f"expected a column 'type' that says which are {' and which are '.join(names)}", file=path, line=1
+        )
     values: dict[str, dict[str, str]] = {name: {} for name in header[1:] if name in own}
-    where: dict[str, int] = {}
+    where: dict[tuple[str, str], int] = {}
     for line, row in enumerate(rows[1:], start=2):
         if not row or not "".join(row).strip():
             continue
@@ -153,20 +182,27 @@ def _vertices(
                 f"expected {len(header)} columns as in the header, got {len(row)}", file=path, line=line
             )
         name = row[0].strip()
-        if name in where:
+        kind = row[header.index("type", 1)].strip() if two_mode else next(iter(names))
+        if kind not in names:
             raise ReadError(
-                f"the vertex {name!r} is there already in line {where[name]}", file=path, line=line
+                f"the type of {name!r} is {' or '.join(names)}, got {kind!r}", file=path, line=line
             )
-        where[name] = line
-        names.append(name)
+        if (kind, name) in where:
+            raise ReadError(
+                f"the {kind if two_mode else 'vertex'} {name!r} is there already in line {where[kind, name]}",
+                file=path,
+                line=line,
+            )
+        where[kind, name] = line
+        names[kind].append(name)
         for column, entry in zip(header[1:], row[1:], strict=True):
-            if column in own and entry.strip():
+            if column in own and own[column].type.parts[0] == kind and entry.strip():
                 try:
                     own[column].code(entry.strip())
                 except InputError as error:
                     raise ReadError(str(error), file=path, line=line) from None
                 values[column][name] = entry.strip()
-            if column in numbers:
+            if column in numbers and (entry.strip() or not two_mode):
                 try:
                     numbers[column][name] = float(entry)
                 except ValueError:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from hiddenfield.errors import InputError
+from hiddenfield.errors import InputError, TooLargeError
 from hiddenfield.fields.relational import (
     Attribute,
     RelationalScheme,
@@ -19,6 +19,7 @@ from hiddenfield.fields.relational import (
     weight_matrix,
     weight_scale,
 )
+from hiddenfield.inference.cliques.plan import available_memory
 from hiddenfield.models.relational.observations import Network, covariate_of, pair_attribute
 from hiddenfield.models.relational.sampling_basis import Basis, sampling_basis
 from hiddenfield.models.relational.sampling_loops import (
@@ -28,6 +29,7 @@ from hiddenfield.models.relational.sampling_loops import (
     sample_any,
     sample_bits,
 )
+from hiddenfield.models.relational.term_counts import check_terms
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Bool, Float, Int
 
@@ -42,8 +44,8 @@ class NetworkSamples:
     ----------
     features
         Names.
-    size
-        Number of vertices.
+    sizes
+        Number of vertices of each type.
     weights
         "ground" or "binding": what a weight counted; the statistics are counts of different ground features always.
     statistics
@@ -51,7 +53,8 @@ class NetworkSamples:
     edges
         Number of edges of every sample.
     networks
-        Adjacency of every sample where it was asked for, otherwise None.
+        Adjacency of every sample where it was asked for, otherwise None; of a two-mode network, a row for each entity
+        of the first type and a column for each of the second.
     last
         Where each chain ended: a start for going on.
     proposals
@@ -63,12 +66,12 @@ class NetworkSamples:
     """
 
     features: tuple[str, ...]
-    size: int
+    sizes: dict[str, int]
     weights: str
     statistics: Float[Array, "chains samples features"]
     edges: Float[Array, "chains samples"]
-    networks: Bool[Array, "chains samples vertices vertices"] | None
-    last: Bool[Array, "chains vertices vertices"]
+    networks: Bool[Array, "chains samples tails heads"] | None
+    last: Bool[Array, "chains tails heads"]
     proposals: int
     flips: Int[Array, " chains"]
     directed: bool = False
@@ -78,13 +81,25 @@ class NetworkSamples:
         chains, samples = self.edges.shape
         density = self.edges.mean() / self.num_pairs if samples else math.nan
         return (
-            f"NetworkSamples({samples:,} samples from each of {chains} chains, {self.size:,} vertices, "
+            f"NetworkSamples({samples:,} samples from each of {chains} chains, {self._described()}, "
             f"mean density {density:.3g})"
         )
+
+    def _described(self) -> str:
+        if len(self.sizes) == 1:
+            return f"{self.size:,} vertices"
+        return " and ".join(f"{size:,} {kind}" for kind, size in self.sizes.items())
+
+    @property
+    def size(self) -> int:
+        """Number of vertices, of both types in a two-mode network."""
+        return sum(self.sizes.values())
 
     @property
     def num_pairs(self) -> int:
         """Number of pairs, at least 1."""
+        if len(self.sizes) == 2:
+            return math.prod(self.sizes.values())
         return max(1, math.perm(self.size, 2) if self.directed else math.comb(self.size, 2))
 
     @property
@@ -95,7 +110,7 @@ class NetworkSamples:
 
 def sample_networks(
     scheme: RelationalScheme,
-    size: int,
+    size: Mapping[str, int] | int,
     theta: Any,
     *,
     samples: int = 1000,
@@ -123,9 +138,10 @@ def sample_networks(
     Parameters
     ----------
     scheme
-        One type with one binary attribute of pairs, and any features; attributes of vertices are taken from `network`.
+        With one binary attribute of pairs, of one type or between two, and any features; attributes of vertices are
+        taken from `network`.
     size
-        Number of vertices.
+        Number of vertices; of a two-mode network, that of each type, as in ``{"person": 18, "event": 14}``.
     theta
         A weight for each feature (a mapping or a vector), or a row of weights for each chain.
     samples, chains
@@ -137,7 +153,7 @@ def sample_networks(
     network
         An observed network: adjacency, or a `Network`, whose attributes and covariates of vertices are taken as given.
     fixed
-        Which pairs stay as they are in `network` (a symmetric matrix): the others are drawn given these, as with
+        Which pairs stay as they are in `network` (a matrix as of adjacency): the others are drawn given these, as with
         missing data. By default none.
     weights
         What a weight counts: each different ground feature once ("ground") or each legal binding ("binding").
@@ -174,87 +190,163 @@ def sample_networks(
             f"expected one row of weights, or one for each of the {chains} chains, got {len(rows)}"
         )
     theta = np.array(np.broadcast_to(rows, (chains, rows.shape[1]))) * weight_scale(scheme, weights)
-    directed = not attribute.type.unordered
+    domain = _domain(attribute, scheme.check_sizes(size))
+    _check_memory(scheme, domain, chains, samples if keep_networks else 0)
     given = network if isinstance(network, Network) else None
     observed = None
     if network is not None:
-        shown = adjacency_of(network, directed) if given is not None else network
-        observed = check_adjacency(shown, size, "network", directed=directed)[0]
-    free = ~np.eye(size, dtype=bool)
-    begin = np.array(np.broadcast_to(_begin(start, observed, size, directed), (chains, size, size)))
+        shown = adjacency_of(network, domain.directed) if given is not None else network
+        observed = check_adjacency(shown, domain, "network")[0]
+    begin = np.array(np.broadcast_to(_begin(start, observed, domain), (chains, *domain.shape)))
+    pairs, number = np.zeros((0, 2), dtype=np.int32), attribute.type.count(domain.sizes)
     if fixed is not None:
         if observed is None:
             raise InputError("fixed pairs take their values from an observed network: give network=…")
-        free &= ~check_adjacency(fixed, size, "fixed", directed=directed)[0]
+        free = domain.pairs() & ~check_adjacency(fixed, domain, "fixed")[0]
         begin[:, ~free] = observed[~free]
-    pairs = np.argwhere(free if directed else np.triu(free)).astype(np.int32)
-    if len(pairs) == 0:
+        pairs = np.argwhere(np.triu(free) if domain.unordered else free).astype(np.int32)
+        number = len(pairs)
+    elif domain.two_mode:
+        pairs = np.argwhere(domain.pairs()).astype(np.int32)
+    if number == 0:
         raise InputError("there is no pair to draw: every one is fixed, or there is one vertex only")
-    before, between = round(burn_in * len(pairs)), max(1, round(thin * len(pairs)))
+    before, between = round(burn_in * number), max(1, round(thin * number))
     plan = Schedule(pairs[:, 0].copy(), pairs[:, 1].copy(), before, between, samples)
     random = np.random.SeedSequence(seed).generate_state(2 * chains, np.uint64).reshape(chains, 2)
-    found = None if directed else sampling_basis(scheme, size, given)
-    run = _Chains(begin, theta, random | np.uint64(1), plan, samples if keep_networks else 0)
+    found = sampling_basis(scheme, domain.sizes, given)
+    if found is None:
+        _check_ground(scheme, domain, chains)
+    run = _Chains(begin, theta, random | np.uint64(1), plan, samples if keep_networks else 0, domain)
     statistics, edges, networks, last = (
         run.any_features(scheme, attribute, given) if found is None else run.bits(found)
     )
     kept = networks if keep_networks else None
-    found_in = (statistics, edges, kept, last, before + samples * between, run.flips, directed)
-    return NetworkSamples(tuple(scheme.features), size, weights, *found_in)
+    found_in = (statistics, edges, kept, last, before + samples * between, run.flips, domain.directed)
+    return NetworkSamples(tuple(scheme.features), domain.sizes, weights, *found_in)
+
+
+class _Domain(NamedTuple):
+    """The vertices of a network by type, and what its pairs are."""
+
+    sizes: dict[str, int]
+    unordered: bool
+    two_mode: bool
+
+    @property
+    def directed(self) -> bool:
+        """Whether pairs are ordered pairs of one type."""
+        return not (self.unordered or self.two_mode)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of an adjacency matrix."""
+        sizes = tuple(self.sizes.values())
+        return sizes[0], sizes[-1]
+
+    def pairs(self) -> Bool[Array, "tails heads"]:
+        """Return which entries of an adjacency matrix are pairs: not those of a vertex with itself."""
+        return np.ones(self.shape, dtype=bool) if self.two_mode else ~np.eye(self.shape[0], dtype=bool)
+
+
+def _domain(attribute: Attribute, sizes: Mapping[str, int]) -> _Domain:
+    kind = attribute.type
+    return _Domain({part: sizes[part] for part in kind.parts}, kind.unordered, kind.two_mode)
+
+
+def _check_memory(scheme: RelationalScheme, domain: _Domain, chains: int, kept: int) -> None:
+    """Raise a `TooLargeError` at once where adjacency would not fit into half of the memory that is available."""
+    vertices = sum(domain.sizes.values())
+    numbers = [f for f in scheme.features.values() if any(len(atom.arguments) == 1 for atom in f.atoms)]
+    numbers += [f for f in scheme.features.values() if f.term is not None and f.term.independent]
+    # Adjacency of each chain and sample as bytes and as bits; lists of pairs, where there are any; numbers of pairs.
+    listed = 0 if domain.unordered else 24
+    need = vertices**2 * (2 + listed + 16 * len(numbers) + 2.25 * chains + 1.25 * chains * kept)
+    limit = available_memory() / 2
+    if need > limit:
+        raise TooLargeError(
+            f"chains hold every pair: {chains * max(kept, 1):,} networks of {vertices:,} vertices would take about "
+            f"{need / 2**30:,.3g} GiB, more than half of the {2 * limit / 2**30:,.3g} GiB that are available; draw "
+            "smaller or fewer networks, or use the template (infer, method='bethe'), whose cost does not grow with them"
+        )
+
+
+def _check_ground(scheme: RelationalScheme, domain: _Domain, chains: int) -> None:
+    """Raise a `TooLargeError` where the ground features of all kinds would not fit into half of the memory."""
+    held = [f for f in scheme.features.values() if f.term is None]
+    # Lists of entities and pairs, by ground feature and by pair, and a state in each chain.
+    need = sum(
+        f.count_distinct(domain.sizes) * (64 * len(f.atoms) + 8 * len(f.arguments) + 4 * chains) for f in held
+    )
+    if need > available_memory() / 2:
+        names = ", ".join(f.name for f in held if len(f.arguments) > 2)
+        raise TooLargeError(
+            f"the ground features of {names} would take about {need / 2**30:,.3g} GiB, more than half of the memory "
+            "that is available; draw smaller networks, or use ready features (triangles, stars), which are counted from "
+            "adjacency"
+        )
 
 
 def as_drawn(scheme: RelationalScheme, drawn: NetworkSamples, given: Network | None = None) -> list[Network]:
     """Return the networks of all chains that were kept, with the attributes and names of `given` where sizes agree."""
     if drawn.networks is None:
         raise InputError("the networks were not kept: sample with keep_networks=True")
-    kind, name = next(iter(scheme.types)), pair_attribute(scheme).name
-    matrices = drawn.networks.reshape(-1, drawn.size, drawn.size)
-    pairs = [np.argwhere(one if drawn.directed else np.triu(one)) for one in matrices]
-    if given is not None and given.sizes[kind] == drawn.size:
+    attribute = pair_attribute(scheme)
+    name, unordered = attribute.name, attribute.type.unordered
+    matrices = drawn.networks.reshape(-1, *drawn.networks.shape[2:])
+    pairs = [np.argwhere(np.triu(one) if unordered else one) for one in matrices]
+    if given is not None and given.sizes == drawn.sizes:
         return [replace(given, pairs={name: rows}, unknown={}) for rows in pairs]
-    return [Network({kind: drawn.size}, {name: rows}) for rows in pairs]
+    return [Network(drawn.sizes, {name: rows}, ordered=drawn.directed) for rows in pairs]
 
 
 class _Chains:
     """Chains to be run: where they begin, their weights and random numbers, and how long."""
 
-    def __init__(self, begin: Array, theta: Array, random: Array, plan: Schedule, kept: int) -> None:
+    def __init__(
+        self, begin: Array, theta: Array, random: Array, plan: Schedule, kept: int, domain: _Domain
+    ) -> None:
         self.begin, self.theta, self.random, self.plan, self.kept = begin, theta, random, plan, kept
-        self.count, self.size = begin.shape[:2]
+        self.count, self.domain = len(begin), domain
         self.flips = np.zeros(self.count, dtype=np.int64)
         # Several chains are worth several threads, and one is not.
         self.work = 0 if self.count == 1 else 1 << 30
 
     def bits(self, basis: Basis) -> tuple[Array, Array, Array, Array]:
-        """Sample with adjacency as bits: all features are combinations of the basis."""
+        """Sample with adjacency as bits: all features are combinations of the basis.
+
+        A two-mode network is an undirected one whose vertices are numbered one type after the other.
+        """
         combine, constant, extra = basis
-        packed = pack_bits(self.begin)
-        rows, degree = np.zeros_like(packed), np.zeros((self.count, self.size), dtype=np.int64)
+        begin, plan, split = self.begin, self.plan, self.domain.shape[0] if self.domain.two_mode else 0
+        size = sum(self.domain.sizes.values())
+        if split:
+            begin = np.zeros((self.count, size, size), dtype=bool)
+            begin[:, :split, split:] = self.begin
+            begin |= begin.swapaxes(1, 2)
+            plan = plan._replace(second=plan.second + np.int32(split))
+        packed = pack_bits(begin)
+        rows, degree = np.zeros_like(packed), np.zeros((self.count, size), dtype=np.int64)
         totals = np.zeros((self.count, combine.shape[1]))
         use = (combine != 0).any(0)
         count_bits(packed, rows, degree, totals, use, extra, work=self.work)
-        plan, every = self.plan, math.comb(self.size, 2)
-        if len(plan.first) == every:  # all pairs are free: none is listed
-            plan = plan._replace(first=plan.first[:0], second=plan.second[:0])
         trace = np.zeros((self.count, plan.samples, combine.shape[1]))
         kept = np.zeros((self.count, self.kept, *rows.shape[1:]), dtype=np.uint64)
         weights, work = self.theta @ combine, self.work
         sample_bits(
             rows, degree, totals, weights, use, extra, self.random, plan, trace, kept, self.flips, work=work
         )
-        networks, last = unpack_bits(kept, self.size), unpack_bits(rows, self.size)
+        networks, last = (unpack_bits(part, size) for part in (kept, rows))
+        if split:
+            networks, last = (part[..., :split, split:] for part in (networks, last))
         return trace @ combine.T + constant, trace[:, :, 0].copy(), networks, last
 
     def any_features(
         self, scheme: RelationalScheme, attribute: Attribute, network: Network | None
     ) -> tuple[Array, Array, Array, Array]:
         """Sample with the state of every ground feature: any scheme of one attribute of pairs."""
-        where = ground_variables(scheme, self.size)[attribute.name]
-        features, constant = features_of_pairs(scheme, self.size, attribute, network)
-        # The number of edges is one more feature, without weight.
-        features.append(
-            PairFeatures(np.arange(len(where))[:, None], np.array([0.0, 1.0]), np.zeros(len(where)))
-        )
+        where = ground_variables(scheme, self.domain.sizes)[attribute.name]
+        features, constant = features_of_pairs(scheme, self.domain.sizes, attribute, network)
+        features.append(edge_feature(len(where)))  # without weight
         present = self.begin[:, where[:, 0], where[:, 1]]
         flat, state = flatten_features(features, present)
         theta = np.concatenate([self.theta, np.zeros((self.count, 1))], 1)
@@ -263,13 +355,13 @@ class _Chains:
         )
         trace = np.zeros((self.count, self.plan.samples, len(features)))
         kept = np.zeros((self.count, self.kept, present.shape[1]), dtype=bool)
-        number = np.zeros((self.size, self.size), dtype=np.int32)
+        number = np.zeros(self.domain.shape, dtype=np.int32)
         number[where[:, 0], where[:, 1]] = np.arange(len(where))
-        free = number[self.plan.first, self.plan.second]
+        listed = len(self.plan.first) > 0
+        free = number[self.plan.first, self.plan.second] if listed else np.arange(len(where), dtype=np.int32)
         plan, work = self.plan._replace(first=free, second=free), self.work
         sample_any(present, state, totals, flat, theta, self.random, plan, trace, kept, self.flips, work=work)
-        unordered = attribute.type.unordered
-        networks, last = (square(part, where, self.size, unordered=unordered) for part in (kept, present))
+        networks, last = (as_matrices(part, where, self.domain) for part in (kept, present))
         return trace[:, :, :-1] + constant, trace[:, :, -1].copy(), networks, last
 
 
@@ -281,18 +373,22 @@ class PairFeatures(NamedTuple):
     offset: Array
 
 
+def edge_feature(pairs: int) -> PairFeatures:
+    """Return the number of edges as a feature."""
+    return PairFeatures(np.arange(pairs)[:, None], np.array([0.0, 1.0]), np.zeros(pairs))
+
+
 def features_of_pairs(
-    scheme: RelationalScheme, size: int, attribute: Attribute, network: Network | None
+    scheme: RelationalScheme, sizes: Mapping[str, int], attribute: Attribute, network: Network | None
 ) -> tuple[list[PairFeatures], Float[Array, " features"]]:
     """Return each feature as ground features of pairs, given attributes of vertices, and what it counts besides."""
-    kind = next(iter(scheme.types))
-    names = list(scheme.attributes)
-    where = ground_variables(scheme, size)[attribute.name]
+    every = ground_variables(scheme, sizes)
+    where = every[attribute.name]
     first = {
-        name: int(ground_index(scheme, size, name, row[None])[0]) for name, row in _first_rows(scheme, size)
+        name: int(ground_index(scheme, sizes, name, rows[:1])[0]) for name, rows in every.items() if len(rows)
     }
     local = [name for name, feature in scheme.features.items() if feature.term is None]
-    grounds = iter(ground_features(scheme, size, local))
+    grounds = iter(ground_features(scheme, sizes, local))
     found, constant = [], np.zeros(len(scheme.features))
     for place, feature in enumerate(scheme.features.values()):
         if feature.term is not None:
@@ -312,8 +408,6 @@ def features_of_pairs(
         for i in single:
             name = feature.atoms[i].attribute.name
             assert network is not None
-            assert name in names
-            assert kind in network.sizes
             index = index * table.shape[i] + network.values[name][scopes[:, i] - first[name]]
         values = np.ascontiguousarray(np.transpose(table, single + pairs)).reshape(-1)
         if pairs:
@@ -323,11 +417,6 @@ def features_of_pairs(
             constant[place] = values[index].sum()
             found.append(PairFeatures(np.zeros((1, 1), dtype=np.int64), np.zeros(2), np.zeros(1)))
     return found, constant
-
-
-def _first_rows(scheme: RelationalScheme, size: int) -> list[tuple[str, Array]]:
-    """Return the first entity of each attribute."""
-    return [(name, rows[0]) for name, rows in ground_variables(scheme, size).items() if len(rows)]
 
 
 def flatten_features(
@@ -357,8 +446,7 @@ def flatten_features(
 def check_sampled(scheme: RelationalScheme, network: Any) -> Attribute:
     """Return the attribute that is sampled; a scheme that cannot be, or lacks attributes of vertices, is an error."""
     attribute = pair_attribute(scheme)
-    if len(scheme.types) != 1:
-        raise InputError(f"networks are sampled for schemes of one type of entities, got {scheme}")
+    check_terms(scheme)
     given = network if isinstance(network, Network) else None
     for name, other in scheme.attributes.items():
         if other is not attribute and (given is None or (given.values.get(name, np.array([-1])) < 0).any()):
@@ -373,27 +461,28 @@ def check_sampled(scheme: RelationalScheme, network: Any) -> Attribute:
     return attribute
 
 
-def adjacency_of(network: Network, directed: bool) -> Bool[Array, "vertices vertices"]:
-    """Return the adjacency of a network, symmetric unless pairs are ordered."""
-    if not directed:
-        return network.adjacency()
-    size, rows = next(iter(network.sizes.values())), next(iter(network.pairs.values()))
-    matrix = np.zeros((size, size), dtype=bool)
-    matrix[rows[:, 0], rows[:, 1]] = True
-    return matrix
+def adjacency_of(network: Network, directed: bool) -> Bool[Array, "tails heads"]:
+    """Return the adjacency of a network, symmetric unless pairs are ordered or of two types."""
+    return replace(network, ordered=directed).adjacency()
 
 
-def check_adjacency(value: Any, size: int, name: str, *, directed: bool = False) -> Array:
-    """Return adjacency as (networks, n, n) of bool; refuse anything else."""
+def check_adjacency(value: Any, domain: _Domain, name: str) -> Array:
+    """Return adjacency as (networks, tails, heads) of bool; refuse anything else."""
     matrix = np.asarray(value)
     matrix = matrix[None] if matrix.ndim == 2 else matrix
-    if matrix.ndim != 3 or matrix.shape[1:] != (size, size):
-        raise InputError(f"{name} is an adjacency matrix of {size} vertices, got shape {np.shape(value)}")
+    if matrix.ndim != 3 or matrix.shape[1:] != domain.shape:
+        wanted = (
+            " rows and ".join(f"{size} {kind}" for kind, size in domain.sizes.items()) + " columns"
+            if domain.two_mode
+            else f"{domain.shape[0]} vertices"
+        )
+        raise InputError(f"{name} is an adjacency matrix of {wanted}, got shape {np.shape(value)}")
     flags = matrix.astype(bool)
-    if not np.isin(matrix, (0, 1)).all() or not (directed or (flags == flags.transpose(0, 2, 1)).all()):
-        raise InputError(f"{name} must be a {'' if directed else 'symmetric '}matrix of 0 and 1")
+    symmetric = not domain.unordered or (flags == flags.transpose(0, 2, 1)).all()
+    if not np.isin(matrix, (0, 1)).all() or not symmetric:
+        raise InputError(f"{name} must be a {'symmetric ' if domain.unordered else ''}matrix of 0 and 1")
     loops = np.argwhere(np.diagonal(flags, axis1=1, axis2=2))
-    if name != "fixed" and len(loops):
+    if len(loops) and name != "fixed" and not domain.two_mode:
         raise InputError(f"{name} joins vertex {loops[0, 1]} to itself; a network has no self-loops")
     return flags
 
@@ -412,20 +501,20 @@ def unpack_bits(rows: Array, size: int) -> Array:
     return np.unpackbits(parts, axis=-1, bitorder="little")[..., :size].astype(bool)
 
 
-def square(present: Array, where: Array, size: int, *, unordered: bool) -> Array:
+def as_matrices(present: Array, where: Array, domain: _Domain) -> Array:
     """Return adjacency from the pairs."""
-    out = np.zeros((*present.shape[:-1], size, size), dtype=bool)
+    out = np.zeros((*present.shape[:-1], *domain.shape), dtype=bool)
     out[..., where[:, 0], where[:, 1]] = present
-    return out | out.swapaxes(-1, -2) if unordered else out
+    return out | out.swapaxes(-1, -2) if domain.unordered else out
 
 
-def _begin(start: Any, observed: Array | None, size: int, directed: bool) -> Array:
+def _begin(start: Any, observed: Array | None, domain: _Domain) -> Array:
     """Return the networks that chains start from."""
     if not isinstance(start, str):
-        return check_adjacency(start, size, "start", directed=directed)
+        return check_adjacency(start, domain, "start")
     choose("start", STARTS, start)
     if start == "observed":
         if observed is None:
             raise InputError("start='observed' needs the observed network: give network=…")
         return observed[None]
-    return np.full((1, size, size), start == "full") & ~np.eye(size, dtype=bool)
+    return domain.pairs()[None] & (start == "full")

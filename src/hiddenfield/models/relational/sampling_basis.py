@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from hiddenfield.fields.relational import RelationalScheme
+from hiddenfield.fields.relational import RelationalScheme, ground_variables
 from hiddenfield.models.relational.counts import STATISTICS, as_statistics, change_statistics, count_features
-from hiddenfield.models.relational.observations import Network
+from hiddenfield.models.relational.observations import Network, pair_attribute
 from hiddenfield.models.relational.sampling_loops import DEGREES, PARTNERS, Extra
+from hiddenfield.models.relational.term_counts import check_terms
 from hiddenfield.shapes import Array, Float
 
 
@@ -21,7 +24,7 @@ class Basis(NamedTuple):
     combine, constant
         How features are made of `counts.STATISTICS` and, after these, of `extra`.
     extra
-        Geometrically weighted terms, and numbers of pairs.
+        Geometrically weighted terms, stars of one type of a two-mode network, and numbers of pairs.
     """
 
     combine: Float[Array, "features statistics"]
@@ -29,55 +32,74 @@ class Basis(NamedTuple):
     extra: Extra
 
 
-def sampling_basis(scheme: RelationalScheme, size: int, network: Network | None) -> Basis | None:
-    """Return the basis of a scheme of unordered pairs, None where a feature is none of its combinations.
+def sampling_basis(
+    scheme: RelationalScheme, sizes: Mapping[str, int], network: Network | None
+) -> Basis | None:
+    """Return the basis of a scheme of unordered pairs or of pairs of two types, None where a feature is not made of it.
 
-    A feature of one pair and of attributes of its ends is a number of each pair, given the attributes in `network`.
+    A feature of one pair and of attributes of its ends is a number of each pair, given the attributes in `network`. The
+    vertices of a two-mode network are numbered one type after the other.
     """
-    rows, constant = [], np.zeros(len(scheme.features))
-    kinds: list[int] = []
-    powers: list[Array] = []
-    numbers: list[Array] = []
-    slots: list[tuple[str, int]] = []
+    kind = pair_attribute(scheme).type
+    if not (kind.unordered or kind.two_mode):
+        return None
+    check_terms(scheme)
+    split, total = sizes[kind.parts[0]], sum(sizes.values())
+    rows: list[dict[Any, float]] = []
+    constant = np.zeros(len(scheme.features))
+    # By name: the gains of degrees or partners with whose they are, and numbers of pairs.
+    functions: dict[Any, tuple[int, Array, int | None]] = {}
+    numbers: dict[Any, Array] = {}
     for place, (name, feature) in enumerate(scheme.features.items()):
         term = feature.term
         if term is not None and not term.independent:
-            slots.append(("term", len(kinds)))
-            kinds.append(DEGREES if term.kind == "gwdegree" else PARTNERS)
-            powers.append(term.powers(size))
-            rows.append(np.zeros(len(STATISTICS)))
+            shape = PARTNERS if term.kind == "gwesp" else DEGREES
+            functions[name] = (shape, term.powers(total), term.mode)
+            rows.append({name: 1.0})
             continue
         part = RelationalScheme()
         part.types, part.attributes, part.features = scheme.types, scheme.attributes, {name: feature}
-        found = as_statistics(part, size)
+        found = as_statistics(part, sizes)
         if found is not None:
-            slots.append(("", 0))
-            rows.append(found[0][0])
-            constant[place] = found[1][0]
+            for mode, edges in found.stars:
+                functions[mode, edges] = (DEGREES, _star_gains(edges, total), mode)
+            rows.append(dict(zip((*STATISTICS, *found.stars), found.combine[0].tolist(), strict=True)))
+            constant[place] = found.constant[0]
         elif term is not None or sum(len(atom.arguments) == 2 for atom in feature.atoms) == 1:
             if network is None:
                 return None
-            upper = np.triu_indices(size, 1)
-            matrix = np.zeros((size, size))
-            matrix[upper] = change_statistics(part, network, np.stack(upper, 1))[:, 0]
-            slots.append(("pair", len(numbers)))
-            numbers.append(matrix + matrix.T)
-            rows.append(np.zeros(len(STATISTICS)))
+            where = ground_variables(scheme, sizes)[pair_attribute(scheme).name]
+            matrix = np.zeros((total, total))
+            ends = where + np.array([0, split if kind.two_mode else 0])
+            matrix[ends[:, 0], ends[:, 1]] = change_statistics(part, network, where)[:, 0]
+            numbers[name] = matrix + matrix.T
+            rows.append({name: 1.0})
             if term is None and feature.table.any():
                 constant[place] = _without_edges(part, network)
         else:
             return None
-    combine = np.zeros((len(rows), len(STATISTICS) + len(kinds) + len(numbers)))
-    combine[:, : len(STATISTICS)] = rows
-    for row, (kind, number) in enumerate(slots):
-        if kind:
-            combine[row, len(STATISTICS) + number + (len(kinds) if kind == "pair" else 0)] = 1.0
+    columns = [*STATISTICS, *functions, *numbers]
+    combine = np.array([[row.get(column, 0.0) for column in columns] for row in rows])
+    ours = np.arange(total) < split
     extra = Extra(
-        np.array(kinds, dtype=np.int64),
-        np.array(powers).reshape(len(kinds), size + 1),
-        np.array(numbers).reshape(len(numbers), size, size),
+        np.array([shape for shape, _, _ in functions.values()], dtype=np.int64),
+        np.array([gains for _, gains, _ in functions.values()]).reshape(len(functions), total + 1),
+        np.array(
+            [
+                np.ones(total, bool) if mode is None else ours == (mode == 0)
+                for *_, mode in functions.values()
+            ],
+            dtype=bool,
+        ).reshape(len(functions), total),
+        np.array(list(numbers.values())).reshape(len(numbers), total, total),
     )
     return Basis(combine, constant, extra)
+
+
+def _star_gains(edges: int, size: int) -> Float[Array, " counts"]:
+    r"""Return by how much :math:`d (d - 1) \cdots (d - k + 1)` grows with d, for d from 0 to `size`."""
+    counts = np.array([float(math.perm(degree, edges)) for degree in range(size + 2)])
+    return np.diff(counts)
 
 
 def _without_edges(scheme: RelationalScheme, network: Network) -> float:

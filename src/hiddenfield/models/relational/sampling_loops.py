@@ -26,14 +26,18 @@ class Schedule(NamedTuple):
 
 
 DEGREES, PARTNERS = 0, 1
-"""Kinds of geometrically weighted terms."""
+"""Kinds of further statistics: functions of degrees, or of shared partners."""
 
 
 class Extra(NamedTuple):
-    """Further statistics: the kind of each geometrically weighted term, its powers of r, and numbers of pairs."""
+    """Further statistics: functions of degrees or of shared partners, and numbers of pairs.
+
+    Of each function there are its kind, what one more edge or partner adds after k, and whose degrees count.
+    """
 
     kinds: Array
-    powers: Array
+    gains: Array
+    among: Array
     pairs: Array
 
 
@@ -94,12 +98,15 @@ def _change(rows: Array, degree: Array, i: int, j: int, present: int, cycles: bo
 @subroutine(allocates=False)
 def _extra_change(rows: Array, degree: Array, i: int, j: int, present: int, extra: Extra, out: Array) -> None:
     """Write what the edge between i and j adds to each of the further statistics."""
-    kinds, powers = extra.kinds, extra.powers
+    kinds, gains = extra.kinds, extra.gains
     partners = False
     for t in range(kinds.size):
         out[t] = 0.0
         if kinds[t] == DEGREES:
-            out[t] = powers[t, degree[i] - present] + powers[t, degree[j] - present]
+            if extra.among[t, i]:
+                out[t] += gains[t, degree[i] - present]
+            if extra.among[t, j]:
+                out[t] += gains[t, degree[j] - present]
         else:
             partners = True
     if partners:
@@ -113,7 +120,7 @@ def _extra_change(rows: Array, degree: Array, i: int, j: int, present: int, extr
                 first, second = _common(rows, i, k) - present, _common(rows, j, k) - present
                 for t in range(kinds.size):
                     if kinds[t] == PARTNERS:
-                        out[t] += powers[t, first] + powers[t, second] + powers[t, shared]
+                        out[t] += gains[t, first] + gains[t, second] + gains[t, shared]
                 shared += 1
     for p in range(extra.pairs.shape[0]):
         out[kinds.size + p] = extra.pairs[p, i, j]
@@ -303,3 +310,34 @@ def sample_any(
                         kept[chain, sample, pair] = present[chain, pair]
         random[chain, 0], random[chain, 1] = s0, s1
         flips[chain] = changed
+
+
+CHUNKS = 64
+"""Parts of a list of networks, each counted on its own thread."""
+
+
+@compiled
+def count_masks(masks: Array, begin: Array, flat: FlatFeatures, out: Array) -> None:
+    """Count the features of networks given as bits over the pairs, each from the one before by the pairs that differ.
+
+    `begin` has the features of the network without edges.
+    """
+    for chunk in prange(CHUNKS):
+        state = np.zeros(flat.feature.size, dtype=np.int32)
+        total = begin.copy()
+        before = np.int64(0)
+        for m in range(masks.size * chunk // CHUNKS, masks.size * (chunk + 1) // CHUNKS):
+            change = masks[m] ^ before
+            before = masks[m]
+            pair = 0
+            while change:
+                if change & 1:
+                    for k in range(flat.pair_ptr[pair], flat.pair_ptr[pair + 1]):
+                        i = flat.by_pair[k]
+                        old = flat.values[flat.table[i] + state[i]]
+                        state[i] ^= flat.bit[k]
+                        total[flat.feature[i]] += flat.values[flat.table[i] + state[i]] - old
+                change >>= 1
+                pair += 1
+            for f in range(total.size):
+                out[m, f] = total[f]

@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from hiddenfield.fields.relational import weight_scale
-from hiddenfield.models.relational.enumeration import enumerate_networks
+from hiddenfield.models.relational.enumeration import enumerate_networks, vertices_alike
 from hiddenfield.models.relational.likelihood import LIKELIHOODS, SmoothLikelihood, Values, sum_counts
+from hiddenfield.models.relational.observations import Network
 from hiddenfield.shapes import Array, Float
 
 
 @LIKELIHOODS.register(
     "exact",
-    guarantee="exact, up to eight vertices",
-    summary="all networks of up to eight vertices",
+    guarantee="exact, for a few vertices",
+    summary="all networks of up to 21 pairs (eight vertices if undirected and alike)",
     reference="",
 )
 @dataclass(eq=False)
 class ExactLikelihood(SmoothLikelihood):
-    """The likelihood itself, by enumeration: for complete undirected networks of up to eight vertices."""
+    """The likelihood itself, by enumeration: for complete networks of a few vertices, given their attributes."""
 
     def __post_init__(self) -> None:
-        """Count the features, and all networks of each size."""
+        """Count the features, and all networks of each size with the same attributes."""
         self.require_complete("the exact likelihood")
-        sizes = Counter(next(iter(network.sizes.values())) for network in self.networks)
+        self.require_condition("exact")
+        alike = vertices_alike(self.scheme)
+        groups: dict[Any, list[Network]] = {}
+        for network in self.networks:
+            groups.setdefault((network.shape, () if alike else _given(network)), []).append(network)
         self._tables = [
-            (repeats, enumerate_networks(self.scheme, size, weights=self.weights))
-            for size, repeats in sizes.items()
+            (
+                len(group),
+                enumerate_networks(self.scheme, group[0].sizes, network=group[0], weights=self.weights),
+            )
+            for group in groups.values()
         ]
         self.observed = sum_counts(self.scheme, self.networks, self.weights)
 
@@ -38,6 +46,12 @@ class ExactLikelihood(SmoothLikelihood):
         scale = weight_scale(self.scheme, self.weights)
         value, gradient = theta @ self.observed, np.tile(self.observed, (len(theta), 1))
         for repeats, table in self._tables:
-            value = value - repeats * table.log_partition(theta)
-            gradient = gradient - repeats * table.expectations(theta) * scale
+            log_partition, expected = table.solve(theta)
+            value, gradient = value - repeats * log_partition, gradient - repeats * expected * scale
         return Values(value, gradient)
+
+
+def _given(network: Network) -> tuple[bytes, ...]:
+    """Return the attributes and numbers of vertices, the same for networks that differ in their edges alone."""
+    arrays = [given[name] for given in (network.values, network.covariates) for name in sorted(given)]
+    return tuple(np.ascontiguousarray(array).tobytes() for array in arrays)

@@ -43,6 +43,7 @@ class SampledLikelihood(Likelihood):
     def __post_init__(self) -> None:
         """Count the observed features."""
         self.require_complete("learning by sampling")
+        self.require_condition("learning by sampling")
         self.observed = sum_counts(self.scheme, self.networks, self.weights)
 
     @abc.abstractmethod
@@ -57,7 +58,7 @@ class SampledLikelihood(Likelihood):
         for number, network in enumerate(self.networks):
             drawn = sample_networks(
                 self.scheme,
-                next(iter(network.sizes.values())),
+                network.sizes,
                 theta,
                 start="observed",
                 network=network,

@@ -10,7 +10,7 @@ from scipy.special import expit
 from hiddenfield.errors import TooLargeError
 from hiddenfield.fields.relational import ground_variables
 from hiddenfield.models.relational.counts import change_statistics
-from hiddenfield.models.relational.likelihood import LIKELIHOODS, SmoothLikelihood, Values
+from hiddenfield.models.relational.likelihood import LIKELIHOODS, SmoothLikelihood, Values, sum_counts
 from hiddenfield.models.relational.observations import count_pairs
 from hiddenfield.shapes import Array, Float
 
@@ -37,6 +37,7 @@ class PseudoLikelihood(SmoothLikelihood):
     def __post_init__(self) -> None:
         """Compute the change statistics of all pairs once."""
         self.require_complete("pseudo-likelihood")
+        self.require_condition("pseudo_likelihood")
         pairs_in_all = sum(count_pairs(self.scheme, network) for network in self.networks)
         if pairs_in_all > MOST_PAIRS:
             raise TooLargeError(
@@ -51,7 +52,7 @@ class PseudoLikelihood(SmoothLikelihood):
             rows.append(change_statistics(self.scheme, network, pairs, weights=self.weights))
             answers.append(np.array([tuple(pair) in present for pair in pairs.tolist()], dtype=np.float64))
         self._rows, self._answers = np.concatenate(rows), np.concatenate(answers)
-        self.observed = self._answers @ self._rows
+        self.observed = sum_counts(self.scheme, self.networks, self.weights)
 
     def examine(self, theta: Float[Array, "settings features"]) -> Values:
         """Return log pseudo-likelihoods and gradients at several settings at once."""
