@@ -87,9 +87,9 @@ HOW = f"""\
 At most {MOST:,} structures of each set, drawn at random, in {PARTS} parts; {TESTED} of them are tested on, all of a set
 with fewer than {SMALL:,} structures. RMSE is smaller where better; AUC is the mean over the targets where these have
 two classes, else accuracy. *Weights* are those of networks, linear models and forests, averaged over the splits.
-*Seconds* are of one fit, beside others on the same machine. Baselines: linear models on counted labels and on the colours of
-three rounds (strength of the penalty chosen on a tenth of the training part), forests of 300 trees on the same colours
-and on Morgan fingerprints (radius 2, 2,048 bits). Written by `python -m benchmarks.defaults run`."""
+*Seconds* are of one fit, beside others on the same machine. Baselines: linear models on counted labels and on the
+colours of three rounds (strength of the penalty chosen on a tenth of the training part), forests of 300 trees on the
+same colours and on Morgan fingerprints (radius 2, 2,048 bits). Written by `python -m benchmarks.defaults run`."""
 
 
 # -- sets --------------------------------------------------------------------------------------------------

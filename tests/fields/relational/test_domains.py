@@ -98,3 +98,13 @@ def test_bad_features_name_the_argument() -> None:
         template(graph_scheme("edge"), 5, {})
     with pytest.raises(InputError, match="finite"):
         template(graph_scheme("edge"), 5, torch.tensor([math.nan]))
+
+
+def test_parameters_with_a_default_are_no_entities() -> None:
+    scheme = RelationalScheme()
+    vertex = scheme.type("vertex")
+    tie = scheme.attribute("tie", scheme.pair(vertex))
+    sex = scheme.attribute("sex", vertex, ["F", "M"])
+    for value in ("F", "M"):
+        scheme.feature(f"both_{value}", lambda a, b, v=value: tie[a, b] & (sex[a] == v) & (sex[b] == v))
+    assert [len(feature.arguments) for feature in scheme.features.values()] == [2, 2]

@@ -12,6 +12,7 @@ from hiddenfield.errors import InputError
 from hiddenfield.estimators import RelationalModel
 from hiddenfield.fields.relational import RelationalScheme, graph_scheme
 from hiddenfield.models.relational import fit_relational, goodness_of_fit, network_from_edges
+from hiddenfield.models.relational.bridge import bridge_log_likelihood
 from hiddenfield.models.relational.likelihoods.exact import ExactLikelihood
 
 
@@ -70,6 +71,19 @@ def directed_scheme() -> RelationalScheme:
     scheme.feature("arc", lambda a, b: tie[a, b])
     scheme.feature("mutual", lambda a, b: tie[a, b] & tie[b, a])
     return scheme
+
+
+def test_the_bridge_says_where_it_does_not_hold() -> None:
+    """A mean that falls steeply is integrated badly, and the error is as large as what is missed."""
+
+    def draw(theta: np.ndarray, number: int) -> np.ndarray:
+        mean = 1000 / (1 + 1e4 * theta**2)
+        return mean + 0.01 * np.random.default_rng(number).normal(size=(4, 100, 1))
+
+    found = bridge_log_likelihood(draw, np.array([3.0]), np.array([0.0]), 0.0, np.array([0.0]))
+    exact = -1000 * math.atan(300) / 100
+    assert abs(found.log_likelihood - exact) > 1
+    assert abs(found.log_likelihood - exact) < 2 * found.error
 
 
 def test_a_directed_fit_in_closed_form() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ import torch
 
 from hiddenfield.errors import InputError, TooLargeError
 from hiddenfield.fields.relational import RelationalScheme, graph_scheme
-from hiddenfield.models.relational import enumerate_networks, sample_networks
+from hiddenfield.models.relational import enumerate_networks, sample_networks, sampling
 from hiddenfield.models.relational.counts import as_statistics
+from hiddenfield.models.relational.sampling_loops import Schedule
 
 LIBRARY = ("edge", "open_chain", "triangle", "star2", "star3", "quadruplet")
 
@@ -153,6 +155,37 @@ def test_more_than_64_vertices() -> None:
         assert drawn.edge_probability[0] == pytest.approx(1 / (1 + math.e), abs=0.01)
         last = drawn.last[0].astype(int)
         assert drawn.statistics[0, -1, 1] == np.trace(last @ last @ last) / 6
+
+
+@pytest.mark.parametrize("start", ["empty", "full"])
+def test_sparse_networks_are_drawn_by_their_edges(start: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps that propose every second time an edge have the means of steps that propose all pairs alike."""
+    scheme = graph_scheme("edge", "star2")
+    scheme.term("gwesp", decay=0.5)
+    means, errors, flips = [], [], []
+    for many in (0, 10**9):
+        monkeypatch.setattr(sampling, "Schedule", partial(Schedule, many=many))
+        drawn = sample_networks(
+            scheme, 24, [-2.9, -0.05, 0.5], samples=4000, chains=4, thin=2, start=start, seed=3
+        )
+        means.append(drawn.statistics.mean((0, 1)))
+        errors.append(drawn.statistics.mean(1).std(0, ddof=1) / 2)
+        flips.append(drawn.flips)
+    assert (flips[0] != flips[1]).all()
+    assert (np.abs(means[0] - means[1]) < 5 * np.hypot(*errors)).all(), (means, errors)
+
+
+def test_sparse_networks_with_fixed_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Independent pairs, half of them fixed: the others have the mean of their weight."""
+    monkeypatch.setattr(sampling, "Schedule", partial(Schedule, many=0))
+    observed, fixed = np.zeros((2, 40, 40), dtype=bool)
+    observed[0, 1:4] = observed[1:4, 0] = True
+    fixed[:20] = fixed[:, :20] = True
+    drawn = sample_networks(
+        graph_scheme("edge"), 40, [-4.0], samples=20_000, thin=2, network=observed, fixed=fixed, seed=1
+    )
+    free = math.comb(20, 2)
+    assert drawn.edges.mean() == pytest.approx(3 + free / (1 + math.exp(4)), abs=0.1)
 
 
 def test_threads_and_seeds() -> None:

@@ -55,6 +55,35 @@ def test_steps_that_fall_into_another_phase_are_taken_back() -> None:
     np.testing.assert_allclose(mean, [28, 5], rtol=0.15)
 
 
+def test_the_better_of_two_starts_is_taken() -> None:
+    """Without edges in the model, safe weights are zero, networks half full, and the data far away."""
+    scheme = graph_scheme("star2")
+    graph = networkx.gnm_random_graph(30, 25, seed=4)
+    network = network_from_edges(scheme, list(graph.edges), vertices=range(30))
+    fit = fit_relational(scheme, network, method="monte_carlo")
+    assert fit.converged, fit.status
+    assert len(fit.ascents[0].trace) < 40
+    # The likelihood of so steep a path is not known, and neither are the criteria.
+    assert np.isnan(fit.aic) or fit.log_likelihood_error < 1
+
+
+def test_independent_pairs_are_fitted_exactly() -> None:
+    """With edges and a covariate alone the likelihood is that of a logistic regression."""
+    scheme = graph_scheme("edge")
+    scheme.term("nodecov", covariate="wealth")
+    graph = networkx.florentine_families_graph()
+    wealth = {name: float(len(name)) for name in graph}
+    network = network_from_edges(
+        scheme, list(graph.edges), vertices=list(graph), covariates={"wealth": wealth}
+    )
+    sampled, exact = (fit_relational(scheme, network, method=m) for m in ("monte_carlo", "pseudo_likelihood"))
+    np.testing.assert_allclose(sampled.theta, exact.theta, atol=1e-4)
+    np.testing.assert_allclose(sampled.standard_errors, exact.standard_errors, rtol=1e-3)
+    assert sampled.quantity == "log-likelihood"
+    assert sampled.log_likelihood == pytest.approx(exact.objective)
+    assert sampled.log_likelihood_error == 0
+
+
 def test_data_at_an_edge_are_told() -> None:
     """A network without triangles has no maximum; the status names the feature."""
     network = network_from_edges(SCHEME, [(i, (i + 1) % 12) for i in range(12)], vertices=range(12))

@@ -258,8 +258,12 @@ class RelationalScheme:
         return self.attributes[name]
 
     def feature(self, name: str, function: Callable[..., Expression]) -> Feature:
-        """Add a template feature: a function of its arguments that combines attributes of entities made of them."""
-        arguments = [Argument(argument) for argument in inspect.signature(function).parameters]
+        """Add a template feature: a function of its arguments that combines attributes of entities made of them.
+
+        Parameters with a default, such as ``lambda a, b, v=value: ...`` in a loop, are no entities.
+        """
+        parameters = inspect.signature(function).parameters.values()
+        arguments = [Argument(p.name) for p in parameters if p.default is inspect.Parameter.empty]
         try:
             expression = function(*arguments)
         except InputError as error:

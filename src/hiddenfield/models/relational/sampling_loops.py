@@ -14,15 +14,28 @@ import numpy as np
 from hiddenfield.ops.compile import compiled, prange, subroutine
 from hiddenfield.shapes import Array
 
+MANY = 5000
+"""Pairs from which on networks count as sparse where they have few edges."""
+
 
 class Schedule(NamedTuple):
-    """How long to run: free pairs (none listed: all), proposals before and between samples, how many samples."""
+    """How long to run: free pairs (none listed: all), proposals before and between samples, how many samples.
+
+    From `many` free pairs on, sparse networks are sampled by edges.
+    """
 
     first: Array
     second: Array
     burn_in: int
     thin: int
     samples: int
+    many: int = MANY
+
+
+VISITS = 2
+"""Proposals for each edge (or each vertex, where there are fewer edges) in a sweep of a sparse network."""
+BLOCKS = 16
+"""Parts of the burn-in; before each it is decided anew whether the network is sparse."""
 
 
 DEGREES, PARTNERS = 0, 1
@@ -177,6 +190,34 @@ def count_bits(begin: Array, rows: Array, degree: Array, totals: Array, use: Arr
                     degree[chain, j] += 1
 
 
+@subroutine(allocates=True)
+def _list_edges(net: Array, schedule: Schedule) -> tuple[Array, int]:
+    """Return the edges among the free pairs, i < j as i * size + j, with room for more, and their number."""
+    size, count = net.shape[0], 0
+    known = np.empty(64, dtype=np.int64)
+    listed = schedule.first.size
+    for i in range(1 if listed else size):
+        for j in range(0 if listed else i + 1, listed or size):
+            a, b = (np.int64(schedule.first[j]), np.int64(schedule.second[j])) if listed else (i, j)
+            if net[a, b >> 6] & (np.uint64(1) << np.uint64(b & 63)):
+                if count == known.size:
+                    known = np.concatenate((known, np.empty(count, dtype=np.int64)))
+                known[count] = min(a, b) * size + max(a, b)
+                count += 1
+    return known, count
+
+
+@subroutine(allocates=False)
+def _accept(uniform: Any, score: Any, present: int, count: int, pairs: int) -> Any:
+    """Return whether to change a pair of a sparse network, where every second proposal is one of its `count` edges."""
+    every = 1.0 / pairs
+    if present:
+        back = 0.5 * every if count > 1 else every
+        return uniform * math.exp(min(score, 700.0)) * (0.5 / count + 0.5 * every) < back
+    forward = 0.5 * every if count > 0 else every
+    return uniform * forward < math.exp(min(score, 700.0)) * (0.5 / (count + 1) + 0.5 * every)
+
+
 @compiled
 def sample_bits(
     rows: Array,
@@ -194,9 +235,12 @@ def sample_bits(
     """Run all chains: rows (chains, vertices, words) and their degrees, totals and weights of `counts.STATISTICS`.
 
     `use` says which of the statistics are needed; those of `extra` follow them. With edges and triangles alone
-    probabilities come from a table.
+    probabilities come from a table. In a sparse network, where nearly every pair is none and stays so, every second
+    proposal is an edge (Morris, Handcock and Hunter 2008), and a sweep takes as many fewer of them; whether it is
+    sparse, and how long a sweep is, is settled when the burn-in ends.
     """
     size = rows.shape[1]
+    pairs = schedule.first.size or size * (size - 1) // 2
     more = totals.shape[1] - 5
     plain = not (use[2] or use[3] or use[4] or more)
     for chain in prange(rows.shape[0]):
@@ -209,29 +253,65 @@ def sample_bits(
         triangles: Any = 0
         edges: Any = 0
         changed = 0
-        for sample in range(-1, schedule.samples):
-            for _ in range(schedule.burn_in if sample < 0 else schedule.thin):
+        known = np.empty(1, dtype=np.int64)
+        count: Any = -1
+        share = 1.0
+        for sample in range(-BLOCKS, schedule.samples):
+            if sample <= 0:
+                share = VISITS * max(total[0], size) / pairs
+                if pairs < schedule.many or share >= 1.0:
+                    share, count = 1.0, -1
+                elif count < 0:
+                    known, count = _list_edges(net, schedule)
+            steps = schedule.thin
+            if sample < 0:
+                done = sample + BLOCKS
+                steps = schedule.burn_in * (done + 1) // BLOCKS - schedule.burn_in * done // BLOCKS
+            if count >= 0 and steps > 0:
+                steps = max(1, int(steps * share))
+            for _ in range(steps):
                 bits, s0, s1 = _next(s0, s1)
                 i, j = _choose(bits, size, schedule)
+                chosen = bits >> np.uint64(32)
                 bits, s0, s1 = _next(s0, s1)
                 uniform = np.float64(bits >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+                place: Any = -1
+                if count > 0 and bits & np.uint64(1):
+                    place = np.int64((chosen * np.uint64(count)) >> np.uint64(32))
+                    i, j = known[place] // size, known[place] % size
                 word, bit = j >> 6, np.uint64(1) << np.uint64(j & 63)
                 present = np.int64((net[i, word] & bit) != 0)
                 common = _common(net, i, j) if use[1] else 0
                 star2, star3, cycles = 0, 0, 0
-                if plain:
-                    probability = table[common]
-                else:
+                score = weight[0] + weight[1] * common
+                if not plain:
                     star2, star3, cycles = _change(net, degree[chain], i, j, present, use[4])
-                    score = weight[0] + weight[1] * common + weight[2] * star2 + weight[3] * star3
+                    score += weight[2] * star2 + weight[3] * star3
                     if more:
                         _extra_change(net, degree[chain], i, j, present, extra, change)
                         for f in range(more):
                             score += weight[5 + f] * change[f]
-                    probability = 1.0 / (1.0 + math.exp(-(score + weight[4] * cycles)))
-                new = np.int64(uniform < probability)
+                    score += weight[4] * cycles
+                if count >= 0:
+                    new = 1 - present if _accept(uniform, score, present, count, pairs) else present
+                else:
+                    probability = table[common] if plain else 1.0 / (1.0 + math.exp(-score))
+                    new = np.int64(uniform < probability)
                 if new != present:
                     sign = new - present
+                    if count >= 0:
+                        pair = min(i, j) * size + max(i, j)
+                        if new:
+                            if count == known.size:
+                                known = np.concatenate((known, np.empty(count, dtype=np.int64)))
+                            known[count] = pair
+                        else:
+                            if place < 0:
+                                place = 0
+                                while known[place] != pair:
+                                    place += 1
+                            known[place] = known[count - 1]
+                        count += sign
                     net[i, word] ^= bit
                     net[j, i >> 6] ^= np.uint64(1) << np.uint64(i & 63)
                     edges += sign

@@ -99,6 +99,9 @@ class Turn(NamedTuple):
         How far a step may go, in standard deviations.
     outside
         In how many turns in a row samples were near the data and did not surround them.
+    left, distance
+        The start that was left for the safe weights, and the distance of the data from its samples: where the safe
+        ones are farther, it goes back.
     """
 
     theta: Array
@@ -110,6 +113,8 @@ class Turn(NamedTuple):
     precision: Array | None = None
     radius: float = LONGEST
     outside: int = 0
+    left: Array | None = None
+    distance: float = math.inf
 
 
 class Sampled(NamedTuple):
@@ -193,7 +198,7 @@ class Stepping:
         gamma = hull_step(flat, self.observed - self.ridge * theta) if varied else 0.0
         outside = distance < 1 and gamma < 1
         gamma = min(gamma, parameters.radius / max(distance, 1e-12))
-        retreat = not varied or self._strayed(flat.mean(0), gamma, parameters)
+        retreat = not varied or self._strayed(flat.mean(0), gamma, distance, parameters)
         problem = ""
         if retreat and parameters.radius < SHORTEST:
             problem = (
@@ -208,9 +213,11 @@ class Stepping:
         step = gamma * newton
         return Sampled(gap, covariance, chains, distance, step, gamma, outside, retreat, problem)
 
-    def _strayed(self, mean: Array, gamma: float, parameters: Turn) -> bool:
-        """Whether samples are far from where the last step aimed, or the first start is hopeless."""
+    def _strayed(self, mean: Array, gamma: float, distance: float, parameters: Turn) -> bool:
+        """Whether samples are far from where the last step aimed, or another start is better."""
         if parameters.aim is None or parameters.precision is None:
+            if parameters.left is not None:
+                return distance > parameters.distance
             return bool(gamma < HOPELESS and np.abs(parameters.theta - self.safe).max() > 1e-6)
         off = mean - parameters.aim
         return bool(off @ parameters.precision @ off > FAR**2)
@@ -237,10 +244,13 @@ class Stepping:
         """Step as far as samples allow, or go back."""
         number = parameters.number + 1
         if statistics.retreat:
-            back, radius = self.safe, parameters.radius
             if parameters.good is not None:
-                back, radius = (parameters.theta + parameters.good) / 2, radius / 2
-            return parameters._replace(theta=back, number=number, close=0, radius=radius)
+                back, radius = (parameters.theta + parameters.good) / 2, parameters.radius / 2
+                return parameters._replace(theta=back, number=number, close=0, radius=radius)
+            if parameters.left is not None:
+                return parameters._replace(theta=parameters.left, number=number, distance=math.inf)
+            here = parameters._replace(theta=self.safe, number=number)
+            return here._replace(left=parameters.theta, distance=statistics.distance)
         close = parameters.close + 1 if self.residual(statistics) <= CLOSE else 0
         effort = max(parameters.effort, min(1 + close, SETTLED))
         if statistics.distance < 1 and not (statistics.chains.effective_size >= ENOUGH).all():

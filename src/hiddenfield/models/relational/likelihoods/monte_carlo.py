@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import abc
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -26,12 +27,22 @@ from hiddenfield.models.relational.likelihood import (
     Values,
     sum_counts,
 )
+from hiddenfield.models.relational.observations import count_pairs, pair_attribute
 from hiddenfield.models.relational.sampling import sample_networks
+from hiddenfield.models.relational.sampling_loops import MANY, VISITS
 from hiddenfield.models.relational.stepping import CLOSE, SETTLED, Stepping, Turn
 from hiddenfield.shapes import Array, Float
 
 MOST_TURNS = 200
 """Turns after which it ends."""
+MOST_PROPOSALS = 10_000_000
+"""Draws of a pair at given weights, at the least effort: chains on large networks are shorter."""
+UNSURE = 1.0
+"""Standard error from which on a log-likelihood counts as unknown: criteria would compare nothing."""
+PILOT = 3.0
+"""Sweeps after which the edges of a large network tell how many pairs a sweep draws."""
+SHORTEST_BURN_IN = 10.0
+"""Sweeps that chains on large networks, which start from the data, run before the first sample."""
 
 
 @dataclass(eq=False)
@@ -47,8 +58,11 @@ class SampledLikelihood(Likelihood):
         self.observed = sum_counts(self.scheme, self.networks, self.weights)
 
     @abc.abstractmethod
-    def sampling_options(self, effort: int) -> dict[str, Any]:
-        """Return how networks are sampled in place of an observed one; `effort` asks for more of them."""
+    def sampling_options(self, effort: int, sweep: int) -> dict[str, Any]:
+        """Return how networks are sampled in place of an observed one.
+
+        `effort` asks for more of them; `sweep` is how many pairs a sweep draws.
+        """
 
     def draw(
         self, theta: Float[Array, " features"], effort: int, seed: int
@@ -56,17 +70,14 @@ class SampledLikelihood(Likelihood):
         """Return the features of sampled networks, added up over the observed ones."""
         total: Any = 0.0
         for number, network in enumerate(self.networks):
-            drawn = sample_networks(
-                self.scheme,
-                network.sizes,
-                theta,
-                start="observed",
-                network=network,
-                weights=self.weights,
-                seed=seed + 7919 * number,
-                **self.sampling_options(effort),
-            )
-            total = total + drawn.statistics
+            chosen: dict[str, Any] = {"start": "observed", "network": network, "weights": self.weights}
+            chosen["seed"] = seed + 7919 * number
+            sample = partial(sample_networks, self.scheme, network.sizes, theta, **chosen)
+            sweep = count_pairs(self.scheme, network)
+            if sweep >= MANY and pair_attribute(self.scheme).type.unordered:
+                edges = int(sample(samples=1, burn_in=PILOT, thin=1).edges[0, 0])
+                sweep = min(sweep, VISITS * max(edges, sum(network.sizes.values())))
+            total = total + sample(**self.sampling_options(effort, sweep)).statistics
         return np.asarray(total * weight_scale(self.scheme, self.weights))
 
     def examine(self, theta: Float[Array, "settings features"]) -> Values:
@@ -130,6 +141,7 @@ class MonteCarloLikelihood(SampledLikelihood):
     maximum go as far as the samples reach (`hiddenfield.models.relational.stepping`), and the chains start anew. What
     comes back is the maximum-likelihood estimate up to the noise of the chains, as long as they mix: in a model with
     two phases they do not. Standard errors are from the covariance of the features, with the noise of the chains.
+    Where no feature joins pairs, the likelihood is a logistic regression, and its maximum is exact.
 
     References
     ----------
@@ -142,8 +154,23 @@ class MonteCarloLikelihood(SampledLikelihood):
     burn_in: float = 100.0
     thin: float = 2.0
 
+    @cached_property
+    def exact(self) -> Likelihood | None:
+        """The likelihood itself where pairs are independent: each pair given the others is each by itself."""
+        if len(independent_features(self.scheme)) < len(self.scheme.features):
+            return None
+        return LIKELIHOODS["pseudo_likelihood"](self.scheme, self.networks, weights=self.weights)
+
+    def ascend(self, objective: Penalised, start: Float[Array, " free"], search: Search) -> Ascent:
+        """Sample and step towards the data, or climb the exact likelihood of independent pairs."""
+        if self.exact is None:
+            return super().ascend(objective, start, search)
+        return self.exact.ascend(replace(objective, likelihood=self.exact), start, search)
+
     def examine(self, theta: Float[Array, "settings features"]) -> Values:
         """Return observed minus sampled counts and, after an ascent that settled, log-likelihoods by bridges."""
+        if self.exact is not None:
+            return self.exact.examine(theta)
         without = super().examine(theta)
         if self.diagnostics is None:
             return without
@@ -151,7 +178,7 @@ class MonteCarloLikelihood(SampledLikelihood):
         reference, known = self.independent(list(range(theta.shape[1])))
         for row in theta:
             found = bridge_log_likelihood(self._bridge, row, reference, known, self.observed)
-            values.append(found.log_likelihood)
+            values.append(found.log_likelihood if found.error < UNSURE else math.nan)
             self.log_likelihood_error = found.error
         return Values(np.array(values), without.gradient)
 
@@ -160,10 +187,13 @@ class MonteCarloLikelihood(SampledLikelihood):
     ) -> Float[Array, "chains samples features"]:
         return self.draw(theta, 1, 15_485_863 + 32_452_843 * number)
 
-    def sampling_options(self, effort: int) -> dict[str, Any]:
-        """Return long chains."""
+    def sampling_options(self, effort: int, sweep: int) -> dict[str, Any]:
+        """Return long chains, shorter by as much as they would take more than `MOST_PROPOSALS`."""
         longer = max(1.0, effort / SETTLED)
-        own = {"chains": self.chains, "burn_in": longer * self.burn_in, "thin": longer * self.thin}
+        sweeps = MOST_PROPOSALS / (self.chains * sweep)
+        share = min(1.0, sweeps / (self.burn_in + self.samples * self.thin))
+        before = max(share * self.burn_in, min(self.burn_in, SHORTEST_BURN_IN))
+        own = {"chains": self.chains, "burn_in": longer * before, "thin": longer * share * self.thin}
         return {"samples": min(effort, SETTLED) * self.samples, **own}
 
 
@@ -190,6 +220,6 @@ class ContrastiveDivergence(SampledLikelihood):
     sweeps: float = 1.0
     chains: int = 1000
 
-    def sampling_options(self, effort: int) -> dict[str, float]:
+    def sampling_options(self, effort: int, sweep: int) -> dict[str, float]:
         """Return one sample from each of many short chains."""
         return {"samples": 1, "chains": min(effort, SETTLED) * self.chains, "burn_in": 0, "thin": self.sweeps}
