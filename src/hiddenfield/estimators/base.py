@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,10 +18,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.embedding.predictor import Predictor
-from hiddenfield.errors import InputError, TrainingError
-from hiddenfield.estimators.inputs import Features, Reading
+from hiddenfield.errors import InputError, SkippedInputWarning, TrainingError
+from hiddenfield.estimators.inputs import Features, Reading, rows_read
 from hiddenfield.estimators.parameters import COMMON, OF_NETWORK, auto_batch_size, auto_epochs, check, plain
-from hiddenfield.estimators.targets import Answers, attach, chosen_aside, keep_aside
+from hiddenfield.estimators.targets import Answers, attach, checked_weights, chosen_aside, keep_aside
 from hiddenfield.learning.batches import predict
 from hiddenfield.learning.checkpoint import History
 from hiddenfield.learning.device import resolve_device
@@ -140,7 +141,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
     validation_fraction: float = 0.1
     monitor: str = "loss"
     resample: float | None = None
-    precision: str = "32"
+    precision: str | int = "32"
     device: str = "auto"
     devices: int = 1
     ensemble: int = 1
@@ -153,7 +154,9 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
 
     # -- fitting -------------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any = None, *, aside: Any = None) -> StructureEstimator:
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, aside: Any = None
+    ) -> StructureEstimator:
         """Fit to structures and their targets.
 
         Parameters
@@ -162,6 +165,9 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
             Structures.
         y
             Targets; None for those that the structures have.
+        sample_weight
+            A weight for each structure in the loss, that of training and that by which the epoch is chosen; None for
+            equal ones. A structure of weight 0 has no part in either.
         aside
             Positions in X of the structures that are held out to choose the epoch; by default a share of
             `validation_fraction` is drawn. Weights are learned from the others alone.
@@ -170,7 +176,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         -------
         self
         """
-        begun = self._begin(X, y, aside)
+        begun = self._begin(X, y, aside, sample_weight)
         histories: list[History] = []
         for member, fit in enumerate(begun.fits):
             folder = None if self.checkpoint is None else Path(self.checkpoint)
@@ -181,19 +187,27 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
             histories.append(found)
         return self._end(begun, histories)
 
-    def _begin(self, X: Any, y: Any, aside: Any) -> Begun:
+    def _begin(self, X: Any, y: Any, aside: Any, sample_weight: Any = None) -> Begun:
         """Read X and y, divide them, and make the networks: everything of `fit` before the training."""
         self._check_parameters(chosen=aside is not None)
         reading = Reading.of(X, self.representation, self.representation_options)
         structures = reading.convert(X)
         if not len(structures):
             raise InputError("there are no structures to learn from: X is empty")
-        columns, single = attach(structures, y)
+        rows = rows_read(X, structures)
+        columns, single = attach(structures, y, rows, None if rows is None else len(X))
         structures = self._with_targets(structures, columns)
         task = self._task(structures)
         assert structures.targets is not None
-        answered = np.flatnonzero(~structures.targets.isnan().all(dim=1).cpu().numpy())
+        weights = None if sample_weight is None else checked_weights(sample_weight, len(X))
+        weights = weights if weights is None or rows is None else weights[rows]
+        missing = structures.targets.isnan().all(dim=1).cpu().numpy()
+        answered = np.flatnonzero(~missing if weights is None else ~missing & (weights > 0))
         given = structures
+        if not len(answered):
+            raise InputError(
+                "the weights of all structures that have a target are zero; there is nothing to learn"
+            )
         if len(answered) < len(structures):
             structures = structures[answered]
         features = Features.of(structures)
@@ -203,6 +217,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
             task,
             lambda position: given.name_of(int(answered[position])),
             None if aside is None else chosen_aside(aside, len(given), answered),
+            None if weights is None else weights[answered],
         )
         kinds = tuple(column.kind for column in columns)
         return Begun(fits, task, features, reading, answered[aside], single, kinds)
@@ -255,6 +270,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         task: Task,
         name_of: Callable[[int], str],
         chosen: Int[Array, " aside"] | None = None,
+        weights: Float[Array, " structures"] | None = None,
     ) -> tuple[list[Fit], Int[Array, " aside"]]:
         """Make every network of the ensemble, each with its own seed, all with the same structures held out."""
         seeds = check_random_state(self.random_state).randint(2**31 - 1, size=self.ensemble + 1).tolist()
@@ -268,6 +284,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
                 validation,
                 self._settings(training, validation, seed),
                 lambda position: name_of(int(kept[position])),
+                None if weights is None else (weights[kept], weights[aside]),
             )
             for seed in seeds[1:]
         ]
@@ -295,7 +312,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         size = auto_batch_size(len(training)) if self.batch_size == "auto" else int(self.batch_size)
         epochs = auto_epochs(len(training), size) if self.epochs == "auto" else int(self.epochs)
         own = {name: plain(getattr(self, name)) for name in TrainSettings.names() if hasattr(self, name)}
-        own |= {"epochs": epochs, "batch_size": size, "seed": seed}
+        own |= {"epochs": epochs, "batch_size": size, "seed": seed, "precision": str(self.precision)}
         return TrainSettings(**own if validation is not None else own | {"patience": None})
 
     # -- fitted --------------------------------------------------------------------------------------------
@@ -323,7 +340,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         """
         structures = self._encoded(X)
         parts = [predict(n, structures, device=self.device, function=n.embed) for n in self.networks_]
-        return torch.cat(parts, dim=1).numpy()
+        return _spread(torch.cat(parts, dim=1).numpy(), self._rows(X, structures), X)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Save the fitted estimator into a folder, to be opened with `hiddenfield.load`.
@@ -352,8 +369,23 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         """Return for every target what each member of the ensemble predicts: (members, N) or (members, N, classes)."""
         structures = self._encoded(X)
         outputs = [predict(network, structures, device=self.device) for network in self.networks_]
-        members = [self.task_.predictions(output) for output in outputs]
+        rows = self._rows(X, structures)
+        members = [
+            [_spread(values, rows, X) for values in self.task_.predictions(output)] for output in outputs
+        ]
         return [np.stack(column) for column in zip(*members, strict=True)]
+
+    def _rows(self, X: Any, structures: Structures) -> Int[Array, " structures"] | None:
+        """Return which entries of X could be read; None if all. A warning says what becomes of the others."""
+        rows = rows_read(X, structures)
+        if rows is not None:
+            warnings.warn(
+                f"{len(X) - len(rows)} of {len(X)} entries of X could not be read; what is returned for them is NaN, "
+                "or None for a class",
+                SkippedInputWarning,
+                stacklevel=4,
+            )
+        return rows
 
     def __sklearn_is_fitted__(self) -> bool:
         """Say whether `fit` has been called."""
@@ -368,6 +400,17 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         tags.non_deterministic = self.random_state is None
         tags.no_validation = True
         return tags
+
+
+def _spread(
+    values: Float[Array, "structures ..."], rows: Int[Array, " structures"] | None, X: Any
+) -> Float[Array, "entries ..."]:
+    """Return a row for each entry of X, NaN for those that could not be read."""
+    if rows is None:
+        return values
+    result = np.full((len(X), *values.shape[1:]), np.nan, dtype=values.dtype)
+    result[rows] = values
+    return result
 
 
 def fit_in_parts(
