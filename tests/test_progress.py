@@ -21,11 +21,19 @@ def count(label: str, **options: bool) -> None:
             advance(1)
 
 
-def test_silent_without_a_terminal(
+def test_lines_now_and_then_without_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(module, "DELAY", 0.0)
     count("counting")
+    assert capfd.readouterr() == ("", "")  # it was over soon
+    monkeypatch.setattr(module, "FIRST_LINE", 0.0)
+    count("counting")
+    assert capfd.readouterr().err.startswith("hiddenfield: counting: 1 of 3 (33%), about ")
+    monkeypatch.setattr(module, "NEXT_LINE", 0.0)
+    count("counting")
+    assert len(capfd.readouterr().err.splitlines()) == 3
+    count("counting", shown=False)
     assert capfd.readouterr() == ("", "")
 
 

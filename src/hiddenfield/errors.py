@@ -13,6 +13,7 @@ __all__ = [
     "ConvergenceWarning",
     "HiddenfieldError",
     "InputError",
+    "MergedInputWarning",
     "MissingDependencyError",
     "NoTemplateError",
     "ReadError",
@@ -104,6 +105,10 @@ class ConvergenceWarning(UserWarning):
 
 class RowSumWarning(UserWarning):
     """Rows of a table of conditional probabilities do not sum to 1; the text names file, line, variable and row."""
+
+
+class MergedInputWarning(UserWarning):
+    """Entries that a file repeats were merged; the text says how many, in which file, and how to keep them."""
 
 
 class SkippedInputWarning(UserWarning):

@@ -1,4 +1,4 @@
-"""A progress bar for what takes longer than a second; silent where no terminal is watching."""
+"""A progress bar for what takes longer than a second; plain lines, now and then, where no terminal is watching."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ Part = TypeVar("Part", bound=Sized)
 # A bar that flashes up for an instant disturbs more than it tells.
 DELAY = 1.0
 
+# Seconds before the first line, and between two lines, where standard error is a file or a pipe.
+FIRST_LINE, NEXT_LINE = 10.0, 30.0
+
 
 @contextmanager
 def progress(total: int | None, label: str, *, shown: bool = True) -> Iterator[Callable[..., None]]:
@@ -28,7 +31,8 @@ def progress(total: int | None, label: str, *, shown: bool = True) -> Iterator[C
     label
         What is being done, for example ``"reading molecules"``.
     shown
-        False for no bar at all. There is none either where standard error is not a terminal.
+        False for nothing at all. Where standard error is not a terminal, a line is written every half minute instead of
+        a bar.
 
     Yields
     ------
@@ -41,15 +45,22 @@ def progress(total: int | None, label: str, *, shown: bool = True) -> Iterator[C
     ...     for _ in range(3):
     ...         advance(1)
     """
-    shown = shown and sys.stderr is not None and sys.stderr.isatty()
+    shown = shown and sys.stderr is not None
+    watched = shown and sys.stderr.isatty()
     started = time.monotonic()
+    next_line = started + FIRST_LINE
     done = 0
     bar: Progress | None = None
 
     def advance(steps: int, note: str = "") -> None:
-        nonlocal bar, done
+        nonlocal bar, done, next_line
         done += steps
         if not shown:
+            return
+        if not watched:
+            if (now := time.monotonic()) >= next_line:
+                next_line = now + NEXT_LINE
+                print(_line(total, label, done, now - started, note), file=sys.stderr, flush=True)
             return
         if bar is None and time.monotonic() - started >= DELAY:
             bar = _start(total, label)
@@ -75,6 +86,16 @@ def counted(parts: Iterable[Part], advance: Callable[..., None]) -> Iterator[Par
     for part in parts:
         yield part
         advance(len(part))
+
+
+def _line(total: int | None, label: str, done: int, seconds: float, note: str) -> str:
+    """Return how far it is as a line of text, with the time that is left if it goes on so."""
+    text = f"hiddenfield: {label}: {done:,}"
+    if total:
+        text += f" of {total:,} ({done / total:.0%})"
+        if 0 < done < total:
+            text += f", about {seconds / done * (total - done):,.0f} s left"
+    return text + (f"; {note}" if note else "")
 
 
 def _start(total: int | None, label: str) -> Progress:

@@ -91,7 +91,7 @@ class Registry(Mapping[str, T], Generic[T]):
         return self._entries
 
 
-def choose(family: str, choices: Mapping[str, T], name: str) -> T:
+def choose(family: str, choices: Mapping[str, T], name: Any) -> T:
     """Return the choice of that name; an unknown name is an `InputError` that lists the choices.
 
     Examples
@@ -103,7 +103,7 @@ def choose(family: str, choices: Mapping[str, T], name: str) -> T:
     if name in choices:
         return choices[name]
     close = difflib.get_close_matches(str(name), list(choices), n=1)
-    hint = f" (did you mean {close[0]!r}?)" if close else ""
+    hint = f" (did you mean {close[0]!r}?)" if close and close[0] != str(name) else ""
     raise InputError(f"unknown {family} {name!r}{hint}; choose from: {', '.join(choices)}")
 
 

@@ -270,3 +270,29 @@ def test_the_result_is_printed_though_its_page_cannot_be_written(capsys, monkeyp
     assert code == 1
     assert "No space left" in err
     assert len(json.loads(out)["folds"]) == 2
+
+
+def test_several_targets_by_name_list_and_pattern(capsys, tmp_path, molecules):
+    words = ["evaluate", molecules, "--folds", "2", "--model", "mean_field", *QUICK]
+    result = done(capsys, *words, "--target", "size", "--target", "kind", "--out", tmp_path / "run")
+    assert list(result["targets"]) == ["size", "kind"]
+    assert [mean["metric"] for mean in result["means"]] == ["mae", "accuracy"]
+    assert result["targets"]["size"]["structures"]["used"] == 20
+    single = done(capsys, *words, "--target", "kind")
+    assert single["mean"] == result["targets"]["kind"]["mean"]
+    code, out, err = call(
+        capsys, *words, "--target", "si*,kind", "--report", tmp_path / "page.html", "--no-baselines"
+    )
+    assert (code, err) == (0, "")
+    assert "mean of 1" in out
+    assert "All targets" in (tmp_path / "page.html").read_text()
+    # A target that cannot be assessed is told, and the others are assessed.
+    molecules.write_text(
+        "\n".join(f"{line},{'same' if k else 'one'}" for k, line in enumerate(molecules.read_text().split()))
+    )
+    result = done(capsys, *words, "--target", "size,one", "--no-baselines")
+    assert list(result["targets"]) == ["size"]
+    assert "one class" in result["failed"]["one"]
+    code, _, err = call(capsys, *words, "--target", "x*")
+    assert code == 1
+    assert "x*" in err

@@ -163,7 +163,7 @@ def test_rows_that_are_left_out_keep_their_ids(capsys, tmp_path, molecules):
     assert "line 3: 'C1CC' (unclosed ring; id 'b')" in err
     code, _, err = call(capsys, "predict", run, new, "-o", tmp_path / "out.csv", "--on-error", "drop")
     assert code == 1
-    assert "on_error must be 'raise' or 'skip', got 'drop'" in err
+    assert "--on-error must be 'raise' or 'skip', got 'drop'" in err
 
 
 def test_unknown_symbols_of_any_format_can_be_left_out(capsys, tmp_path):
@@ -198,7 +198,7 @@ def test_unknown_symbols_of_any_format_can_be_left_out(capsys, tmp_path):
         (
             ["fit", "{data}", "--target", "size", "--out", "run", "--model", "loopy"],
             1,
-            "The 'model' parameter of Struct",
+            "--model must be a str among",
         ),
         (["fit", "{data}", "--target", "size", "--out", "run", "--epochs", "0"], 2, "--epochs"),
         (
@@ -209,7 +209,7 @@ def test_unknown_symbols_of_any_format_can_be_left_out(capsys, tmp_path):
         (
             ["fit", "{data}", "--target", "size", "--out", "run", "--task", "classification"],
             1,
-            "use StructureRegressor",
+            "use --task regression",
         ),
         (
             ["fit", "{data}", "--target", "size", "--out", "run", "--task", "ranking"],
@@ -264,6 +264,17 @@ def test_a_folder_that_is_not_empty(capsys, tmp_path, molecules):
     code, _, err = call(capsys, *words, "--seed", "7", "--resume")
     assert code == 1
     assert "is of a run with seed 0, not 7" in err
+
+
+@pytest.mark.parametrize("text", ['{"reader": 3}', '{"reader": {"extra": [[7]]}}', "[1]", '{"reader": '])
+def test_damaged_settings_are_told_in_one_line(capsys, tmp_path, molecules, text):
+    run = tmp_path / "run"
+    done(capsys, "fit", molecules, "--target", "size", "--out", run, *QUICK, "-p", "precision=64")
+    (run / "settings.json").write_text(text)
+    code, _, err = call(capsys, "predict", run, molecules, "-o", tmp_path / "out.csv")
+    assert code == 1
+    assert "settings.json: is not the settings of a run" in err or "the option extra must be" in err
+    assert len(err.strip().splitlines()) == 1
 
 
 # -- kill and resume ---------------------------------------------------------------------------------------

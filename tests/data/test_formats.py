@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+import hiddenfield as hf
 from hiddenfield.data.formats import FORMATS
 from hiddenfield.errors import InputError
 
@@ -48,3 +50,30 @@ def test_the_more_particular_formats_are_asked_first() -> None:
     assert names[0] == "arrow"
     assert names[-1] == "edge_list"
     assert names.index("tu") < names.index("neighbours") < names.index("edge_list")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("extra", 7, "no extra node label '7'"),
+        ("extra", [["charge"]], "the option extra must be a list of texts"),
+        ("num_workers", "x", "the option num_workers must be a whole number or none, got 'x'"),
+        ("num_workers", True, "the option num_workers must be a whole number or none, got True"),
+        ("header", "maybe", "the option header must be true or false or none, got 'maybe'"),
+        ("missing", {"a": 1}, "the option missing must be a list of texts"),
+        ("separator", [1], "the option separator must be a text or none"),
+    ],
+)
+def test_values_that_an_option_cannot_mean(tmp_path, option, value, message):
+    (tmp_path / "m.csv").write_text("smiles,y\nCCO,1\n")
+    with pytest.raises(InputError, match=re.escape(message)):
+        hf.read(tmp_path / "m.csv", **{option: value})
+
+
+def test_values_as_a_command_line_gives_them(tmp_path):
+    (tmp_path / "m.csv").write_text("smiles,y,NR-a,NR-b\nCCO,1,1,2\nCC[N+],3,1,2\n")
+    pack = hf.read(tmp_path / "m.csv", extra="charge", missing=3, target="y")
+    assert pack.node_vocabularies[-1].name == "charge"
+    assert pack.targets.isnan().flatten().tolist() == [False, True]
+    assert hf.read(tmp_path / "m.csv", target="NR-*,y").target_names == ("NR-a", "NR-b", "y")
+    assert hf.read(tmp_path / "m.csv", target="*").target_names == ("y", "NR-a", "NR-b")

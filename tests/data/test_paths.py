@@ -123,3 +123,35 @@ def test_damaged_zips(tmp_path: Path) -> None:
         except ReadError:
             refused += 1
     assert refused > 100
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz"])
+def test_what_unpacks_to_more_than_memory_is_refused_before_it_does(tmp_path, monkeypatch, suffix):
+    import gzip
+    import lzma
+    import zipfile
+
+    from hiddenfield.data import paths
+
+    pack = gzip.compress if suffix == ".gz" else lzma.compress
+    file = tmp_path / f"bomb.csv{suffix}"
+    file.write_bytes(pack(b"0" * 50_000_000))
+    assert len(paths.read_bytes(file)) == 50_000_000
+    file.write_bytes(pack(b"one\n") + pack(b"two\n"))  # members end to end
+    assert paths.read_bytes(file) == b"one\ntwo\n"
+    file.write_bytes(pack(b"0" * 50_000_000))
+    monkeypatch.setattr(paths, "available_memory", lambda: 60e6)
+    with pytest.raises(ReadError, match=r"bytes unpack to more than \d+,.* unpack it yourself"):
+        paths.read_bytes(file)
+    with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("X_A.txt", b"0" * 50_000_000)
+        archive.write(file, f"inner.txt{suffix}")
+    members = paths.zip_members(tmp_path / "bomb.zip", ".txt")
+    for name in ("X_A.txt", f"inner.txt{suffix}"):
+        with pytest.raises(ReadError, match="unpack it yourself"):
+            members[name].read()
+    monkeypatch.undo()
+    whole = file.read_bytes()
+    file.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ReadError, match="cannot be decompressed"):
+        paths.read_bytes(file)

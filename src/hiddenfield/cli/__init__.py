@@ -11,12 +11,14 @@ import importlib
 import os
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from hiddenfield.cli.options import expanded, recorded
+from hiddenfield.cli.options import command_line, expanded, recorded
+from hiddenfield.cli.wording import in_flags
 from hiddenfield.errors import HiddenfieldError, SkippedInputWarning
 
 __all__ = ["build", "main"]
@@ -53,6 +55,9 @@ def build(*, debug: bool = False) -> typer.Typer:
         debug: Annotated[
             bool, typer.Option("--debug", help="Show the whole traceback when something fails.")
         ] = False,
+        version: Annotated[
+            bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        ] = False,
     ) -> None:
         """Latent-variable models of sequences, trees, graphs and relations."""
 
@@ -76,19 +81,43 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("always", SkippedInputWarning)
-                warnings.showwarning = lambda message, *_, **__: _say("warning", message)
+                warnings.showwarning = lambda message, *_, **__: _say("warning", in_flags(str(message)))
                 command(*arguments, **options)
         except BrokenPipeError:
             # The reader of our output went away, as `head` does: nothing is wrong, and nothing more is to be said.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except KeyboardInterrupt:
-            _say("interrupted", "nothing was left half-written")
+            _say("interrupted", _what_is_left(options))
             raise typer.Exit(130) from None
-        except (HiddenfieldError, OSError, MemoryError) as failure:
-            _say("error", str(failure) or type(failure).__name__)
+        except MemoryError as failure:
+            _say(
+                "error",
+                f"out of memory{f' ({failure})' if str(failure) else ''}; give it less, or a larger machine",
+            )
+            raise typer.Exit(1) from None
+        except (HiddenfieldError, OSError) as failure:
+            _say("error", in_flags(str(failure)) or type(failure).__name__)
             raise typer.Exit(1) from None
 
     return run
+
+
+def _what_is_left(options: Mapping[str, Any]) -> str:
+    """Say what an interrupted command left behind, and how to go on where that is possible."""
+    out = options.get("out")
+    if "resume" not in options or out is None or not Path(out).is_dir() or not any(Path(out).iterdir()):
+        return "nothing was left half-written"
+    command = command_line() or "the same command"
+    again = command if options["resume"] else f"{command} --resume"
+    return f"what was finished is in {out}; go on with: {again}"
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        import hiddenfield
+
+        typer.echo(f"hiddenfield {hiddenfield.__version__}")
+        raise typer.Exit
 
 
 def _say(kind: str, message: object) -> None:

@@ -68,7 +68,9 @@ def generate(
     library: Literal["huckel"] = Argument(
         help="huckel: conjugated molecules with targets from Hückel theory."
     ),
-    out: Path = Option(help="A .parquet or .arrow file, or a folder for shards.", show_default=False),
+    out: Path = Option(
+        ..., "--out", "-o", help="A .parquet or .arrow file, or a folder for shards.", show_default=False
+    ),
     number: int = Option(20_000, "--number", "-n", min=1, help="How many structures."),
     seed: int = Option(0, min=0, help="Which sample; the same seed gives the same data."),
     start: int = Option(

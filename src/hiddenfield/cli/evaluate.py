@@ -12,7 +12,7 @@ from hiddenfield.cli import options as cli
 from hiddenfield.errors import InputError
 
 if TYPE_CHECKING:
-    from hiddenfield.evaluation import Assessment
+    from hiddenfield.evaluation import Assessment, Assessments
 
 # Shares of the training structures whose learning curve a report shows, before the whole.
 CURVE = (0.25, 0.5)
@@ -21,7 +21,7 @@ CURVE = (0.25, 0.5)
 def evaluate(
     path: cli.Source,
     reader: cli.Reader,
-    target: str | None = Option(None, help="What to predict; needed where the data have several or none."),
+    target: cli.Target = None,
     model: str = Option("loopy_bp", help="Inference algorithm to embed: loopy_bp, mean_field, ..."),
     split: str = Option(
         "auto",
@@ -76,9 +76,11 @@ def evaluate(
     """Estimate how good a model is on structures that it has not seen.
 
     It is compared with baselines and with the same network without arcs; test structures with copies in training are
-    counted.
+    counted. Several targets are assessed one after the other, and their mean is reported.
     """
-    from hiddenfield.evaluation import Assessment, AssessmentSettings
+    import msgspec
+
+    from hiddenfield.evaluation import Assessment, AssessmentSettings, assess_targets
     from hiddenfield.evaluation.assessment import assessing
     from hiddenfield.evaluation.assessment.settings import check_inner_options, check_split_options
     from hiddenfield.evaluation.reading import read_for_learning
@@ -114,20 +116,41 @@ def evaluate(
         **of_split,
         **of_inner,
     )
-    named = {"target": [target]} if target else {}
-    structures, _ = read_for_learning(path, reader | named, keep=group)
+    structures, _ = read_for_learning(path, reader | cli.given_options(target=target), keep=group)
+    several = bool(target) and len(structures.target_names) > 1
     if other is not None:
+        if several:
+            raise InputError(
+                f"--against compares one target, and there are {len(structures.target_names)}; name one"
+            )
         assessing.check_comparable(other, f"--against {against}", structures, settings)
-    found = assessing.assess(
-        model,
-        structures,
-        settings=settings,
-        parameters=cli.named_values(parameter, "--parameter"),
-        folder=out,
-        resume=resume,
-        show_progress=not json,
-    )
+    how: dict[str, Any] = {
+        "settings": settings,
+        "parameters": cli.named_values(parameter, "--parameter"),
+        "folder": out,
+        "resume": resume,
+        "show_progress": not json,
+    }
+    if several:
+        _show_several(assess_targets(model, structures, **how), report, out, path.stem, json)
+        return
+    found = msgspec.structs.replace(assessing.assess(model, structures, **how), command=cli.command_line())
     _show(found, other, report, out, f"{path.stem}: {found.target}", json)
+
+
+def _show_several(found: Assessments, report: Path | None, out: Path | None, title: str, json: bool) -> None:
+    from hiddenfield.report import assessment_page
+
+    content, told = found.as_dict(), [assessment_page.assessments_as_text(found)]
+    try:
+        if out is not None:
+            told.append(f"saved to {out}")
+        if report is not None:
+            page = assessment_page.write_assessments(report, found, title=title, command=cli.command_line())
+            told.append(f"report: {page}")
+            content["report"] = str(report)
+    finally:
+        cli.emit(content, "\n".join(told), json)
 
 
 def _show(

@@ -83,6 +83,7 @@ def fit(
 
     if report and test_fraction == 0:
         raise InputError("--report needs test structures; give --test-fraction more than 0")
+    cli.check_writable(out, "--out", folder=True)
     start = time.perf_counter()
     split = ("hold_out" if group is None else "group_hold_out") if split == "auto" else split
     structures, reader = read_for_learning(path, reader | cli.given_options(target=target), keep=group)
@@ -111,7 +112,9 @@ def predict(
     run: Run,
     path: cli.Source,
     reader: cli.Reader,
-    output: Path = Option(..., "--output", "-o", help="A .csv, .tsv or .parquet file.", show_default=False),
+    out: Path = Option(
+        ..., "--out", "--output", "-o", help="A .csv, .tsv or .parquet file.", show_default=False
+    ),
     probabilities: bool = Option(False, "--probabilities", help="Also write the probability of every class."),
     json: cli.Json = False,
 ) -> None:
@@ -126,15 +129,15 @@ def predict(
         columns |= prediction_columns(model, new, probabilities=probabilities)
         return columns, {"columns": list(columns)}, ""
 
-    _apply("predicted", columns_of, run, path, reader, output, (".csv", ".tsv", ".parquet"), json)
+    _apply("predicted", columns_of, run, path, reader, out, (".csv", ".tsv", ".parquet"), json)
 
 
 def embed(
     run: Run,
     path: cli.Source,
     reader: cli.Reader,
-    output: Path = Option(
-        ..., "--output", "-o", help="A .csv, .tsv, .parquet or .npy file.", show_default=False
+    out: Path = Option(
+        ..., "--out", "--output", "-o", help="A .csv, .tsv, .parquet or .npy file.", show_default=False
     ),
     json: cli.Json = False,
 ) -> None:
@@ -145,12 +148,12 @@ def embed(
 
     def columns_of(model: StructureEstimator, new: NewData) -> tuple[dict[str, Any], dict[str, Any], str]:
         vectors = new.spread(model.embed(new.structures), float("nan"))
-        plain, width = output.suffix.lower() == ".npy", vectors.shape[1]
+        plain, width = out.suffix.lower() == ".npy", vectors.shape[1]
         columns = {} if plain else new.row_columns(errors=reader.get("on_error") == "skip")
         columns |= {f"embedding_{k}": vectors[:, k] for k in range(width)}
         return columns, {"width": width}, f", width {width}"
 
-    _apply("embedded", columns_of, run, path, reader, output, (".csv", ".tsv", ".parquet", ".npy"), json)
+    _apply("embedded", columns_of, run, path, reader, out, (".csv", ".tsv", ".parquet", ".npy"), json)
 
 
 def _apply(
@@ -169,7 +172,8 @@ def _apply(
     from hiddenfield.report.terminal import write_table
 
     start = time.perf_counter()
-    check_suffix(output, "the output", *suffixes)
+    check_suffix(output, "--out", *suffixes)
+    cli.check_writable(output, "--out")
     model = hiddenfield.load(run)
     new = read_new(model, run, path, reader)
     columns, further, told = columns_of(model, new)

@@ -24,7 +24,11 @@ from hiddenfield.errors import InputError
 Source = Annotated[Path, Argument(metavar="PATH", help="File or folder to read.", show_default=False)]
 Target = Annotated[
     list[str] | None,
-    Option("--target", help="Column of a table to predict; may be given several times."),
+    Option(
+        "--target",
+        metavar="NAME",
+        help="What to predict: a name, names with commas, or a pattern such as 'NR-*'; may be given several times.",
+    ),
 ]
 Task = Annotated[str, Option(metavar="auto|regression|classification", help="What kind of target it is.")]
 Parameter = Annotated[

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import reduce
 from typing import Any
 
@@ -18,6 +19,39 @@ from hiddenfield.shapes import Array, Int, Shaped, Tensor
 ROWS = "row in file"
 
 Vocabularies = Sequence[Vocabulary | None]
+
+
+def chosen_names(wanted: Sequence[Any], known: Sequence[str], beside: Collection[str] = ()) -> list[Any]:
+    """Return the names that were asked for: names, lists with commas, and patterns with ``*``, ``?`` or ``[``.
+
+    What is no name, no list of names and no pattern that fits one is returned as it is, for the caller to refuse.
+
+    Parameters
+    ----------
+    wanted
+        Names, lists, patterns, positions.
+    known
+        All names.
+    beside
+        Those that no pattern is meant to find.
+
+    Examples
+    --------
+    >>> chosen_names(["logP", "NR-*", 0], ["smiles", "logP", "NR-AR", "NR-ER"])
+    ['logP', 'NR-AR', 'NR-ER', 0]
+    >>> chosen_names(["a,b", "c,d"], ["a", "b", "c,d"])
+    ['a', 'b', 'c,d']
+    """
+    found: list[Any] = []
+    for name in wanted:
+        single = not isinstance(name, str) or name in known
+        for part in [name] if single else [part.strip() for part in name.split(",")]:
+            if single or part in known or not set(part) & set("*?["):
+                found.append(part)
+                continue
+            fitting = [entry for entry in known if fnmatchcase(entry, part) and entry not in beside]
+            found += [entry for entry in fitting or [part] if entry not in found]
+    return found
 
 
 @dataclass(frozen=True, eq=False)

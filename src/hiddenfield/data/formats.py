@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from types import NoneType, UnionType
+from typing import Any, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from hiddenfield.data.paths import existing, inner_suffix
 from hiddenfield.data.structures import Structures
@@ -110,7 +111,8 @@ def read(path: str | Path, format: str | None = None, **options: Any) -> Structu
     Structures(2 structures, 5 nodes, 6 arcs; node labels: symbol (4))
     """
     path = existing(path)
-    return _chosen(path, format, options).read(path, **options)
+    chosen = _chosen(path, format, options)
+    return chosen.read(path, **checked_options(chosen.read, options))
 
 
 def scan(path: str | Path, format: str | None = None, **options: Any) -> Iterator[Structures]:
@@ -120,6 +122,7 @@ def scan(path: str | Path, format: str | None = None, **options: Any) -> Iterato
     """
     path = existing(path)
     chosen = _chosen(path, format, options)
+    options = checked_options(chosen.read, options)
     return iter([chosen.read(path, **options)]) if chosen.scan is None else chosen.scan(path, **options)
 
 
@@ -142,3 +145,60 @@ def _chosen(path: Path, format: str | None, options: Mapping[str, Any]) -> Forma
             choices = ", ".join(accepted) or "none"
             raise InputError(f"format {chosen.name!r} has no option {name!r}; its options are: {choices}")
     return chosen
+
+
+# -- values of options --------------------------------------------------------------------------------------
+
+
+def checked_options(read: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a reader as its signature wants them: a single text is a list of one, a number is text.
+
+    A command line and a file of settings know numbers, texts and lists, and not which of them an option takes. What
+    cannot be meant is an `InputError`.
+
+    Examples
+    --------
+    >>> from collections.abc import Sequence
+    >>> def read(path, *, extra: Sequence[str] = (), num_workers: int | None = None): ...
+    >>> checked_options(read, {"extra": "charge"})
+    {'extra': ['charge']}
+    >>> checked_options(read, {"num_workers": "x"})
+    Traceback (most recent call last):
+    hiddenfield.errors.InputError: the option num_workers must be a whole number or none, got 'x'
+    """
+    kinds = get_type_hints(read)
+    return {name: _checked(name, value, kinds.get(name, Any)) for name, value in options.items()}
+
+
+def _checked(name: str, value: Any, kind: Any) -> Any:
+    kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    for each in kinds:
+        found = _as_kind(value, each, len(kinds) > 1)
+        if found is not None or (value is None and each in (Any, NoneType)):
+            return found
+    words = " or ".join(_in_words(each) for each in kinds)
+    raise InputError(f"the option {name} must be {words}, got {value!r:.100}")
+
+
+def _as_kind(value: Any, kind: Any, one_of_several: bool) -> Any:
+    """Return a value as one of a kind; None where it is none."""
+    if kind is Any:
+        return value
+    if get_origin(kind) is Literal:
+        return value if value in get_args(kind) else None
+    if get_origin(kind) is Sequence:
+        listed = list(value) if isinstance(value, (list, tuple, range, set, frozenset)) else [value]
+        texts = [_as_kind(entry, get_args(kind)[0], False) for entry in listed]
+        return None if None in texts else texts
+    if kind is str and not one_of_several and isinstance(value, (int, float)) and not isinstance(value, bool):
+        return str(value)
+    if kind is int and isinstance(value, bool):
+        return None
+    return value if isinstance(kind, type) and isinstance(value, kind) else None
+
+
+def _in_words(kind: Any) -> str:
+    if get_origin(kind) is Literal:
+        return " or ".join(map(repr, get_args(kind)))
+    names = {bool: "true or false", int: "a whole number", str: "a text", Path: "a path", NoneType: "none"}
+    return "a list of texts" if get_origin(kind) is Sequence else names.get(kind, str(kind))

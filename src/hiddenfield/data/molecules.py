@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -195,8 +195,11 @@ def _texts(smiles: Any) -> list[Any]:
 
 
 def _columns(extra: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(extra, str):
-        raise InputError(f"extra must be a list of names, got {extra!r}; write extra=[{extra!r}]")
+    extra = [extra] if isinstance(extra, str) else extra
+    if not isinstance(extra, Iterable):
+        raise InputError(
+            f"extra must be a list of names, got {extra!r}; choose from: {', '.join(EXTRA_COLUMNS)}"
+        )
     for name in extra:
         if name not in EXTRA_COLUMNS:
             raise InputError(
@@ -211,7 +214,8 @@ def _chunks(
     """Read chunk by chunk, in order, here or in worker processes."""
     import joblib
 
-    if num_workers is not None and (isinstance(num_workers, bool) or num_workers < 1):
+    known = isinstance(num_workers, int) and not isinstance(num_workers, bool) and num_workers >= 1
+    if num_workers is not None and not known:
         raise InputError(f"num_workers must be at least 1, or None for all cores, got {num_workers!r}")
     workers = joblib.cpu_count() if num_workers is None else num_workers
     parts = [texts[start : start + CHUNK] for start in range(0, len(texts), CHUNK)]

@@ -16,10 +16,17 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hiddenfield.errors import InputError, ReadError
+from hiddenfield.machine import available_memory
 
-COMPRESSIONS = {".gz": gzip.decompress, ".xz": lzma.decompress}
+# Makers of decompressors that give as many bytes at a time as they are asked for.
+COMPRESSIONS: dict[str, Callable[[], Any]] = {
+    ".gz": lambda: zlib.decompressobj(wbits=31),
+    ".xz": lambda: lzma.LZMADecompressor(),
+}
+PIECE = 1 << 24
 
 # Everything that the standard library raises on damaged, encrypted or unknown files and archives.
 UNREADABLE = (
@@ -37,14 +44,16 @@ UNREADABLE = (
     ValueError,
 )
 
-LARGEST_MEMBER = 16 << 30
-"""Bytes of one unpacked member beyond which an archive is taken for a mistake or an attack."""
+LARGEST = 16 << 30
+"""Bytes of one unpacked file beyond which it is taken for a mistake or an attack."""
 
 
 def existing(path: str | Path) -> Path:
     """Return the path of a file or folder that is there."""
     path = Path(path).expanduser()
     if not path.exists():
+        if path.is_symlink():
+            raise ReadError(f"is a link to {os.readlink(path)}, which does not exist", file=path)
         near = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
         close = difflib.get_close_matches(path.name, near, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else "; check the name"
@@ -69,15 +78,46 @@ def read_bytes(path: str | Path) -> bytes:
         contents = path.read_bytes()
     except OSError as error:
         raise ReadError(f"cannot be opened: {error.strerror or error}", file=path) from None
-    decompress = COMPRESSIONS.get(path.suffix.lower())
-    if decompress is None:
+    if path.suffix.lower() not in COMPRESSIONS:
         return contents
     try:
-        return decompress(contents)
+        return _decompress(contents, path.suffix.lower(), path)
     except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
         raise ReadError(
             f"cannot be decompressed ({error}); is it complete? Fetch it again", file=path
         ) from None
+
+
+def _decompress(contents: bytes, suffix: str, label: str | Path) -> bytes:
+    """Decompress piece by piece, several members end to end, and refuse what would not fit into memory."""
+    limit = most_unpacked()
+    pieces: list[bytes] = []
+    total, rest = 0, contents
+    while rest:
+        machine = COMPRESSIONS[suffix]()
+        while not machine.eof:
+            piece = machine.decompress(rest, PIECE)
+            rest = getattr(machine, "unconsumed_tail", b"")
+            if not piece and not rest and getattr(machine, "needs_input", True) and not machine.eof:
+                raise EOFError("the data end before their end marker")
+            pieces.append(piece)
+            total += len(piece)
+            if total > limit:
+                raise ReadError(_too_large(total, len(contents), "more than "), file=label)
+        rest = machine.unused_data.lstrip(b"\0")  # padding
+    return b"".join(pieces)
+
+
+def most_unpacked() -> int:
+    """Return how many bytes a file may unpack to: half of the memory that is free, and at most `LARGEST`."""
+    return int(min(LARGEST, available_memory() / 2))
+
+
+def _too_large(unpacked: int, packed: int, more: str = "") -> str:
+    return (
+        f"{packed:,} bytes unpack to {more}{unpacked:,}, over half of the memory that is free, or beyond reason; "
+        f"unpack it yourself and cut it into parts if that is right"
+    )
 
 
 def read_text(path: str | Path) -> str:
@@ -112,11 +152,8 @@ def write_text(path: str | Path, text: str) -> None:
         contents = lzma.compress(contents)
     if path.is_dir():
         raise InputError(f"{path} is a folder; name a file to write")
-    try:
-        with atomic(path) as partial:
-            partial.write_bytes(contents)
-    except OSError as error:  # names the file that was asked for, not the one beside it
-        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
+    with atomic(path) as partial:
+        partial.write_bytes(contents)
 
 
 @contextlib.contextmanager
@@ -124,6 +161,7 @@ def atomic(path: Path) -> Iterator[Path]:
     """Give a hidden name beside a path, under which to make a file or folder.
 
     It takes the final name when the block ends well, and is removed when it does not. Missing parent folders are made.
+    An error of the operating system, such as a full disk, names the path that was asked for, not the hidden one.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -134,6 +172,11 @@ def atomic(path: Path) -> Iterator[Path]:
     try:
         yield temporary
         os.replace(temporary, path)
+    except OSError as error:
+        elsewhere = error.filename is not None and not str(error.filename).startswith(str(temporary))
+        if error.errno is None or elsewhere:
+            raise
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
     finally:
         if temporary.is_dir():
             shutil.rmtree(temporary, ignore_errors=True)
@@ -204,15 +247,15 @@ def zip_members(path: Path, suffix: str) -> dict[str, Member]:
 
 
 def _unpack(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, label: str) -> bytes:
-    size = entry.file_size
-    if size > LARGEST_MEMBER:
-        raise ReadError(
-            f"unpacks to {size:,} bytes; unpack it yourself and read the folder if that is right", file=label
-        )
+    size, suffix = entry.file_size, Path(entry.filename).suffix.lower()
+    if size > most_unpacked():
+        raise ReadError(_too_large(size, entry.compress_size), file=label)
     try:
-        contents = archive.read(entry)
-        decompress = COMPRESSIONS.get(Path(entry.filename).suffix.lower(), bytes)
-        unpacked = decompress(contents)
+        with archive.open(entry) as source:
+            contents = source.read(size + 1)  # no more than the archive says, whatever it holds
+        unpacked = _decompress(contents, suffix, label) if suffix in COMPRESSIONS else contents
+    except ReadError:
+        raise
     except (*UNREADABLE, MemoryError) as error:
         raise ReadError(
             f"cannot be unpacked ({error}); is the archive complete? Fetch it again", file=label

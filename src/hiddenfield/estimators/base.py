@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.embedding.predictor import Predictor
-from hiddenfield.errors import InputError, TrainingError
+from hiddenfield.errors import InputError, SkippedInputWarning, TrainingError
 from hiddenfield.estimators.counting import (
     KINDS,
     MOST_COUNTED,
@@ -27,7 +28,7 @@ from hiddenfield.estimators.counting import (
     choose_weights,
     fit_counting,
 )
-from hiddenfield.estimators.inputs import Features, Reading
+from hiddenfield.estimators.inputs import Features, Reading, rows_read
 from hiddenfield.estimators.parameters import (
     COMMON,
     OF_NETWORK,
@@ -39,7 +40,7 @@ from hiddenfield.estimators.parameters import (
     check,
     plain,
 )
-from hiddenfield.estimators.targets import Answers, attach, chosen_aside, keep_aside
+from hiddenfield.estimators.targets import Answers, attach, checked_weights, chosen_aside, keep_aside
 from hiddenfield.learning.batches import predict
 from hiddenfield.learning.checkpoint import History
 from hiddenfield.learning.device import resolve_device
@@ -167,7 +168,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
     validation_fraction: float | str = "auto"
     monitor: str = "loss"
     resample: float | None = None
-    precision: str = "32"
+    precision: str | int = "32"
     device: str = "auto"
     devices: int = 1
     ensemble: int | str = "auto"
@@ -180,7 +181,9 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
 
     # -- fitting -------------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any = None, *, aside: Any = None) -> StructureEstimator:
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, aside: Any = None
+    ) -> StructureEstimator:
         """Fit to structures and their targets.
 
         Parameters
@@ -189,6 +192,9 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
             Structures.
         y
             Targets; None for those that the structures have.
+        sample_weight
+            A weight for each structure in the loss, that of training and that by which the epoch is chosen; None for
+            equal ones. A structure of weight 0 has no part in either.
         aside
             Positions in X of the structures that are held out to choose the epoch; by default a share of
             `validation_fraction` is drawn. Weights are learned from the others alone.
@@ -197,7 +203,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         -------
         self
         """
-        begun = self._begin(X, y, aside)
+        begun = self._begin(X, y, aside, sample_weight)
         folder = None if self.checkpoint is None else Path(self.checkpoint)
         found = dict(
             train_in_parts(begun.fits, folder=folder, resume=self.resume, show_progress=self.verbose)
@@ -209,19 +215,27 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
             histories.append(history)
         return self._end(begun, histories)
 
-    def _begin(self, X: Any, y: Any, aside: Any) -> Begun:
+    def _begin(self, X: Any, y: Any, aside: Any, sample_weight: Any = None) -> Begun:
         """Read X and y, divide them, and make the networks: everything of `fit` before the training."""
         self._check_parameters(chosen=aside is not None)
         reading = Reading.of(X, self.representation, self.representation_options)
         structures = reading.convert(X)
         if not len(structures):
             raise InputError("there are no structures to learn from: X is empty")
-        columns, single = attach(structures, y)
+        rows = rows_read(X, structures)
+        columns, single = attach(structures, y, rows, None if rows is None else len(X))
         structures = self._with_targets(structures, columns)
         task = self._task(structures)
         assert structures.targets is not None
-        answered = np.flatnonzero(~structures.targets.isnan().all(dim=1).cpu().numpy())
+        weights = None if sample_weight is None else checked_weights(sample_weight, len(X))
+        weights = weights if weights is None or rows is None else weights[rows]
+        missing = structures.targets.isnan().all(dim=1).cpu().numpy()
+        answered = np.flatnonzero(~missing if weights is None else ~missing & (weights > 0))
         given = structures
+        if not len(answered):
+            raise InputError(
+                "the weights of all structures that have a target are zero; there is nothing to learn"
+            )
         if len(answered) < len(structures):
             structures = structures[answered]
         features = Features.of(structures)
@@ -232,6 +246,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
             task,
             lambda position: given.name_of(int(answered[position])),
             None if aside is None else chosen_aside(aside, len(given), answered),
+            None if weights is None else weights[answered],
         )
         kinds = tuple(column.kind for column in columns)
         return Begun(fits, task, features, reading, structures, parts, answered, single, kinds)
@@ -270,7 +285,8 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
                 "out, since weights are chosen on these. Got True instead."
             )
         few = len(begun.structures) * len(begun.task.columns) <= MOST_COUNTED
-        usual = begun.task.loss == "square" and not any(column.weights for column in begun.task.columns)
+        weighted = begun.fits[0].weights is not None or any(column.weights for column in begun.task.columns)
+        usual = begun.task.loss == "square" and not weighted
         return bool(wanted) and judged and (wanted is True or (few and usual))
 
     def _blend(self, begun: Begun) -> None:
@@ -325,6 +341,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         task: Task,
         name_of: Callable[[int], str],
         chosen: Int[Array, " aside"] | None = None,
+        weights: Float[Array, " structures"] | None = None,
     ) -> tuple[list[Fit], list[Part]]:
         """Make every network of the ensemble, each with a seed and held-out structures of its own."""
         count = auto_ensemble(len(structures)) if self.ensemble == "auto" else int(self.ensemble)
@@ -339,7 +356,8 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
             settings = self._settings(training, validation, seed)
             network = self._network(features, task, seed)
             named = partial(_name_at, name_of, kept)
-            fits.append(Fit(network, task, training, validation, settings, named))
+            own = None if weights is None else (weights[kept], weights[aside])
+            fits.append(Fit(network, task, training, validation, settings, named, own))
         return fits, parts
 
     def _network(self, features: Features, task: Task, seed: int) -> Predictor:
@@ -370,7 +388,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         size = auto_batch_size(len(training)) if self.batch_size == "auto" else int(self.batch_size)
         epochs = auto_epochs(len(training), size) if self.epochs == "auto" else int(self.epochs)
         own = {name: plain(getattr(self, name)) for name in TrainSettings.names() if hasattr(self, name)}
-        own |= {"epochs": epochs, "batch_size": size, "seed": seed}
+        own |= {"epochs": epochs, "batch_size": size, "seed": seed, "precision": str(self.precision)}
         if self.patience == "auto":
             own["patience"] = auto_patience(epochs)
         return TrainSettings(**own if validation is not None else own | {"patience": None})
@@ -408,7 +426,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         """
         structures = self._encoded(X)
         parts = [predict(n, structures, device=self.device, function=n.embed) for n in self.networks_]
-        return torch.cat(parts, dim=1).numpy()
+        return _spread(torch.cat(parts, dim=1).numpy(), self._rows(X, structures), X)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Save the fitted estimator into a folder, to be opened with `hiddenfield.load`.
@@ -448,7 +466,21 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
                 ]
                 for parts in zip(*kinds, strict=True)
             ]
+        rows = self._rows(X, structures)
+        members = [[_spread(values, rows, X) for values in own] for own in members]
         return [np.stack(column) for column in zip(*members, strict=True)]
+
+    def _rows(self, X: Any, structures: Structures) -> Int[Array, " structures"] | None:
+        """Return which entries of X could be read; None if all. A warning says what becomes of the others."""
+        rows = rows_read(X, structures)
+        if rows is not None:
+            warnings.warn(
+                f"{len(X) - len(rows)} of {len(X)} entries of X could not be read; what is returned for them is NaN, "
+                "or None for a class",
+                SkippedInputWarning,
+                stacklevel=4,
+            )
+        return rows
 
     def __sklearn_is_fitted__(self) -> bool:
         """Say whether `fit` has been called."""
@@ -468,6 +500,17 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
 def _name_at(name_of: Callable[[int], str], kept: Int[Array, " kept"], position: int) -> str:
     """Name the structure at a position among those that are kept."""
     return name_of(int(kept[position]))
+
+
+def _spread(
+    values: Float[Array, "structures ..."], rows: Int[Array, " structures"] | None, X: Any
+) -> Float[Array, "entries ..."]:
+    """Return a row for each entry of X, NaN for those that could not be read."""
+    if rows is None:
+        return values
+    result = np.full((len(X), *values.shape[1:]), np.nan, dtype=values.dtype)
+    result[rows] = values
+    return result
 
 
 def fit_in_parts(

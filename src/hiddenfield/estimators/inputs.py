@@ -15,11 +15,12 @@ import numpy as np
 
 from hiddenfield import data
 from hiddenfield.data.build import concatenate
+from hiddenfield.data.columns import ROWS
 from hiddenfield.data.structures import Structures
 from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.embedding.inputs import FeatureSizes
 from hiddenfield.errors import InputError, MissingDependencyError
-from hiddenfield.shapes import Tensor
+from hiddenfield.shapes import Array, Int, Tensor
 
 # Functions of `hiddenfield.data`.
 CONVERTERS = {
@@ -92,6 +93,24 @@ class Reading:
         return convert(entries, **self.options)  # type: ignore[no-any-return]
 
 
+def rows_read(X: Any, structures: Structures) -> Int[Array, " structures"] | None:
+    """Return which entries of X became structures; None where all did.
+
+    A converter that was told to skip what it cannot read leaves entries out, and says which in a column.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> with warnings.catch_warnings(action="ignore"):
+    ...     pack = Reading("smiles", {"on_error": "skip"}).convert(["CCO", "C(", "CN"])
+    >>> rows_read(["CCO", "C(", "CN"], pack)
+    array([0, 2])
+    """
+    if isinstance(X, Structures) or ROWS not in structures.columns or len(structures) == len(_listed(X)):
+        return None
+    return np.asarray(structures.columns[ROWS], dtype=np.int64)
+
+
 def _type_of(X: Any) -> str:
     """Name what came: its type and that of its first entry."""
     first = next(iter(X), None) if isinstance(X, (list, tuple)) else None
@@ -99,7 +118,9 @@ def _type_of(X: Any) -> str:
 
 
 def _listed(X: Any) -> list[Any]:
-    """Return the entries of a list, a tuple, an array of one axis or a column of a data frame."""
+    """Return the entries of a list, a tuple, an array or a data frame with one column."""
+    if getattr(X, "ndim", 1) == 2 and X.shape[1] == 1:  # as scikit-learn's meta-estimators pass them on
+        X = X.iloc[:, 0] if hasattr(X, "iloc") else X[:, 0]
     if isinstance(X, (str, bytes, Mapping)) or not hasattr(X, "__iter__") or getattr(X, "ndim", 1) != 1:
         shape = f" of shape {X.shape}" if hasattr(X, "shape") else ""
         raise InputError(

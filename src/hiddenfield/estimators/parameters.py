@@ -7,7 +7,7 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from sklearn.utils._param_validation import Interval, InvalidParameterError, StrOptions
+from sklearn.utils._param_validation import Interval, InvalidParameterError, Options, StrOptions
 
 from hiddenfield.embedding.base import ACTIVATIONS, EMBEDDINGS
 from hiddenfield.embedding.predictor import POOLINGS
@@ -57,7 +57,10 @@ COMMON = OF_NETWORK | {
     "validation_fraction": [Interval(Real, 0, 1, closed="left"), StrOptions({"auto"})],
     "monitor": [StrOptions({"loss", "mae", "rmse", "accuracy", "roc_auc"})],
     "resample": [POSITIVE, None],
-    "precision": [StrOptions(set(PRECISIONS))],
+    "precision": [
+        StrOptions(set(PRECISIONS)),
+        Options(Integral, {int(p) for p in PRECISIONS if p.isdigit()}),
+    ],
     "device": [str],
     "devices": [COUNT],
     "ensemble": [COUNT, StrOptions({"auto"})],

@@ -286,7 +286,7 @@ def _networks(
     expected = {
         f"{k}.{name}": value for k, n in enumerate(networks) for name, value in n.state_dict().items()
     }
-    wanted = torch.float64 if estimator.precision == "64" else torch.float32
+    wanted = torch.float64 if str(estimator.precision) == "64" else torch.float32
     if expected.keys() != tensors.keys():
         raise InputError("the weights are not those of the networks that are described")
     for name, value in tensors.items():

@@ -13,6 +13,7 @@ from sklearn.utils._param_validation import StrOptions
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError
 from hiddenfield.estimators.base import StructureEstimator
+from hiddenfield.estimators.inputs import rows_read
 from hiddenfield.estimators.parameters import COMMON, OF_CLASSES, OF_NUMBERS, OF_PREDICTIONS
 from hiddenfield.estimators.targets import Answers, as_classes, as_numbers, as_task, attach
 from hiddenfield.shapes import Array, Float, Shaped
@@ -79,12 +80,33 @@ class StructureClassifier(ClassifierMixin, StructureEstimator):  # type: ignore[
         averages = [members.mean(axis=0) for members in self._predictions(X)]
         return averages[0] if self.single_target_ else averages
 
+    def predict_log_proba(self, X: Any) -> Any:
+        """Return the logarithms of `predict_proba`, in the same form."""
+        found = self.predict_proba(X)
+        return _log(found) if self.single_target_ else [_log(each) for each in found]
+
+    def decision_function(self, X: Any) -> Any:
+        """Return scores whose order is that of the probabilities.
+
+        Of two classes the log odds of the second, (structures,), above 0 where it is predicted; of more the logarithms
+        of the probabilities, (structures, classes). Of several targets with two classes each (structures, targets), of
+        others a list.
+        """
+        found = self.predict_log_proba(X)
+        scores = [
+            each[:, 1] - each[:, 0] if each.shape[1] == 2 else each
+            for each in ([found] if self.single_target_ else found)
+        ]
+        if self.single_target_:
+            return scores[0]
+        return np.stack(scores, axis=1) if all(score.ndim == 1 for score in scores) else scores
+
     def predict(self, X: Any) -> Shaped[Array, "*shape"]:
         """Return the most probable class of every structure, (structures,) or (structures, targets), as y was."""
         probabilities = self.predict_proba(X)
         if self.single_target_:
-            return self.classes_[probabilities.argmax(axis=1)]
-        columns = [classes[p.argmax(axis=1)] for classes, p in zip(self.classes_, probabilities, strict=True)]
+            return _most_probable(self.classes_, probabilities)
+        columns = [_most_probable(*pair) for pair in zip(self.classes_, probabilities, strict=True)]
         if len({column.dtype.kind for column in columns}) > 1:
             columns = [column.astype(object) for column in columns]
         return np.stack(columns, axis=1)
@@ -176,8 +198,8 @@ class StructureEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Struct
     """Turn structures into vectors that were learned for a target; a transformer for pipelines.
 
     It is fitted as `StructureRegressor` or `StructureClassifier` is, and gives what their networks see before the
-    head: the pooled node embeddings, by default of one network and its last round. The parameters, X and y are described
-    in `StructureEstimator`.
+    head: the pooled node embeddings, by default of one network and its last round. The parameters, X and y are
+    described in `StructureEstimator`.
 
     Parameters
     ----------
@@ -208,6 +230,12 @@ class StructureEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Struct
     def _with_targets(self, structures: Structures, columns: list[Answers]) -> Structures:
         return as_task(structures, columns, self.task)
 
+    def __sklearn_tags__(self) -> Any:
+        """Return scikit-learn's tags: vectors are in the precision of the network, whatever that of X."""
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = []
+        return tags
+
     def transform(self, X: Any) -> Any:
         """Return one vector per structure, as `embed` does."""
         return self.embed(X)
@@ -217,17 +245,41 @@ class StructureEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Struct
         return sum(network.width for network in self._fitted("networks_"))
 
 
+def _log(probabilities: Float[Array, "structures classes"]) -> Float[Array, "structures classes"]:
+    """Return logarithms; of a probability that is 0 in floating point that of the smallest number."""
+    return np.log(np.maximum(probabilities, np.finfo(probabilities.dtype).tiny))
+
+
+def _most_probable(
+    classes: Shaped[Array, " classes"], probabilities: Float[Array, "structures classes"]
+) -> Shaped[Array, " structures"]:
+    """Return the class of every structure; where there are no probabilities NaN for a number, None for a text."""
+    missing = np.isnan(probabilities).any(axis=1)
+    found = classes[np.where(missing, 0, probabilities.argmax(axis=1))]
+    if not missing.any():
+        return found
+    number = found.dtype.kind in "iuf"
+    found = found.astype(np.float64 if number else object)
+    found[missing] = np.nan if number else None
+    return found
+
+
 def _compared(
     model: Any, X: Any, y: Any, sample_weight: Any
 ) -> tuple[Shaped[Array, "targets structures"], list[Answers], Float[Array, " structures"], Structures]:
     """Return what a model predicts, the columns of the truth, the weights, and the structures."""
     predicted = np.atleast_2d(np.transpose(model.predict(X)))
     structures = model.reading_.convert(X)
-    columns, _ = attach(structures, y)
+    rows = rows_read(X, structures)
+    columns, _ = attach(structures, y, rows, None if rows is None else len(X))
     if len(columns) != len(predicted):
         raise InputError(f"the model predicts {len(predicted)} targets, but y has {len(columns)} columns")
-    given = np.ones(len(structures)) if sample_weight is None else sample_weight
-    return predicted, columns, np.asarray(given, dtype=np.float64), structures
+    weights = np.asarray(
+        np.ones(predicted.shape[1]) if sample_weight is None else sample_weight, dtype=np.float64
+    )
+    if rows is not None:
+        predicted, weights = predicted[:, rows], weights[rows]
+    return predicted, columns, weights, structures
 
 
 def class_array(symbols: tuple[Any, ...], kind: str) -> Shaped[Array, " classes"]:

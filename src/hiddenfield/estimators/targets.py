@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from hiddenfield.data.columns import chosen_names
 from hiddenfield.data.structures import Structures
 from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.errors import InputError
-from hiddenfield.shapes import Array, Bool, Int, Shaped
+from hiddenfield.shapes import Array, Bool, Float, Int, Shaped
 
 # Whole numbers with at most so many different values are taken for classes where nobody says what they are.
 FEW_CLASSES = 10
@@ -63,8 +64,13 @@ class Answers:
         return int(np.argmax(wrong & self.present))
 
 
-def attach(structures: Structures, y: Any) -> tuple[list[Answers], bool]:
+def attach(
+    structures: Structures, y: Any, rows: Int[Array, " structures"] | None = None, total: int | None = None
+) -> tuple[list[Answers], bool]:
     """Return the columns of y, or of the pack's own targets where y is None, and whether they are a single one.
+
+    Where some of `total` entries of X could not be read, `rows` says which the structures are; y has an entry for each
+    of X.
 
     Examples
     --------
@@ -81,11 +87,14 @@ def attach(structures: Structures, y: Any) -> tuple[list[Answers], bool]:
         columns = _own(structures)
         return columns, len(columns) == 1
     columns, single = _given(y)
+    expected = len(structures) if rows is None or total is None else total
     for column in columns:
-        if len(column.values) != len(structures):
+        if len(column.values) != expected:
             raise InputError(
-                f"X has {len(structures)} structures and y has {len(column.values)} entries; there must be one for each"
+                f"X has {expected} structures and y has {len(column.values)} entries; there must be one for each"
             )
+    if rows is not None:
+        columns = [replace(c, values=c.values[rows], present=c.present[rows]) for c in columns]
     if not columns:
         raise InputError("there is nothing to learn: y has no columns")
     return columns, single
@@ -243,7 +252,7 @@ def _with(
 
 
 def select_targets(structures: Structures, names: Sequence[str]) -> Structures:
-    """Return the structures with these of their targets alone.
+    """Return the structures with these of their targets alone; patterns and lists as `chosen_names` takes them.
 
     Examples
     --------
@@ -253,6 +262,7 @@ def select_targets(structures: Structures, names: Sequence[str]) -> Structures:
     [3.0, 4.0]
     """
     known = structures.target_names
+    names = chosen_names(names, known)
     missing = next((name for name in names if name not in known), None)
     if missing is not None or structures.targets is None:
         raise InputError(
@@ -264,6 +274,32 @@ def select_targets(structures: Structures, names: Sequence[str]) -> Structures:
         target_names=tuple(names),
         target_vocabularies=tuple(structures.target_vocabularies[place] for place in places),
     )
+
+
+def checked_weights(weights: Any, total: int) -> Float[Array, " structures"]:
+    """Return the weights of structures if there is one for each, finite and not negative.
+
+    Examples
+    --------
+    >>> checked_weights([1, 2], 3)
+    Traceback (most recent call last):
+    hiddenfield.errors.InputError: sample_weight must have one entry for each of the 3 structures, got shape (2,)
+    """
+    try:
+        found = np.asarray(weights, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"sample_weight must hold numbers, got {weights!r:.100}") from None
+    found = np.full(total, float(found)) if found.ndim == 0 else found
+    if found.shape != (total,):
+        raise InputError(
+            f"sample_weight must have one entry for each of the {total} structures, got shape {found.shape}"
+        )
+    wrong = np.flatnonzero(~(np.isfinite(found) & (found >= 0)))
+    if len(wrong):
+        raise InputError(
+            f"sample_weight of structure {wrong[0]} is {found[wrong[0]]}; weights are finite and at least 0"
+        )
+    return found
 
 
 # -- holding out -------------------------------------------------------------------------------------------

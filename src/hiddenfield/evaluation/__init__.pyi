@@ -1,6 +1,7 @@
 from .assessment.assessing import assess as assess
 from .assessment.details import Leakage as Leakage, find_leakage as find_leakage
 from .assessment.settings import AssessmentSettings as AssessmentSettings, Between as Between
+from .assessment.several import Assessments as Assessments, assess_targets as assess_targets
 from .baselines import BASELINES as BASELINES, fit_baselines as fit_baselines
 from .comparing import MethodResult as MethodResult, compare_methods as compare_methods
 from .measuring import (

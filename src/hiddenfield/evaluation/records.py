@@ -413,17 +413,37 @@ def claim_folder(folder: Path, name: str, plan: Mapping[str, Any], what: str, *,
         )
     if not fresh:
         before = read_record(folder / name, dict, f"the plan of {what}; choose another folder")
-        for key in sorted({*plan, *before}):
-            if before.get(key) != plan.get(key):
-                raise InputError(
-                    f"{folder} is of {what} with {key} {_short(before.get(key))}, not {_short(plan.get(key))}; give "
-                    f"the same, or choose another folder"
-                )
+        if before != plan:
+            key, there, here = _first_difference(before, plan)
+            raise InputError(
+                f"{folder} is of {what} with {key} {there}, not {here}; give the same, or choose another folder"
+            )
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / name, plan)
     return fresh
 
 
-def _short(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 120 else text[:117] + "..."
+def _first_difference(before: Any, after: Any, name: str = "") -> tuple[str, str, str]:
+    """Return where two plans differ first, and both values from where they differ, shortened.
+
+    Examples
+    --------
+    >>> _first_difference({"a": {"b": [1, 2]}}, {"a": {"b": [1, 3]}})
+    ('a.b[1]', '2', '3')
+    >>> _first_difference({"a": "x" * 200 + "1"}, {"a": "x" * 200 + "2"})[1:]
+    ('...xxxxxxxxxxxxxxxxxxxx1"', '...xxxxxxxxxxxxxxxxxxxx2"')
+    """
+    if isinstance(before, dict) and isinstance(after, dict):
+        key = min(key for key in {*before, *after} if before.get(key) != after.get(key))
+        return _first_difference(before.get(key), after.get(key), f"{name}.{key}" if name else key)
+    if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        place = next(k for k, pair in enumerate(zip(before, after, strict=True)) if pair[0] != pair[1])
+        return _first_difference(before[place], after[place], f"{name}[{place}]")
+    texts = json.dumps(before), json.dumps(after)
+    start = next(
+        (k for k, pair in enumerate(zip(*texts, strict=False)) if pair[0] != pair[1]), min(map(len, texts))
+    )
+    cut = max(0, start - 20) if max(map(len, texts)) > 120 else 0
+    there, here = ("..." * (cut > 0) + text[cut:] for text in texts)
+    there, here = (text if len(text) <= 120 else text[:117] + "..." for text in (there, here))
+    return name, there, here

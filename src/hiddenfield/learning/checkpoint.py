@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from hiddenfield.data.paths import atomic
 from hiddenfield.data.structures import Structures
 from hiddenfield.embedding.predictor import Predictor
 from hiddenfield.errors import InputError, ReadError
@@ -164,7 +165,6 @@ def save_checkpoint(checkpoint: Checkpoint, path: str | Path) -> None:
     from safetensors.torch import save
 
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in checkpoint.tensors.items()}
     content = {
         "version": VERSION,
@@ -172,12 +172,10 @@ def save_checkpoint(checkpoint: Checkpoint, path: str | Path) -> None:
         "checksum": _checksum(tensors, checkpoint.values),
     }
     header = {"hiddenfield": json.dumps(content, allow_nan=True)}
-    partial = path.with_name(f".{path.name}.partial")
-    with open(partial, "wb") as sink:
+    with atomic(path) as partial, open(partial, "wb") as sink:
         sink.write(save(tensors, metadata=header))
         sink.flush()
         os.fsync(sink.fileno())
-    os.replace(partial, path)
 
 
 def load_checkpoint(path: str | Path) -> Checkpoint:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -38,7 +39,10 @@ MOST_VALIDATED = {"cpu": 500_000, "cuda": 8_000_000}
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """A network to be trained, and all that `train` is told about it."""
+    """A network to be trained, and all that `train` is told about it.
+
+    `weights` are those of the structures and of the validation structures in the loss; None for equal ones.
+    """
 
     network: Predictor
     task: Supervised
@@ -46,6 +50,7 @@ class Fit:
     validation: Structures | None
     settings: TrainSettings
     name_of: Callable[[int], str] | None = None
+    weights: tuple[Float[Array, " structures"], Float[Array, " validation"]] | None = None
 
     @property
     def steps(self) -> int:
@@ -203,10 +208,18 @@ class Training:
         self.data = Pack(tasks, [fit.structures for fit in fits], network, self.device)
         validated = [fit.validation for fit in fits if fit.validation is not None]
         self.validation = Pack(tasks, validated, network, self.device) if validated else None
+        self.sample_weights = self._weights_on_device()
         width = self.settings.resample
         self.weights = [None if width is None else resampling_weights(fit.structures, width) for fit in fits]
         self.state = State([History() for _ in fits], network, self.optimizer, self.scaler)
         self.failed: dict[int, TrainingError] = {}
+
+    def _weights_on_device(self) -> Float[Tensor, " structures"] | None:
+        """Return the weights of all networks' structures, end to end; None for equal ones."""
+        if all(fit.weights is None for fit in self.fits):
+            return None
+        each = [np.ones(len(fit.structures)) if fit.weights is None else fit.weights[0] for fit in self.fits]
+        return torch.from_numpy(np.concatenate(each)).to(self.device)
 
     @property
     def _stacked(self) -> Predictor:
@@ -299,11 +312,15 @@ class Training:
         for group in self.optimizer.param_groups:
             group["lr"] = self.settings.rate(done)
         self.optimizer.zero_grad(set_to_none=True)
-        structures, prepared = self.data.batch([self.team.part(own) for own in chosen])
+        own = [self.team.part(positions) for positions in chosen]
+        structures, prepared = self.data.batch(own)
         with autocast(self.settings, self.device):
             outputs = self.model(structures, *prepared)
         assert structures.targets is not None
-        losses, told = self._losses(outputs.to(structures.targets.dtype), structures)
+        factors = None
+        if self.sample_weights is not None:
+            factors = self.sample_weights[self.data.positions(own).to(self.device)]
+        losses, told = self._losses(outputs.to(structures.targets.dtype), structures, factors)
         self.scaler.scale(losses.sum()).backward()
         if self.team.size > 1:
             self._add_gradients()
@@ -314,10 +331,14 @@ class Training:
         self.scaler.update()
         return told
 
-    def _losses(self, outputs: Tensor, structures: Structures) -> tuple[Tensor, Tensor]:
+    def _losses(
+        self, outputs: Tensor, structures: Structures, factors: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         """Return the loss of every network, to be differentiated, and its value over the processes' whole batch."""
         assert structures.targets is not None
         values, weights = self.task.entries(outputs, structures.targets)
+        if factors is not None:
+            values, weights = values * factors.to(values.dtype), weights * factors.to(weights.dtype)
         blocks = members_of(structures).structures
         if blocks is not None:
             value, weight = segment_sum(values, blocks.ptr), segment_sum(weights, blocks.ptr)
@@ -405,13 +426,21 @@ class Training:
             assert fit.validation.targets is not None
             targets = fit.validation.targets.cpu()
             standardized = fit.task.standardize(targets).to(outputs[number].dtype)
-            found = {"loss": float(fit.task.score(outputs[number], standardized))}
+            found = {"loss": self._score(fit, outputs[number], standardized)}
             found |= fit.task.metrics(outputs[number], targets)
             row |= {f"valid_{name}": value for name, value in found.items()}
             if history.improves(self.settings.monitor in HIGHER_IS_BETTER, found[self.settings.monitor]):
                 history.best, history.best_epoch = found[self.settings.monitor], epoch + 1
                 better.append(number)
         self._keep(better)
+
+    def _score(self, fit: Fit, outputs: Tensor, standardized: Tensor) -> float:
+        """Return the loss on the validation structures, by their weights where there are any."""
+        if fit.weights is None:
+            return float(fit.task.score(outputs, standardized))
+        losses, weights = fit.task.entries(outputs, standardized)
+        factors = torch.from_numpy(fit.weights[1]).to(losses.dtype)
+        return float((losses * factors).sum() / (weights * factors).sum().clamp(min=1e-12))
 
     def _outputs(self, pack: Pack) -> list[Float[Tensor, "structures outputs"]]:
         """Return the outputs for every network's structures, in host memory."""
@@ -445,7 +474,11 @@ class Training:
     def identity(self) -> dict[str, Any]:
         """Return what must be the same for a run to go on: settings, network, task, data."""
         free, packs = ("device", "devices"), [(fit.structures, fit.validation) for fit in self.fits]
-        return {
+        weighted = {}
+        if self.fits[0].weights is not None:
+            content = np.concatenate([part for fit in self.fits for part in fit.weights or ()])
+            weighted["weights"] = hashlib.sha256(content.astype("<f8").tobytes()).hexdigest()[:16]
+        return weighted | {
             "settings": [
                 {name: value for name, value in fit.settings.as_dict().items() if name not in free}
                 for fit in self.fits

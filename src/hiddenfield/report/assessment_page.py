@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hiddenfield.evaluation.measuring import NAMES, capital
+from hiddenfield.evaluation.assessment.several import Assessments
+from hiddenfield.evaluation.measuring import METRICS, NAMES, capital
 from hiddenfield.evaluation.records import (
     AsPublished,
     Assessment,
@@ -47,6 +48,81 @@ def assessment_as_text(found: Assessment) -> str:
     if found.leakage is not None:
         lines.append(f"leakage: {leakage_in_words(found.leakage)}")
     return "\n".join([*lines, f"{found.seconds:.1f} s"])
+
+
+def assessments_as_text(found: Assessments) -> str:
+    """Return a table of several targets and their means, and below it those that could not be assessed."""
+    heads, rows = _targets_table(found)
+    lines = [text_table(heads, rows, text=(0, 1, 6, 7))]
+    lines += [f"not assessed: {name}: {reason}" for name, reason in found.failed.items()]
+    first = next(iter(found.targets.values()))
+    lines.append(f"protocol, of each target: {first.protocol.text}")
+    return "\n".join([*lines, f"{sum(one.seconds for one in found.targets.values()):.1f} s"])
+
+
+def _targets_table(found: Assessments) -> tuple[list[str], list[list[str]]]:
+    heads = [
+        "target",
+        "metric",
+        "structures",
+        "mean",
+        "± std",
+        "95 % interval",
+        "best baseline",
+        "the model is",
+        "copies",
+    ]
+    rows = []
+    for name, one in found.targets.items():
+        sign = -1 if METRICS[one.metric].higher_is_better else 1
+        best = min(one.baselines, key=lambda model: sign * one.baselines[model].mean, default=None)
+        entry = None if best is None else one.baselines[best]
+        rows.append(
+            [
+                name,
+                NAMES[one.metric],
+                f"{one.structures.used:,}",
+                number(one.mean),
+                "" if one.std is None else number(one.std),
+                interval_text(one.interval),
+                "" if entry is None else f"{best} {number(entry.mean)}",
+                _verdict(None if entry is None else entry.model_against_it),
+                "" if one.leakage is None else f"{one.leakage.share:.1%}",
+            ]
+        )
+    for mean in found.means:
+        std = "" if mean.std is None else number(mean.std)
+        rows.append(
+            [f"mean of {mean.targets}", NAMES[mean.metric], "", number(mean.mean), std, "", "", "", ""]
+        )
+    return heads, rows
+
+
+def write_assessments(
+    path: str | Path, found: Assessments, *, title: str = "Assessment", command: str | None = None
+) -> Path:
+    """Write assessments of several targets as one page of HTML: a table of all, then the comparison of each.
+
+    Parameters
+    ----------
+    path, found, title
+        As for `write_assessment`.
+    command
+        The command line, for the page.
+    """
+    means = "; ".join(f"{NAMES[m.metric]} {number(m.mean)}, mean of {m.targets} targets" for m in found.means)
+    sections: list[Section] = [("All targets", html_table(*_targets_table(found), text=(0, 1, 6, 7)))]
+    if found.failed:
+        listed = "".join(f"<li>{escape(f'{name}: {reason}')}</li>" for name, reason in found.failed.items())
+        sections.append(("Not assessed", f"<ul>{listed}</ul>"))
+    for name, one in found.targets.items():
+        heads, rows, own = _comparison(one)
+        compared = html_table(heads, rows, text=(0, len(heads) - 2), own=own)
+        leakage = "" if one.leakage is None else leakage_section(one.leakage)
+        sections.append((name, f"<p>{_note(one)}</p>{compared}{leakage}{facts(_facts(one))}"))
+    if command is not None:
+        sections.append(("To reproduce it", f"<p>{escape(command)}</p>"))
+    return write_html(path, title, f"{capital(means)}.", sections)
 
 
 def _comparison(found: Assessment) -> tuple[list[str], list[list[str]], int]:

@@ -15,7 +15,7 @@ from hypothesis import given, strategies as st
 from hiddenfield.data import paths
 from hiddenfield.data.readers import tu
 from hiddenfield.data.structures import Structures
-from hiddenfield.errors import InputError, ReadError
+from hiddenfield.errors import InputError, MergedInputWarning, ReadError
 
 # Three graphs: a triangle with a one-way arc and a loop, no nodes at all, an edge given twice.
 TINY = {
@@ -238,8 +238,8 @@ def test_a_member_that_lies_about_its_size_is_refused(tmp_path: Path) -> None:
 
 def test_a_member_of_an_absurd_size_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = make_zip(tmp_path / "bomb.zip", make_folder(tmp_path / "tiny"))
-    monkeypatch.setattr(paths, "LARGEST_MEMBER", 30)
-    with pytest.raises(ReadError, match=r"TINY_A.txt: unpacks to 40 bytes; unpack it yourself"):
+    monkeypatch.setattr(paths, "LARGEST", 30)
+    with pytest.raises(ReadError, match=r"TINY_A.txt: \d+ bytes unpack to 40, .*; unpack it yourself"):
         tu.read(path)
 
 
@@ -405,3 +405,39 @@ def test_agrees_with_pyg(data_path: Path, tmp_path: Path, name: str) -> None:
     assert torch.equal(pack.targets[:, 0].long(), data.y)
     if sizes["num_edge_labels"]:
         assert torch.equal(pack.arc_labels[:, 0].long(), data.edge_attr.argmax(dim=1))
+
+
+# -- repeated arcs -----------------------------------------------------------------------------------------
+
+NOTHING = dict.fromkeys(TINY)
+TWICE = NOTHING | {"A": "1, 2\n2, 1\n1, 2\n2, 1\n3, 2\n2, 3\n3, 2\n2, 3\n", "graph_indicator": "1\n1\n1\n"}
+
+
+def test_edges_that_are_listed_twice_are_merged_and_told(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "twice", TWICE | {"edge_labels": "5\n5\n5\n5\n6\n6\n6\n6\n"})
+    with pytest.warns(
+        MergedInputWarning, match="TINY_A.txt lists every arc 2 times.*8 lines are merged into 4 arcs"
+    ):
+        pack = tu.read(folder)
+    assert pack.total_arcs == 4
+    assert int(pack.num_edges.sum()) == 2
+    assert tu.read(folder, repeated="keep").total_arcs == 8
+    # Edges of two kinds are two edges.
+    folder = make_folder(tmp_path / "kinds", TWICE | {"edge_labels": "5\n5\n7\n7\n6\n6\n6\n6\n"})
+    with pytest.warns(MergedInputWarning, match="lists arcs several times.*into 6 arcs"):
+        assert tu.read(folder).total_arcs == 6
+
+
+def test_repeated_arcs_of_directed_graphs_stay(tmp_path: Path) -> None:
+    directed = NOTHING | {"A": "1, 2\n1, 2\n2, 1\n3, 2\n", "graph_indicator": "1\n1\n1\n"}
+    assert tu.read(make_folder(tmp_path / "directed", directed)).total_arcs == 4
+
+
+@pytest.mark.parametrize(("name", "edges"), [("IMDB-MULTI", 65.94), ("Synthie", 172.93)])
+def test_published_numbers_of_edges(data_path, name: str, edges: float) -> None:
+    path = data_path / "graphs" / "TU_MORE" / f"{name}.zip"
+    if not path.exists():
+        pytest.skip(f"no {name} in the real data")
+    with pytest.warns(MergedInputWarning):
+        pack = tu.read(path)
+    assert round(float(pack.num_edges.double().mean()), 2) == edges

@@ -6,7 +6,7 @@ import csv
 import difflib
 import io
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -262,7 +262,8 @@ def further_column(entries: Sequence[str], missing: Collection[str]) -> Array:
 
 def as_missing(missing: Any) -> frozenset[str]:
     """Return the entries that count as missing."""
-    if isinstance(missing, str) or not all(isinstance(entry, str) for entry in missing):
+    listed = isinstance(missing, Iterable) and not isinstance(missing, str)
+    if not listed or not all(isinstance(entry, str) for entry in missing):
         raise InputError(f"missing must be a list of texts such as ['', 'NA'], got {missing!r:.200}")
     return frozenset(missing)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hiddenfield.data.columns import ROWS, Columns
+from hiddenfield.data.columns import ROWS, Columns, chosen_names
 from hiddenfield.data.convert.sequences import from_sequences
 from hiddenfield.data.formats import FORMATS, Format
 from hiddenfield.data.molecules import USUAL_EXTRA, read_molecules, skipped_rows
@@ -53,7 +53,7 @@ def read(
     keep: Any = (),
     header: bool | None = True,
     separator: str | None = None,
-    missing: Any = MISSING,
+    missing: Sequence[str] = MISSING,
     on_error: str = "raise",
     explicit_hydrogens: bool = False,
     extra: Sequence[str] = USUAL_EXTRA,
@@ -76,7 +76,8 @@ def read(
         ``"smiles"`` or ``"sequence"``; by default as the column's name says or, where it says nothing, as the
         entries look.
     target
-        One or several columns; none by default.
+        One or several columns, by name or position, with commas between them, or by a pattern such as ``"NR-*"``; none
+        by default.
     classes
         True, or the names of those targets, to read numbers as classes.
     id
@@ -131,7 +132,9 @@ def read(
         columns = _structure_columns(table, structure)
         found = _structure_kind(table, columns, kind)
         _check_applicable(found, bool(explicit_hydrogens or extra), arc_labels)
-        targets = _targets(table, _listed(target), classes, absent)
+        beside = {table.names[k] for k in columns} | {table.names[table.find(c, "id")] for c in _listed(id)}
+        wanted = chosen_names(_listed(target), table.names, beside)
+        targets = _targets(table, wanted, classes, absent)
         ids = None if id is None else table.entries(table.find(id, "id"))
         kept = {table.names[k]: k for k in (table.find(column, "keep") for column in _listed(keep))}
         further = {name: further_column(table.entries(k), absent) for name, k in kept.items()}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import warnings
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -15,7 +17,7 @@ from hiddenfield.data.formats import FORMATS, Format
 from hiddenfield.data.paths import Member, existing, folder_members, names_within, zip_members
 from hiddenfield.data.structures import Structures
 from hiddenfield.data.vocabulary import Vocabulary
-from hiddenfield.errors import InputError, ReadError
+from hiddenfield.errors import InputError, MergedInputWarning, ReadError
 from hiddenfield.ops import counting_sort
 from hiddenfield.shapes import Array, Int
 
@@ -37,7 +39,9 @@ ATTRIBUTE = "attribute", "it must be finite in single precision: fill in or remo
 TARGET = "target", "it must be finite, or nan where it is missing"
 
 
-def read(path: str | Path, *, name: str | None = None) -> Structures:
+def read(
+    path: str | Path, *, name: str | None = None, repeated: Literal["merge", "keep"] = "merge"
+) -> Structures:
     r"""Read a data set in the TU format from a zip archive or a folder.
 
     Parameters
@@ -48,13 +52,16 @@ def read(path: str | Path, *, name: str | None = None) -> Structures:
         ``X_edge_labels.txt`` and ``X_edge_attributes.txt``.
     name
         X, needed only where there are several data sets.
+    repeated
+        What becomes of arcs that are listed several times with equal labels and attributes: ``"merge"``, one arc where
+        the graphs are undirected (every arc has its reverse), with a warning; or ``"keep"``.
 
     Returns
     -------
     Structures
-        With every line of ``X_A.txt`` as one arc: one-way arcs, self-loops and repeated arcs stay as they are.
-        Graph labels become the target ``class``, graph attributes numeric targets. A graph without nodes is an
-        empty structure. Cost: linear in the bytes.
+        With an arc for every line of ``X_A.txt``: one-way arcs and self-loops stay as they are, and so do repeated arcs
+        of directed graphs. Graph labels become the target ``class``, graph attributes numeric targets. A graph without
+        nodes is an empty structure. Cost: linear in the bytes.
 
     Raises
     ------
@@ -94,9 +101,36 @@ def read(path: str | Path, *, name: str | None = None) -> Structures:
     if order is not None:
         nodes = {key: value.take(order) for key, value in nodes.items()}
     edges = _features(files, "edge", len(arcs), "A", "arcs")
+    if repeated == "merge" and (kept := _distinct(arcs, edges, len(indicator))) is not None:
+        warnings.warn(_merged(files["A"], len(arcs), len(kept)), MergedInputWarning, stacklevel=2)
+        arcs, edges = arcs[kept], {key: value.take(kept) for key, value in edges.items()}
     features: dict[str, Any] = {f"node_{key}": value for key, value in nodes.items()}
     features |= {f"arc_{key}": value for key, value in edges.items()}
     return from_arcs(arcs[:, 0], arcs[:, 1], node_ptr=node_ptr, targets=targets, **features)
+
+
+def _distinct(
+    arcs: Int[Array, "arcs 2"], features: Mapping[str, Columns], nodes: int
+) -> Int[Array, " kept"] | None:
+    """Return the first of all equal arcs of undirected graphs; None where none is repeated, or one has no reverse."""
+    number, back = arcs[:, 0] * nodes + arcs[:, 1], arcs[:, 1] * nodes + arcs[:, 0]
+    different = np.unique(number)
+    if len(different) == len(number) or not np.array_equal(different, np.unique(back)):
+        return None
+    tables = [number[:, None].astype(np.float64)]
+    tables += [
+        columns.values.numpy().astype(np.float64).reshape(len(arcs), -1) for columns in features.values()
+    ]
+    _, first = np.unique(np.concatenate(tables, axis=1), axis=0, return_index=True)
+    return np.sort(first) if len(first) < len(arcs) else None
+
+
+def _merged(file: Member, before: int, after: int) -> str:
+    times = f"every arc {before // after} times" if before % after == 0 else "arcs several times"
+    return (
+        f"{file.label} lists {times}, and its graphs are undirected: {before:,} lines are merged into {after:,} arcs; "
+        'keep them with repeated="keep"'
+    )
 
 
 def _group_nodes(

@@ -76,7 +76,7 @@ class Problem:
         if len(columns) != 1:
             raise InputError(
                 f"an assessment is of one target, but there are {len(columns)}; name one of: "
-                f"{', '.join(column.name for column in columns)}"
+                f"{', '.join(column.name for column in columns)}; or several, or '*', for an assessment of each"
             )
         if len(columns[0].values) != _length(X):
             raise InputError(

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +22,7 @@ from hiddenfield.fields.graphs.junction_tree import JunctionTree, junction_tree_
 from hiddenfield.fields.hard_zeros import live_states
 from hiddenfield.fields.layout import FlatTables
 from hiddenfield.inference.cliques.loops import MESSAGE, SAFE_RANGE, SEPARATOR, TABLE
+from hiddenfield.machine import available_memory
 from hiddenfield.ops.compile import as_array, compiled
 from hiddenfield.shapes import Array, Int
 
@@ -232,15 +231,6 @@ def _refusal(found: EliminationOrder, need: float, limit: float, more: str) -> s
 
 def _gigabytes(number: float) -> str:
     return f"{number / 2**30:,.3g} GiB" if number < 2**60 else f"2^{math.log2(number) - 30:.0f} GiB"
-
-
-def available_memory() -> float:
-    """Return how many bytes could be had without swapping."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        return 1024.0 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
-    except (OSError, StopIteration):
-        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")) / 2
 
 
 def _lay_out(

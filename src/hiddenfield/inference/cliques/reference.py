@@ -14,7 +14,8 @@ import torch
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.inference.cliques.loops import TABLE
-from hiddenfield.inference.cliques.plan import CliquePlan, Layout, available_memory
+from hiddenfield.inference.cliques.plan import CliquePlan, Layout
+from hiddenfield.machine import available_memory
 from hiddenfield.ops.compile import compiled
 from hiddenfield.shapes import Array, Float, Int, Tensor
 

@@ -19,7 +19,7 @@ from hiddenfield.fields.relational import (
     weight_matrix,
     weight_scale,
 )
-from hiddenfield.inference.cliques.plan import available_memory
+from hiddenfield.machine import available_memory
 from hiddenfield.models.relational.observations import Network, covariate_of, pair_attribute
 from hiddenfield.models.relational.sampling_basis import Basis, sampling_basis
 from hiddenfield.models.relational.sampling_loops import (
@@ -281,8 +281,8 @@ def _check_ground(scheme: RelationalScheme, domain: _Domain, chains: int) -> Non
         names = ", ".join(f.name for f in held if len(f.arguments) > 2)
         raise TooLargeError(
             f"the ground features of {names} would take about {need / 2**30:,.3g} GiB, more than half of the memory "
-            "that is available; draw smaller networks, or use ready features (triangles, stars), which are counted from "
-            "adjacency"
+            "that is available; draw smaller networks, or use ready features (triangles, stars), which are counted "
+            "from adjacency"
         )
 
 
