@@ -18,7 +18,8 @@ import pytest
 import hiddenfield as hf
 from tests.cli.calling import call, done
 
-QUICK = ["--epochs", "2", "--dim", "4", "--rounds", "2", "-p", "hidden=4", "--device", "cpu"]
+QUICK = ["--epochs", "2", "--dim", "4", "--rounds", "2", "-p", "hidden=4", "-p", "counts=false", "--device", "cpu"]
+QUICK += ["--ensemble", "1"]
 
 
 def rows_of(path):

@@ -16,7 +16,7 @@ import hiddenfield as hf
 from hiddenfield.data import from_edges
 from hiddenfield.errors import InputError, SkippedInputWarning
 
-TINY = {"dim": 4, "hidden": 4, "epochs": 2, "random_state": 0, "device": "cpu"}
+TINY = {"dim": 4, "hidden": 4, "epochs": 2, "ensemble": 1, "random_state": 0, "device": "cpu"}
 
 
 class OnRows:

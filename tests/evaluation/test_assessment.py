@@ -20,7 +20,7 @@ from hiddenfield.evaluation.assessment.cells import work_together
 from hiddenfield.evaluation.assessment.problem import Problem, inner_splits, outer_splits
 from hiddenfield.evaluation.measuring import choose_metric
 
-QUICK = {"dim": 4, "epochs": 2, "hidden": 4, "rounds": 1}
+QUICK = {"dim": 4, "epochs": 2, "hidden": 4, "rounds": 1, "ensemble": 1, "counts": False}
 
 
 def words(count=36, seed=0):

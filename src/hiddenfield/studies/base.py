@@ -26,6 +26,15 @@ from hiddenfield.report.study.records import Figure as Figure, Result as Result,
 from hiddenfield.shapes import Array, Int
 
 # For a row that is selected on the reported folds these would be of other fits.
+# What the papers' networks are, where a trial says nothing else: the defaults of the estimators do more.
+ONE_NETWORK = {
+    "ensemble": 1,
+    "counts": False,
+    "every_round": False,
+    "standardise": False,
+    "patience": None,
+    "validation_fraction": 0.1,
+}
 NOT_OF_PUBLISHED = ("roc", "training_curve", "ranges", "num_parameters", "learning_curve")
 PACKAGES = ("hiddenfield", "torch", "numpy", "numba", "scikit-learn")
 
@@ -246,7 +255,7 @@ def run_experiment(
             trial.model,
             structures,
             settings=replace(_scaled(trial.settings, scale, splits), device=device, jobs=jobs),
-            parameters=parameters,
+            parameters=ONE_NETWORK | parameters,
             folder=None if folder is None else Path(folder) / trial.name,
             resume=folder is not None,
             show_progress=show_progress,
