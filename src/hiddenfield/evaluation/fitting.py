@@ -174,6 +174,7 @@ def fit_run(
         command=command,
         settings=_settings(estimator),
         without_target=len(structures) - len(answered),
+        blend=estimator.blend_,
     )
     write_json(folder / "metrics.json", result.as_dict())
     return result

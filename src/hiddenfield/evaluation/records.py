@@ -307,6 +307,8 @@ class FitRecord(Record, frozen=True):
         How the test part was drawn; the command line; the settings of training with ``"auto"`` resolved.
     without_target
         Structures that were left out because they have no target.
+    blend
+        Shares of the networks and of models on counts in a prediction.
     """
 
     task: str
@@ -328,6 +330,7 @@ class FitRecord(Record, frozen=True):
     command: str | None = None
     settings: dict[str, Any] = msgspec.field(default_factory=dict)
     without_target: int = 0
+    blend: dict[str, float] = msgspec.field(default_factory=dict)
 
 
 def convert(content: Any, kind: type[R], what: str, file: str | Path | None = None) -> R:

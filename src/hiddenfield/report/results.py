@@ -542,11 +542,14 @@ def fit_as_text(found: FitRecord) -> str:
     counts = found.structures
     left_out = f"; {found.without_target:,} without a target left out" if found.without_target else ""
     how = f" ({found.split})" if found.split else ""
+    many = f"{len(found.epochs)} networks of " if len(found.epochs) > 1 else ""
     lines = [
-        f"{found.task} with {found.model}, {found.parameters:,} weights, best epoch "
-        f"{', '.join(map(str, found.best_epoch))} of {found.epochs[0]}",
+        f"{found.task} with {many}{found.model}, {found.parameters:,} weights, best epoch "
+        f"{', '.join(map(str, found.best_epoch))} of {', '.join(map(str, dict.fromkeys(found.epochs)))}",
         f"{counts.train:,} training, {counts.validation:,} validation, {counts.test:,} test structures{how}{left_out}",
     ]
+    if found.blend.get("networks", 1.0) < 1.0:
+        lines.append(f"predictions: {blend_in_words(found.blend)}")
     if len(found.test) > 1:
         heads, rows = targets_table(found)
         lines.append(text_table(heads, rows, text=(0, 6, 7)))
@@ -559,6 +562,18 @@ def fit_as_text(found: FitRecord) -> str:
     if found.leakage is not None:
         lines.append(f"leakage: {copies_in_words(found.leakage)}")
     return "\n".join(lines + [f"warning: {text}" for text in found.warnings])
+
+
+def blend_in_words(blend: Mapping[str, float]) -> str:
+    """Say what predictions are made of.
+
+    Examples
+    --------
+    >>> blend_in_words({"networks": 0.6, "linear": 0.4, "forest": 0.0})
+    '60 % networks, 40 % linear models on counts'
+    """
+    named = {"networks": "networks", "linear": "linear models on counts", "forest": "forests on counts"}
+    return ", ".join(f"{100 * share:.0f} % {named[kind]}" for kind, share in blend.items() if share)
 
 
 def targets_table(found: FitRecord) -> tuple[list[str], list[list[str]]]:
@@ -685,6 +700,8 @@ def _model(estimator: StructureEstimator) -> list[tuple[str, object]]:
     entries.append(("parameters", f"{sum(network.num_parameters for network in estimator.networks_):,}"))
     if len(estimator.networks_) > 1:
         entries.append(("networks", len(estimator.networks_)))
+    if estimator.counting_ is not None:
+        entries.append(("predictions", blend_in_words(estimator.blend_)))
     return entries
 
 
