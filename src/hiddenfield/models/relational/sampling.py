@@ -281,8 +281,8 @@ def _check_ground(scheme: RelationalScheme, domain: _Domain, chains: int) -> Non
         names = ", ".join(f.name for f in held if len(f.arguments) > 2)
         raise TooLargeError(
             f"the ground features of {names} would take about {need / 2**30:,.3g} GiB, more than half of the memory "
-            "that is available; draw smaller networks, or use ready features (triangles, stars), which are counted "
-            "from adjacency"
+            "that is available; draw smaller networks, or use ready features (triangles, stars), which are counted on "
+            "adjacency alone"
         )
 
 
