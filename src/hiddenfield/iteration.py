@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 import torch
 
 from hiddenfield.errors import InputError
-from hiddenfield.limits import seconds_left
+from hiddenfield.limits import OutOfTimeError, seconds_left
 from hiddenfield.shapes import Bool, Float, Int, Tensor
 
 State = TypeVar("State")
@@ -70,7 +70,8 @@ def iterate(
     tolerance
         Of the residual.
     max_iterations
-        After these, or at the end of a `time_limit`, it ends, converged or not; 0 leaves the state as it is.
+        After these, or at the end of a `time_limit`, it ends with the last complete iteration, converged or not; 0
+        leaves the state as it is.
     verify
         Recomputes the residual of each graph from a state.
     every
@@ -94,7 +95,12 @@ def iterate(
     done, verified = 0, False
     settled: Tensor | int = min(every, max_iterations)
     while done < max_iterations:
-        state, residual = step(state)
+        try:
+            state, residual = step(state)
+        except OutOfTimeError:
+            if done == 0:
+                raise
+            break
         done, verified = done + 1, False
         if done % every and done < max_iterations:
             continue

@@ -49,6 +49,12 @@ def seconds_left() -> float:
     return _deadline.get() - _clock()
 
 
+def check_time() -> None:
+    """Raise `OutOfTimeError` where the time limit is over: for loops of Python that look at no clock otherwise."""
+    if seconds_left() <= 0:
+        raise OutOfTimeError("the time limit is over")
+
+
 def forgive(seconds: float) -> None:
     """Let some time count against no limit: that of compiling, which happens once."""
     _forgiven[0] += seconds
@@ -63,7 +69,7 @@ def call_watched(function: Callable[..., None], arguments: tuple[Any, ...]) -> N
 
     A compiled loop does not return to Python before it ends, so that an interrupt would wait for it. In a thread of its
     own, and watching the flag, it ends within milliseconds. It says by ``stop[1]`` that it has begun: until then it is
-    being compiled, which counts against no limit.
+    being compiled, which counts against no limit (see `forgive`).
     """
     stop, failure, done = np.zeros(2, np.int64), [], threading.Event()
 

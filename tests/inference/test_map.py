@@ -149,3 +149,36 @@ def test_remedies_can_do_what_was_asked_for() -> None:
     best = map_state(field, "loopy_bp", max_iterations=2)
     assert "double_loop" not in best.status
     assert "'auto'" in best.status
+
+
+def glass(side: int, seed: int) -> FactorGraph:
+    """A grid of strong couplings of either sign, on which annealing gets caught."""
+    draw = np.random.default_rng(seed)
+    number = np.arange(side * side).reshape(side, side)
+    rows = np.stack([number[:, :-1].ravel(), number[:, 1:].ravel()], 1)
+    columns = np.stack([number[:-1].ravel(), number[1:].ravel()], 1)
+    scopes = [*rows.tolist(), *columns.tolist()]
+    tables = [3 * draw.normal() * np.array([[1.0, -1.0], [-1.0, 1.0]]) for _ in scopes]
+    own = [0.1 * draw.normal(size=2) for _ in range(side * side)]
+    return from_factors([*scopes, *([v] for v in range(side * side))], [*tables, *own])
+
+
+def test_exact_moves_of_many_variables_find_what_annealing_misses() -> None:
+    field = glass(16, 0)
+    best = map_state(field, "exact").log_value
+    found = map_state(field, memory_limit=1e4, time_limit=4.0)
+    assert found.guarantee != "exact" or bool(torch.isclose(found.log_value, best))
+    assert float(best - found.log_value) < 5e-3 * float(best)
+    assert "search" in found.note
+
+
+def test_no_exact_move_lowers_a_value() -> None:
+    field = concatenate_fields([glass(6, 1), glass(7, 2)])
+    search = Search(field, torch.zeros(1, field.num_variables, dtype=torch.int64), field.log_unary)
+    value, moves = search.value, search.deepen()
+    for _ in range(60):
+        next(moves)
+        assert bool((search.value >= value).all())
+        value = search.value
+    torch.testing.assert_close(value, map_state(field, "exact").log_value)
+    torch.testing.assert_close(value, field.log_value(search.best))

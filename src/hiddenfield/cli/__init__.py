@@ -6,133 +6,27 @@ called wrongly; 130 interrupted.
 
 from __future__ import annotations
 
-import functools
-import importlib
-import os
 import sys
-import warnings
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Annotated, Any
+from collections.abc import Sequence
 
-import typer
-
-from hiddenfield.cli.options import command_line, expanded, recorded
-from hiddenfield.cli.wording import in_flags
-from hiddenfield.errors import HiddenfieldError, SkippedInputWarning
-
-__all__ = ["build", "main"]
-
-# The module of each subcommand: a function of that name, or a group of functions.
-COMMANDS = {
-    "convert": "data",
-    "describe": "data",
-    "generate": "data",
-    "fit": "fit",
-    "predict": "fit",
-    "embed": "fit",
-    "evaluate": "evaluate",
-    "reproduce": "evaluate",
-    "infer": "infer",
-    "relational": "relational",
-    "formats": "data",
-    "version": "data",
-}
-
-
-def build(*, debug: bool = False) -> typer.Typer:
-    """Put the subcommands together."""
-    app = typer.Typer(
-        name="hiddenfield",
-        help="Latent-variable models of sequences, trees, graphs and relations.",
-        no_args_is_help=True,
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-
-    @app.callback()
-    def options(
-        debug: Annotated[
-            bool, typer.Option("--debug", help="Show the whole traceback when something fails.")
-        ] = False,
-        version: Annotated[
-            bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
-        ] = False,
-    ) -> None:
-        """Latent-variable models of sequences, trees, graphs and relations."""
-
-    for name, home in COMMANDS.items():
-        module = importlib.import_module(f"hiddenfield.cli.{home}")
-        place, commands = app, vars(module).get("COMMANDS")
-        if commands is None:
-            commands = {name: getattr(module, name)}
-        else:
-            app.add_typer(place := typer.Typer(help=module.HELP, no_args_is_help=True), name=name)
-        for part, command in commands.items():
-            place.command(name=part)(expanded(command) if debug else guarded(expanded(command)))
-    return app
-
-
-def guarded(command: Callable[..., None]) -> Callable[..., None]:
-    """Turn the failures that a user can cause into one line on standard error and an exit code."""
-
-    @functools.wraps(command)
-    def run(*arguments: Any, **options: Any) -> None:
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("always", SkippedInputWarning)
-                warnings.showwarning = lambda message, *_, **__: _say("warning", in_flags(str(message)))
-                command(*arguments, **options)
-        except BrokenPipeError:
-            # The reader of our output went away, as `head` does: nothing is wrong, and nothing more is to be said.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        except KeyboardInterrupt:
-            _say("interrupted", _what_is_left(options))
-            raise typer.Exit(130) from None
-        except MemoryError as failure:
-            _say(
-                "error",
-                f"out of memory{f' ({failure})' if str(failure) else ''}; give it less, or a larger machine",
-            )
-            raise typer.Exit(1) from None
-        except (HiddenfieldError, OSError) as failure:
-            _say("error", in_flags(str(failure)) or type(failure).__name__)
-            raise typer.Exit(1) from None
-
-    return run
-
-
-def _what_is_left(options: Mapping[str, Any]) -> str:
-    """Say what an interrupted command left behind, and how to go on where that is possible."""
-    out = options.get("out")
-    if "resume" not in options or out is None or not Path(out).is_dir() or not any(Path(out).iterdir()):
-        return "nothing was left half-written"
-    command = command_line() or "the same command"
-    again = command if options["resume"] else f"{command} --resume"
-    return f"what was finished is in {out}; go on with: {again}"
-
-
-def _version(asked: bool) -> None:
-    if asked:
-        import hiddenfield
-
-        typer.echo(f"hiddenfield {hiddenfield.__version__}")
-        raise typer.Exit
-
-
-def _say(kind: str, message: object) -> None:
-    print(f"hiddenfield: {kind}: {' '.join(str(message).split())}", file=sys.stderr)
+__all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit with its code. ``--debug`` may stand anywhere."""
+    """Run the command line and exit with its code. ``--debug`` may stand anywhere.
+
+    Everything is imported here, so that Ctrl-C while it is ends as quietly as later.
+    """
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
     try:
+        from hiddenfield.cli.app import build
+        from hiddenfield.cli.options import recorded
+
         with recorded(words):
             build(debug=debug)([word for word in words if word != "--debug"], prog_name="hiddenfield")
-    except KeyboardInterrupt:  # before or after a command
+    except KeyboardInterrupt:  # before, between or after commands
         if debug:
             raise
-        _say("interrupted", "nothing was left half-written")
+        print("hiddenfield: interrupted: nothing was left half-written", file=sys.stderr)
         raise SystemExit(130) from None

@@ -74,7 +74,8 @@ def from_factors(
             f"one log table for each scope, got {len(scopes)} scopes and {len(log_tables)} tables"
         )
     # A list keeps the rows of an array alive, which are told apart by their identity.
-    stacks = _stack_tables(list(scopes), list(log_tables), dtype)
+    rows = scopes.tolist() if isinstance(scopes, np.ndarray) else list(scopes)
+    stacks = _stack_tables(rows, list(log_tables), dtype)
     device = stacks[0][1].log_tables.device if stacks else torch.device("cpu")
     sizes = _cardinalities(stacks, cardinalities)
     count = torch.ones(len(sizes), dtype=dtype)

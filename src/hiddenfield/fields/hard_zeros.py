@@ -102,7 +102,8 @@ def feasible_assignments(
             if preference is not None and row == attempt == 0:
                 noise[:] = 0.0
             found = np.full(field.num_graphs, FOUND, np.int64)
-            _search(flat, hard, domains, weights + noise, most_failures, assignments[row], found, work=0)
+            arrays = (flat, hard, domains, weights + noise, most_failures, assignments[row], found)
+            _search(*arrays, work=100.0 * len(flat.scope))
             if not (found == UNKNOWN).any():
                 break
         if not field.is_ground:  # ground variables of one class may differ, which is not searched
@@ -247,9 +248,12 @@ def _begin(graph: int, flat: FlatField, hard: Array, domains: _Domains) -> tuple
     return struck, conflict or emptied
 
 
-@compiled
-def _prune(flat: FlatField, hard: Array, domains: _Domains) -> None:
+@compiled(watched=True)
+def _prune(stop: Array, flat: FlatField, hard: Array, domains: _Domains) -> None:
+    stop[1] = 1
     for graph in range(flat.variable_ptr.size - 1):
+        if stop[0]:
+            return
         _begin(graph, flat, hard, domains)
 
 
@@ -265,8 +269,9 @@ def _preferred(variable: int, flat: FlatField, alive: Array, preference: Array) 
     return best
 
 
-@compiled
+@compiled(watched=True)
 def _search(
+    stop: Array,
     flat: FlatField,
     hard: Array,
     domains: _Domains,
@@ -275,6 +280,7 @@ def _search(
     assignment: Array,
     found: Array,
 ) -> None:
+    stop[1] = 1
     alive, left, trail = domains.alive, domains.left, domains.trail
     variables = flat.state_ptr.size - 1
     mark = np.zeros(variables + 1, np.int64)  # length of the trail before each decision
@@ -288,11 +294,14 @@ def _search(
         owner[flat.state_ptr[v] : flat.state_ptr[v + 1]] = v
     for graph in range(flat.variable_ptr.size - 1):
         first, last = flat.variable_ptr[graph], flat.variable_ptr[graph + 1]
-        depth, failures = 0, 0
+        depth, failures, low = 0, 0, first  # variables before `low` are decided
         struck, conflict = _begin(graph, flat, hard, domains)
         while True:
+            if stop[0]:
+                return
             if conflict:
                 failures += 1
+                low = first
                 if depth == 0 or failures > most_failures:
                     found[graph] = IMPOSSIBLE if depth == 0 else UNKNOWN
                     break
@@ -307,7 +316,9 @@ def _search(
                 keep = -1
             else:
                 v = -1
-                for u in range(first, last):
+                while low < last and (left[low] <= 1 or not involved[low]):
+                    low += 1
+                for u in range(low, last):
                     if involved[u] and left[u] > 1 and (v < 0 or left[u] < left[v]):
                         v = u
                         if left[v] == 2:

@@ -175,7 +175,8 @@ def scaled_tables(tables: Array, begin: Array) -> tuple[Array, Array]:
 
     Factors whose tables begin at the same place share one.
     """
-    bounds = np.unique(np.append(begin, 0))
+    starts = np.sort(np.append(begin, 0))
+    bounds = starts[np.append(True, np.diff(starts) > 0)]
     relative, _, least = scaled(tables, np.append(bounds, len(tables)))
     return relative, least[np.searchsorted(bounds, begin)]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -25,6 +26,8 @@ from hiddenfield.inference.sampling.search import improved
 from hiddenfield.inference.tree_reweighted import tree_reweighted
 from hiddenfield.limits import OutOfTimeError, seconds_left, time_limit as limited
 
+Answer = TypeVar("Answer", Posterior, MapState)
+
 SHARE = 0.3
 """Part of the time in which an elimination order must be found."""
 
@@ -35,7 +38,10 @@ FIRST, STEP = 8.0, 3.0
 """Log2 of the states of a clique with which relaxations begin, and by how much they grow."""
 
 USUAL, NANOSECONDS = 25, 8.0
-"""Iterations that a relaxation is expected to take, and what a joint state costs in each."""
+"""Iterations that a relaxation, or propagation between regions, is expected to take; what a joint state costs."""
+
+MANY = 200_000
+"""Variables of a forest beyond which planning takes longer than inference by messages."""
 
 MOST_PORTS = 20_000
 """Ports of all factors up to which variables are cut, and ten times as many up to which cycles are sought."""
@@ -105,37 +111,52 @@ def auto(
             return _propagated(
                 field, "its variables stand for several, which exact inference cannot sum over"
             )
-        plan = None
-        try:
-            with limited(SHARE * time_limit):
-                plan = plan_exact(field, "best", memory_limit)
-        except OutOfTimeError:
-            why = f"no elimination order was found in {SHARE * time_limit:.2g} s"
-        except TooLargeError as error:
-            why = str(error).split(";")[0]
-        else:
-            why = f"exact inference would take about {plan.seconds:.2g} s"
-            if plan.seconds <= SAFE * seconds_left():
-                with contextlib.suppress(OutOfTimeError), limited(SAFE * seconds_left()):
-                    return dataclasses.replace(
-                        run_plan(field, plan, backend), note=f"chosen by auto: {_cost(plan)}"
-                    )
-                why = "exact inference took longer than expected"
+        if field.is_forest and field.num_variables > MANY and backend != "torch":
+            note = "chosen by auto: on a forest two sweeps of all messages are exact, and the least work"
+            return dataclasses.replace(loopy_bp(field, schedule="sequential"), note=note)
+        exact, plan, why = _if_it_fits(
+            lambda: plan_exact(field, "best", memory_limit), lambda plan: run_plan(field, plan, backend)
+        )
+        if exact is not None:
+            return dataclasses.replace(exact, note=why)
         if backend == "torch" and torch.is_grad_enabled() and field.requires_grad:
             return dataclasses.replace(loopy_bp(field, backend="torch"), note=f"chosen by auto: {why}")
         return _estimate(field, plan, why, memory_limit)
 
 
+def _if_it_fits(
+    make: Callable[[], Plan], run: Callable[[Plan], Answer]
+) -> tuple[Answer | None, Plan | None, str]:
+    """Run a plan of exact inference where it fits the limits; return the answer, the plan, and the reason."""
+    plan, share = None, SHARE * seconds_left()
+    try:
+        with limited(share):
+            plan = make()
+    except OutOfTimeError:
+        return None, plan, f"no elimination order was found in {share:.2g} s"
+    except TooLargeError as error:
+        return None, plan, str(error).split(";")[0]
+    cost = f"about {plan.seconds:.2g} s"
+    if plan.seconds > SAFE * seconds_left():
+        return None, plan, f"exact inference would take {cost}"
+    with contextlib.suppress(OutOfTimeError), limited(SAFE * seconds_left()):
+        fits = f"chosen by auto: exact inference fits the limits (treewidth at most {plan.width}, {cost})"
+        return run(plan), plan, fits
+    return None, plan, "exact inference took longer than expected"
+
+
 def _estimate(field: FactorGraph, plan: Plan | None, why: str, memory_limit: float | None) -> Posterior:
     """Return what comes closest where exact inference does not fit."""
     ports = sum(group.scopes.numel() for group in field.groups)
-    with contextlib.suppress(OutOfTimeError), limited(seconds_left() / 2):
-        regions = choose_regions(field, "auto" if ports <= 10 * MOST_PORTS else "bethe")
-        if not bool((regions.inner.sizes == 1).all()):
-            posterior = generalized_bp(field, regions=regions)
-            if bool(posterior.converged.all()):
-                note = f"chosen by auto: {why}; regions of short cycles cover the field well"
-                return dataclasses.replace(posterior, note=note)
+    if ports <= 10 * MOST_PORTS:
+        with contextlib.suppress(OutOfTimeError), limited(seconds_left() / 2):
+            regions = choose_regions(field, "auto")
+            expected = USUAL * NANOSECONDS * 1e-9 * regions.sweep_entries(field)
+            if not bool((regions.inner.sizes == 1).all()) and expected < seconds_left():
+                posterior = generalized_bp(field, regions=regions)
+                if bool(posterior.converged.all()):
+                    note = f"chosen by auto: {why}; regions of short cycles cover the field well"
+                    return dataclasses.replace(posterior, note=note)
     if ports <= MOST_PORTS:
         with contextlib.suppress(OutOfTimeError):
             with limited(SHARE * seconds_left()):
@@ -152,8 +173,9 @@ def map_state(field: FactorGraph, *, time_limit: float = 5.0, memory_limit: floa
     .. math:: \text{value}(\hat x) \le \max_x \text{value}(x) \le \text{bound}
 
     Where the estimate of `auto` fits the limits, `exact`. Otherwise :math:`\hat x` is the best assignment met by
-    decoding max-product and tree-reweighted belief propagation and by simulated annealing from there, with forests of
-    variables as moves, until the time is over or :math:`\hat x` is certified by the tree-reweighted bound.
+    decoding max-product and tree-reweighted belief propagation and by a search from there, until the time is over or
+    :math:`\hat x` is certified by the tree-reweighted bound. A move of the search takes the best joint state of all
+    variables but a few, exactly, where those few make the rest narrow; annealing finds places to begin from.
 
     Parameters
     ----------
@@ -175,6 +197,7 @@ def map_state(field: FactorGraph, *, time_limit: float = 5.0, memory_limit: floa
     Dechter (1999), Bucket elimination: a unifying framework for reasoning.
     Kolmogorov (2006), Convergent tree-reweighted message passing for energy minimization.
     Kirkpatrick, Gelatt and Vecchi (1983), Optimization by simulated annealing.
+    Shaw (1998), Using constraint programming and local search methods to solve vehicle routing problems.
 
     Examples
     --------
@@ -190,22 +213,15 @@ def map_state(field: FactorGraph, *, time_limit: float = 5.0, memory_limit: floa
             return _decoded(
                 field, "its variables stand for several, which exact inference cannot maximise over"
             )
+        if field.is_forest and field.num_variables > MANY:
+            note = "chosen by auto: on a forest two sweeps of all messages are exact, and the least work"
+            return dataclasses.replace(MAP_METHODS["loopy_bp"](field, schedule="sequential"), note=note)
         every = np.ones(field.num_variables, np.int64)
-        try:
-            with limited(SHARE * time_limit):
-                plan = plan_states(field, every, max_memory=memory_limit)
-        except OutOfTimeError:
-            why = f"no elimination order was found in {SHARE * time_limit:.2g} s"
-        except TooLargeError as error:
-            why = str(error).split(";")[0]
-        else:
-            why = f"exact inference would take about {plan.seconds:.2g} s"
-            if plan.seconds <= SAFE * seconds_left():
-                with contextlib.suppress(OutOfTimeError):
-                    best = run_map_plan(field, plan, every)
-                    return dataclasses.replace(best, note=f"chosen by auto: {_cost(plan)}")
-                why = f"exact inference took longer than the time limit of {time_limit:g} s"
-        return _decoded(field, why)
+        best, _, why = _if_it_fits(
+            lambda: plan_states(field, every, max_memory=memory_limit),
+            lambda plan: run_map_plan(field, plan, every),
+        )
+        return _decoded(field, why) if best is None else dataclasses.replace(best, note=why)
 
 
 def _decoded(field: FactorGraph, why: str) -> MapState:
@@ -230,10 +246,6 @@ def _decoded(field: FactorGraph, why: str) -> MapState:
     if best.gap is not None and best.guarantee != "exact":
         note += f", at most {float(best.gap.max()):.3g} below the best log value"
     return dataclasses.replace(best, note=note)
-
-
-def _cost(plan: Plan) -> str:
-    return f"exact inference fits the limits (treewidth at most {plan.width}, about {plan.seconds:.2g} s)"
 
 
 def _relaxations(cuts: Cuts, memory_limit: float | None) -> Iterator[Posterior]:
@@ -285,6 +297,8 @@ def _propagated(field: FactorGraph, why: str) -> Posterior:
     if not bool(posterior.converged.all()) and seconds_left() > 0:
         second = double_loop(field)
         posterior = second if bool(second.converged.all()) else posterior
+    if not bool(posterior.converged.all()) and seconds_left() <= 0:
+        why += "; stopped by the time limit"
     return dataclasses.replace(posterior, note=why)
 
 

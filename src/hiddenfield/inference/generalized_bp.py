@@ -15,6 +15,7 @@ from hiddenfield.inference.posterior import METHODS, Posterior
 from hiddenfield.inference.regions.passing import RegionPassing
 from hiddenfield.inference.regions.sweeps import ROUNDS, Sweeps, split_counting
 from hiddenfield.iteration import Outcome, iterate
+from hiddenfield.limits import seconds_left
 from hiddenfield.shapes import Array, Float, Tensor
 
 REMEDY = "raise max_iterations or outer_iterations, or take smaller regions"
@@ -122,7 +123,7 @@ def generalized_bp(
         passing, counting, sweeps, passing.start() if messages is None else messages, max_iterations
     )
     status, trace = outcome.describe(tolerance, REMEDY), {"residual": outcome.trace}
-    if bool(outcome.converged.all()) or not outer_iterations:
+    if bool(outcome.converged.all()) or not outer_iterations or seconds_left() <= 0:
         return passing.posterior("generalized_bp", outcome.state, outcome, status, trace)
     return _fall_over(passing, outcome, trace, tolerance, outer_iterations, backend)
 

@@ -109,10 +109,14 @@ class Compiled:
 
     def __call__(self, *arguments: Any, work: float = WATCHED_WORK) -> None:
         """Run the compiled loop, compiling it for these element types if it has not been."""
-        if self._watched and work < WATCHED_WORK:
-            return self._run(False, (np.zeros(2, np.int64), *arguments))
-        if self._watched:
-            return call_watched(lambda *given: self._run(False, given), arguments)
+        if not self._watched:
+            return self._dispatch(arguments, work)
+        if work < WATCHED_WORK:
+            return self._dispatch((np.zeros(2, np.int64), *arguments), work)
+        return call_watched(lambda *given: self._dispatch(given, work), arguments)
+
+    def _dispatch(self, arguments: tuple[Any, ...], work: float) -> None:
+        """Run on one thread or several."""
         if work < PARALLEL_WORK or not self._can_split or (threads := torch.get_num_threads()) == 1:
             return self._run(False, arguments)
         import numba
@@ -131,17 +135,25 @@ class Compiled:
                 numba.set_num_threads(before)
 
     def _run(self, parallel: bool, arguments: tuple[Any, ...]) -> None:
-        begun, made = time.monotonic(), self._made.get(parallel)
-        known = 0 if made is None else len(made.overloads)
-        if made is None:
-            made = self._made[parallel] = self._compile(parallel=parallel)
+        made = self._made.get(parallel)
         try:
+            if made is None:
+                made = self._prepare(parallel, arguments)
+            begun, known = time.monotonic(), len(made.overloads)
             made(*arguments)
+            if len(made.overloads) > known:  # other types than at first
+                forgive(time.monotonic() - begun)
         except STALE:
-            made = self._made[parallel] = self._compile(parallel=parallel, suffix="_anew")
+            made = self._prepare(parallel, arguments, "_anew")
             made(*arguments)
-        if len(made.overloads) > known:
-            forgive(time.monotonic() - begun)
+
+    def _prepare(self, parallel: bool, arguments: tuple[Any, ...], suffix: str = "") -> Any:
+        """Compile for the types of the arguments, or load what was compiled: this counts against no time limit."""
+        begun = time.monotonic()
+        made = self._made[parallel] = self._compile(parallel=parallel, suffix=suffix)
+        made.compile(tuple(made.typeof_pyval(each) for each in arguments))
+        forgive(time.monotonic() - begun)
+        return made
 
     def _compile(self, *, parallel: bool, suffix: str = "") -> Any:
         import numba

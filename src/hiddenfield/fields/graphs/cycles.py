@@ -68,10 +68,12 @@ def short_cycles(structures: Structures, longest: int = 8, *, most: int = 100_00
     arrays = [pack.in_ptr.numpy(), pack.source.numpy(), pack.reverse.numpy(), pack.node_ptr.numpy()]
     counts = np.zeros((len(pack), 2), dtype=np.int64)
     nothing = np.zeros(0, dtype=np.int64)
+    degree = len(arrays[1]) / max(pack.total_nodes, 1)
+    work = len(arrays[1]) * degree ** min(longest - 2, 20)
     used = np.zeros(pack.total_nodes, dtype=np.int64)
     path = np.zeros(longest + 1, dtype=np.int64)
     place = np.zeros(longest + 1, dtype=np.int64)
-    _search(*arrays, longest, most, path, place, used, counts, nothing, nothing, work=0)
+    _search(*arrays, longest, most, path, place, used, counts, nothing, nothing, work=work)
     if len(pack) and counts[:, 0].max() > most:
         worst = int(np.argmax(counts[:, 0] > most))
         raise InputError(
@@ -81,7 +83,7 @@ def short_cycles(structures: Structures, longest: int = 8, *, most: int = 100_00
     ptr = np.zeros(int(cycle_ptr[-1]) + 1, dtype=np.int64)
     node = np.zeros(int(counts[:, 1].sum()), dtype=np.int64)
     used[:] = 0
-    _search(*arrays, longest, most, path, place, used, counts, ptr, node, work=0)
+    _search(*arrays, longest, most, path, place, used, counts, ptr, node, work=work)
     return Cycles(ptr, node, cycle_ptr)
 
 
@@ -239,8 +241,9 @@ def _join(node: int, by: int, in_ptr: Array, source: Array, reverse: Array, used
             used[source[arc]] += by
 
 
-@compiled
+@compiled(watched=True)
 def _search(
+    stop: Array,
     in_ptr: Array,
     source: Array,
     reverse: Array,
@@ -258,6 +261,7 @@ def _search(
 
     With empty `ptr` and `node` it counts the cycles and their nodes of every structure, otherwise it writes them.
     """
+    stop[1] = 1
     found = 0
     written = 0
     for structure in range(node_ptr.size - 1):
@@ -271,6 +275,8 @@ def _search(
             depth = 0
             _join(start, 1, in_ptr, source, reverse, used)
             while depth >= 0:
+                if stop[0]:
+                    return
                 here = path[depth]
                 if place[depth] == in_ptr[here + 1]:
                     # Everything from here was tried: step back.

@@ -10,18 +10,21 @@ from functools import cached_property
 import numpy as np
 
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.fields.graphs.elimination_loops import greedy_order, initial_fill
+from hiddenfield.fields.graphs.elimination_loops import greedy_order, initial_fill, sorted_neighbours
 from hiddenfield.fields.graphs.region_sets import ranges
 from hiddenfield.fields.layout import flatten
-from hiddenfield.limits import OutOfTimeError
+from hiddenfield.limits import OutOfTimeError, check_time
 from hiddenfield.registry import choose
-from hiddenfield.shapes import Array
+from hiddenfield.shapes import Array, Bool
 
 ORDERS = {name: name for name in ("best", "min_fill", "min_weight", "weighted_min_fill")}
 """Greedy costs: added edges, states of the clique, added edges weighted by states, or the cheapest of many runs."""
 
 CHEAP = 300
 """States per variable below which a second order costs more to find than it saves (benchmarks/exact.py)."""
+
+HOPE = 2e8
+"""Over the square of the number of variables: further orders to try where none so far keeps within the limit."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,14 +87,16 @@ def interactions(field: FactorGraph) -> Interactions:
 
 def interactions_of(scope_ptr: Array, scope: Array, states: Array) -> Interactions:
     """Return the interaction graph of scopes, one after another; -1 stands for no variable."""
+    check_time()
     count, arity = len(states), np.diff(scope_ptr)
     place, own = ranges(np.repeat(scope_ptr[:-1], arity), np.repeat(arity, arity))
+    check_time()
     first, second = scope[own], scope[place]
     joined = (first != second) & (first >= 0) & (second >= 0)
-    edges = np.unique(first[joined] * count + second[joined])
-    rows, neighbour = np.divmod(edges, max(count, 1))
-    ptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=count))]).astype(np.int64)
-    return Interactions(ptr, neighbour, np.asarray(states, dtype=np.int64))
+    first, second = first[joined].astype(np.int64), second[joined].astype(np.int64)
+    ptr, neighbour = np.empty(count + 1, np.int64), np.empty(len(first), np.int64)
+    sorted_neighbours(first, second, ptr, neighbour, work=len(first))
+    return Interactions(ptr, neighbour[: ptr[-1]].copy(), np.asarray(states, dtype=np.int64))
 
 
 def elimination_order(
@@ -151,15 +156,56 @@ def elimination_order(
     if best.complete and best.total_states <= CHEAP * len(graph.states):
         return best
     # A run takes about a microsecond per variable, using an order some nanoseconds per state: search for a tenth of it.
+    # Where no order keeps within the limit there is nothing to use, and the search ends sooner the larger the field is.
+    many = graph.states[graph.states > 1]
+    alike = not len(many) or many.min() == many.max()  # weights make no difference then
     with contextlib.suppress(OutOfTimeError):
-        for name in ("weighted_min_fill", "min_weight"):
+        for name in ("min_weight",) if alike else ("weighted_min_fill", "min_weight"):
             best = min(best, _greedy(graph, name, stages, limit, None), key=_badness)
-        runs = int(np.clip(best.total_states / (2e3 * max(len(graph.states), 1)), 0, 200))
+        count = max(len(graph.states), 1)
+        runs = int(np.clip(best.total_states / (2e3 * count) if best.complete else HOPE / count**2, 0, 200))
         random = np.random.default_rng(seed)
         for run in range(runs):
             name = ("min_fill", "weighted_min_fill", "min_weight")[run % 3]
             best = min(best, _greedy(graph, name, stages, limit, random), key=_badness)
     return best
+
+
+def cut_to_width(
+    graph: Interactions, limit: float, random: np.random.Generator
+) -> tuple[Bool[Array, " variables"], EliminationOrder]:
+    """Fix variables at random until the others can be eliminated with cliques of at most 2^limit states.
+
+    Variables are eliminated greedily as far as the limit allows; of those that are left some are fixed, and it begins
+    anew (a w-cutset). Returns which are fixed, and an order of all.
+
+    References
+    ----------
+    Bidyuk and Dechter (2007), Cutset sampling for Bayesian networks.
+
+    Examples
+    --------
+    >>> from hiddenfield.fields import ising_grid
+    >>> fixed, order = cut_to_width(interactions(ising_grid(10, 10)), 4.0, np.random.default_rng(0))
+    >>> order.complete, order.log2_largest <= 4.0, 0 < int(fixed.sum()) < 50
+    (True, True, True)
+    """
+    count = len(graph.states)
+    fixed = graph.states <= 1
+    rows, stage = np.repeat(np.arange(count), np.diff(graph.ptr)), np.zeros(count, np.int64)
+    while True:
+        kept = ~(fixed[rows] | fixed[graph.neighbour])
+        degree = np.bincount(rows[kept], minlength=count)
+        ptr = np.concatenate([[0], np.cumsum(degree)]).astype(np.int64)
+        left = Interactions(ptr, graph.neighbour[kept], np.where(fixed, 1, graph.states))
+        found = _greedy(left, "min_fill", stage, limit, random)
+        if found.complete:
+            return fixed, found
+        stuck = ~fixed
+        stuck[found.order] = False
+        core = np.flatnonzero(stuck)
+        chance = degree[core] / degree[core].sum() if degree[core].all() else None
+        fixed[random.choice(core, max(1, len(core) // 8), replace=False, p=chance)] = True
 
 
 def _badness(found: EliminationOrder) -> tuple[bool, float]:
@@ -187,7 +233,7 @@ def _greedy(
         float(limit),
         order,
         totals,
-        work=count**2,
+        work=count**3,  # at worst, where cliques are large
     )
     done, width = int(totals[0]), int(totals[1])
     return EliminationOrder(order[:done], width, float(totals[2]), float(totals[3]), done == count)
@@ -202,5 +248,5 @@ def _fill(graph: Interactions, weight: Array) -> Array:
     rank = np.argsort(np.argsort(degree, kind="stable"))
     later = rank[graph.neighbour] > rank[node]
     later_ptr = np.concatenate([[0], np.cumsum(np.bincount(node[later], minlength=count))]).astype(np.int64)
-    initial_fill(later_ptr, graph.neighbour[later], weight, fill)
+    initial_fill(later_ptr, graph.neighbour[later], weight, fill, work=len(graph.neighbour) ** 1.5)
     return fill

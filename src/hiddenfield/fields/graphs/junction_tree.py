@@ -181,7 +181,8 @@ def _buckets(graph: Interactions, order: Array, position: Array) -> tuple[Array,
     capacity = 2 * len(graph.neighbour) + 64
     while True:
         members = np.empty(capacity, np.int64)
-        bucket_members(graph.ptr, graph.neighbour, order, position, member_ptr, members, parent, status)
+        arrays = (graph.ptr, graph.neighbour, order, position, member_ptr, members, parent, status)
+        bucket_members(*arrays, work=100 * capacity)
         if not status[0]:
             return member_ptr, members[: member_ptr[-1]], parent
         capacity *= 4

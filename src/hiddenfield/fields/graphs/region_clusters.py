@@ -15,6 +15,7 @@ from hiddenfield.fields.graphs.elimination_order import interactions
 from hiddenfield.fields.graphs.junction_tree import junction_tree
 from hiddenfield.fields.graphs.region_graph import RegionGraph, regions_from_clusters, regions_from_factors
 from hiddenfield.fields.graphs.region_sets import Sets
+from hiddenfield.limits import check_time
 from hiddenfield.registry import choose
 
 MOST_ENTRIES = 1 << 22
@@ -94,6 +95,7 @@ def _auto(field: FactorGraph) -> RegionGraph:
     log_cards = np.log(field.cardinalities.cpu().numpy())
     seen = 0
     for longest in (3, 4, 5, 6):
+        check_time()
         try:
             cycles = _cycles(field, longest, MOST_CYCLES)
         except InputError:

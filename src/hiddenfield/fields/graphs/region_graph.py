@@ -109,6 +109,12 @@ class RegionGraph:
         """Bounds of every inner region's pairs."""
         return np.searchsorted(self.pair_inner, np.arange(len(self.inner) + 1))
 
+    def sweep_entries(self, field: FactorGraph) -> float:
+        """Return how many entries of tables a sweep over all pairs reads: what an iteration costs."""
+        logs = np.log(field.cardinalities.cpu().numpy())[self.outer.members]
+        sizes = np.exp(np.bincount(self.outer.rows, logs, minlength=len(self.outer)))
+        return float(sizes[self.pair_outer].sum())
+
     @cached_property
     def is_junction_tree(self) -> bool:
         """Whether the outer regions are cliques of a junction tree and agree on its separators: then all is exact.

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from hiddenfield.data.structures import Structures
+from hiddenfield.limits import check_time
 from hiddenfield.ops.compile import compiled
 from hiddenfield.shapes import Array, Float, Int, Tensor
 
@@ -139,6 +140,7 @@ def forest_average(
     taken = np.zeros(edges)
     done = 0
     while done < samples or (edges and taken.min() == 0):
+        check_time()
         taken += greedy_forest(num_nodes, scope_ptr, scopes, np.argsort(taken + generator.random(edges)))
         done += 1
     return taken / done

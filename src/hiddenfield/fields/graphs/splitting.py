@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hiddenfield.fields.graphs.elimination_order import EliminationOrder
+from hiddenfield.limits import check_time
 from hiddenfield.shapes import Array, Int
 
 
@@ -84,6 +85,7 @@ def split_variables(
     for number, variable in enumerate(order):
         if size[variable] == 0.0:
             continue
+        check_time()
         items, buckets[number] = buckets[number], []
         groups = _groups(items, size, log2_bound) or [(frozenset([variable]), [])]
         for at, (held, factors) in enumerate(groups):

@@ -22,6 +22,7 @@ from hiddenfield.fields.graphs.junction_tree import JunctionTree, junction_tree_
 from hiddenfield.fields.hard_zeros import live_states
 from hiddenfield.fields.layout import FlatTables
 from hiddenfield.inference.cliques.loops import MESSAGE, SAFE_RANGE, SEPARATOR, TABLE
+from hiddenfield.limits import check_time
 from hiddenfield.machine import available_memory
 from hiddenfield.ops.compile import as_array, compiled
 from hiddenfield.shapes import Array, Int
@@ -195,6 +196,7 @@ def clique_plan(
         found = elimination_order(graph, found, stage=stage, limit=math.log2(max(limit, 8)) + 8)
     if not found.complete:
         raise TooLargeError(_refusal(found, 8 * 2**found.log2_largest, limit, "more than "))
+    check_time()
     tree = junction_tree_of(graph, found.order, merge=merge, stage=stage)
     need = 8 * (2 * np.exp(tree.log_separator_states).sum() + 2 * len(tables.logs) + 2 * tables.num_marginals)
     if need > limit or tree.log_separator_states.max(initial=0.0) >= math.log(2**31):
@@ -203,6 +205,7 @@ def clique_plan(
     find_homes(tables, tree.states, tree.position, tree.home, alive[alive_ptr[:-1]], home, shift)
     if merge:
         tree, home = relieve(tree, home, tables.port_ptr, tables.port_variable)
+    check_time()
     return _lay_out(tree, found, tables, alive, alive_ptr, home, shift, loose)
 
 
@@ -320,6 +323,7 @@ def relieve(
     scopes: list[Array] = []
     above: list[int] = []
     for clique in crowded.tolist():
+        check_time()
         terms = by_owner[begin[clique] : begin[clique + 1]].tolist()
         axes = tree.clique_variables[tree.clique_ptr[clique] : tree.clique_ptr[clique + 1]]
         held = {}

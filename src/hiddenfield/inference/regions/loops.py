@@ -45,8 +45,9 @@ class Tables(NamedTuple):
     chance: Array
 
 
-@compiled
+@compiled(watched=True)
 def sweep_regions(
+    stop: Array,
     regions: RegionArrays,
     anchor: Array,
     anchored: bool,
@@ -57,11 +58,14 @@ def sweep_regions(
     gap: Array,
 ) -> None:
     """Update all inner regions of every active graph in turn; `gap` is its largest difference of beliefs before."""
+    stop[1] = 1
     for graph in prange(regions.graph_ptr.size - 1):
         if active[graph]:
             rebuild(graph, regions, messages, tables)
             worst = 0.0
             for inner in range(regions.graph_ptr[graph], regions.graph_ptr[graph + 1]):
+                if stop[0]:
+                    break
                 worst = max(worst, update(inner, regions, anchor, anchored, step, messages, tables))
             gap[graph] = worst
 

@@ -34,6 +34,7 @@ from hiddenfield.fields.layout import flatten
 from hiddenfield.inference.messages.passing import normalise_segments
 from hiddenfield.inference.posterior import Posterior
 from hiddenfield.iteration import Outcome
+from hiddenfield.limits import check_time
 from hiddenfield.ops import segment_logsumexp, segment_sum
 from hiddenfield.shapes import Array, Float, Int, Tensor
 
@@ -417,6 +418,7 @@ def _maps(outer: Sets, cards: Array, row: Array, positions: Sets) -> tuple[Array
     unique, inverse = np.unique(keys, axis=0, return_inverse=True)
     parts, width = [], shape.shape[1]
     for key in unique:
+        check_time()
         states = tuple(key[:width][key[:width] >= 0].tolist())
         places = key[width:][key[width:] >= 0]
         number = np.zeros(states, dtype=np.int64)

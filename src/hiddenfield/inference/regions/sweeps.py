@@ -146,6 +146,7 @@ class _CompiledSweep:
         self.tables = Tables(*(np.empty(size) for size in sizes))
         self.nothing = np.zeros(inner)
         self.gap = np.zeros(passing.field.num_graphs)
+        self.work = float(np.diff(wiring.table_ptr)[regions.pair_outer].sum())
 
     def __call__(self, messages: Tensor, anchor: Tensor | None, active: Tensor) -> Swept:
         new = messages.numpy().copy()
@@ -158,7 +159,7 @@ class _CompiledSweep:
             new,
             self.tables,
             self.gap,
-            work=4 * len(new),
+            work=self.work,
         )
         belief, gap = self.tables.belief, self.gap
         return torch.from_numpy(new), torch.from_numpy(belief.copy()), torch.from_numpy(gap.copy())

@@ -173,7 +173,7 @@ class Chains:
         """Sweep over all variables so many times, maybe with other potentials; collect what is seen where asked."""
         flat, record = self.flat, self.record() if record is None else record
         walk = Walk(self.chain_ptr, self.state, self.random)
-        work = 1 << 30 if len(self.order) * self.number * sweeps > 1 << 15 else 0
+        work = 8.0 * len(self.order) * self.number
         if unary is not None:
             flat = flat._replace(log_unary=unary)
         if tables is not None:
@@ -187,7 +187,7 @@ class Chains:
                 tree_sweeps(sweep, 1, logs, blocks, flat, walk, record, work=work)
         else:
             hard = self.hard and (tables is None or bool(np.isneginf(tables).any()))
-            site_sweeps(sweeps, beta, hard, self.order, flat, walk, record, work=work)
+            site_sweeps(sweeps, beta, hard, self.order, flat, walk, record, work=sweeps * work)
 
 
 def scaled_potentials(flat: FlatField) -> tuple[Array, Array, Array] | None:
@@ -241,14 +241,17 @@ def colour_variables(field: FactorGraph) -> Int[Tensor, " variables"]:
     flat = flatten(field)
     colour = np.full(field.num_variables, -1, np.int64)
     order = np.argsort(-np.diff(flat.port_ptr), kind="stable")
-    _colour(order, flat, colour, work=0)
+    _colour(order, flat, colour, work=8 * len(flat.scope))
     return torch.from_numpy(colour)
 
 
-@compiled
-def _colour(order, flat, colour):  # type: ignore[no-untyped-def]
+@compiled(watched=True)
+def _colour(stop, order, flat, colour):  # type: ignore[no-untyped-def]
+    stop[1] = 1
     last_seen = np.full(order.size + 1, -1, np.int64)  # the variable whose neighbour had this colour last
     for v in order:
+        if stop[0]:
+            return
         for p in range(flat.port_ptr[v], flat.port_ptr[v + 1]):
             f = flat.place_factor[flat.port_place[p]]
             for place in range(flat.scope_ptr[f], flat.scope_ptr[f + 1]):
@@ -290,10 +293,11 @@ def tree_blocks(flat: FlatField, free: Array, visits: Int[Array, " variables"] |
     """
     variables = len(flat.state_ptr) - 1
     block = np.where(free, -1, -2)
-    _assign(flat, np.arange(variables) if visits is None else visits, block, work=0)
+    work = 16 * len(flat.scope)
+    _assign(flat, np.arange(variables) if visits is None else visits, block, work=work)
     order, parent = np.full(variables, -1), np.full(variables, -1)
     own_place, parent_place = np.full(variables, -1), np.full(variables, -1)
-    _root(flat, block, order, parent, own_place, parent_place, work=0)
+    _root(flat, block, order, parent, own_place, parent_place, work=work)
     count = int((block >= 0).sum())
     taken = order[:count]
     sizes = np.bincount(block[block >= 0], minlength=int(block.max(initial=-1)) + 1)
@@ -317,9 +321,10 @@ def tree_blocks(flat: FlatField, free: Array, visits: Int[Array, " variables"] |
     )
 
 
-@compiled
-def _assign(flat, visits, block):  # type: ignore[no-untyped-def]
+@compiled(watched=True)
+def _assign(stop, flat, visits, block):  # type: ignore[no-untyped-def]
     """Give each variable the number of its forest in place of -1; -2 stays."""
+    stop[1] = 1
     variables = block.size
     left = 0
     for v in range(variables):
@@ -333,6 +338,8 @@ def _assign(flat, visits, block):  # type: ignore[no-untyped-def]
     while left > 0:
         joint[:] = 1
         for v in visits:
+            if stop[0]:
+                return
             if block[v] != -1:
                 continue
             joins = True
@@ -375,9 +382,10 @@ def _assign(flat, visits, block):  # type: ignore[no-untyped-def]
         number += 1
 
 
-@compiled
-def _root(flat, block, order, parent, own_place, parent_place):  # type: ignore[no-untyped-def]
+@compiled(watched=True)
+def _root(stop, flat, block, order, parent, own_place, parent_place):  # type: ignore[no-untyped-def]
     """List each forest from its roots, with the parent of every variable."""
+    stop[1] = 1
     seen = np.zeros(block.size, np.bool_)
     tail = 0
     most = -1
@@ -385,6 +393,8 @@ def _root(flat, block, order, parent, own_place, parent_place):  # type: ignore[
         most = max(most, block[v])
     for number in range(most + 1):
         for start in range(block.size):
+            if stop[0]:
+                return
             if block[start] != number or seen[start]:
                 continue
             seen[start] = True

@@ -176,15 +176,23 @@ def most_states(order: Array, flat: FlatField) -> int:
 # -- one variable at a time --------------------------------------------------------------------------------
 
 
-@compiled
+@compiled(watched=True)
 def site_sweeps(
-    sweeps: int, beta: float, hard: bool, order: Array, flat: FlatField, walk: Walk, record: Record
+    stop: Array,
+    sweeps: int,
+    beta: float,
+    hard: bool,
+    order: Array,
+    flat: FlatField,
+    walk: Walk,
+    record: Record,
 ) -> None:
     """Draw each variable of `order` from its distribution given all others, `sweeps` times.
 
     `record` is added to, conditional probabilities block by block. Factors count `beta` times. Without hard zeros
     binary variables take a path without branches, which is about twice as fast (a 30 x 30 grid, measured).
     """
+    stop[1] = 1
     most, tables, stride = most_states(order, flat), flat.tables, flat.stride
     # Arrays that are written to here have names of their own: in parallel Numba forgets writes through a tuple.
     state, mean = walk.state, record.mean
@@ -194,6 +202,8 @@ def site_sweeps(
         logits, offset = np.empty(most * width), np.empty(width, np.int64)
         for sweep in range(sweeps):
             for v in order:
+                if stop[0]:
+                    break
                 begin = flat.state_ptr[v]
                 card = flat.state_ptr[v + 1] - begin
                 binary = card == 2 and not hard
@@ -361,8 +371,9 @@ def absorb_together(
             belief[above + y] *= weight[y] * scale
 
 
-@compiled
+@compiled(watched=True)
 def tree_sweeps(
+    stop: Array,
     first_sweep: int,
     sweeps: int,
     logs: bool,
@@ -377,6 +388,7 @@ def tree_sweeps(
     power of their factor's count: about twice as fast. The caller makes sure that the product of all that touch a
     variable cannot underflow. `first_sweep` is the number of sweeps that were recorded before.
     """
+    stop[1] = 1
     order, parent, most, mean = trees.order, trees.parent, most_states(trees.order, flat), record.mean
     widest = 1
     for f in range(flat.scope_ptr.size - 1):
@@ -388,6 +400,8 @@ def tree_sweeps(
             for tree in range(trees.tree_ptr.size - 1):
                 first, last = trees.tree_ptr[tree], trees.tree_ptr[tree + 1]
                 for c in range(walk.chain_ptr[block], walk.chain_ptr[block + 1]):
+                    if stop[0]:
+                        break
                     for i in range(first, last):
                         v = order[i]
                         for s in range(flat.state_ptr[v], flat.state_ptr[v + 1]):

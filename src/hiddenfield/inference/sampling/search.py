@@ -1,7 +1,8 @@
-"""Search for likely assignments: feasible starts, then simulated annealing whose moves draw whole forests."""
+"""Search for likely assignments: feasible starts, annealing by forests, exact moves of large sets of variables."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Iterator
@@ -10,10 +11,14 @@ import numpy as np
 import torch
 
 from hiddenfield.fields.factor_graph import FactorGraph
+from hiddenfield.fields.graphs.elimination_order import cut_to_width
 from hiddenfield.fields.hard_zeros import IMPOSSIBLE, feasible_assignments
+from hiddenfield.fields.layout import flat_tables
+from hiddenfield.inference.cliques.plan import live_graph
+from hiddenfield.inference.exact import plan_states, run_map_plan
 from hiddenfield.inference.posterior import CONTRADICTION, MapState
 from hiddenfield.inference.sampling.chains import Chains, softened
-from hiddenfield.limits import seconds_left
+from hiddenfield.limits import OutOfTimeError, seconds_left
 from hiddenfield.shapes import Array, Bool, Float, Int, Tensor
 
 CHAINS = 8
@@ -21,6 +26,12 @@ CHAINS = 8
 
 COOLING = np.concatenate([np.ones(4), np.geomspace(1.0, 50.0, 20), np.full(4, 1e6)])
 """Inverse temperatures of the sweeps of a round; at the last, forests take one of their best states."""
+
+FIRST, MOST = 8.0, 24.0
+"""Log2 of the joint states of a clique with which exact moves begin, and with which they end."""
+
+PATIENCE = 10
+"""Exact moves in a row that raise no value, after which something else is done."""
 
 NOT_FOUND = (
     "no assignment of positive probability was found, nor a proof that there is none; "
@@ -54,6 +65,8 @@ class Search:
     ----------
     Kirkpatrick, Gelatt and Vecchi (1983), Optimization by simulated annealing.
     Hamze and de Freitas (2004), From fields to trees.
+    Shaw (1998), Using constraint programming and local search methods to solve vehicle routing problems.
+    Bidyuk and Dechter (2007), Cutset sampling for Bayesian networks.
     """
 
     def __init__(
@@ -63,6 +76,7 @@ class Search:
         preference: Float[Tensor, " states"],
         seed: int = 0,
     ) -> None:
+        self.device, self.dtype = field.device, field.dtype
         self.field = field.detach().to("cpu", torch.float64)
         likely = preference.detach().to("cpu", torch.float64).nan_to_num(nan=0.0)
         preferred, found = feasible_assignments(self.field, CHAINS // 2, preference=likely, seed=seed)
@@ -91,13 +105,58 @@ class Search:
         number = 0
         while self.improves:
             tables = soft if self.chains.hard and number % 2 else self.chains.flat.tables
-            for beta in COOLING:
-                self._sweep(beta if seconds_left() > 0 else COOLING[-1], tables)
-                if seconds_left() <= 0:
-                    break
+            with contextlib.suppress(OutOfTimeError):
+                for beta in COOLING:
+                    self._sweep(beta if seconds_left() > 0 else COOLING[-1], tables)
+                    if seconds_left() <= 0:
+                        break
             self._keep()
             number += 1
             yield
+
+    def deepen(self) -> Iterator[None]:
+        r"""Take the best states of large sets of variables given all others, again and again.
+
+        .. math:: x_S \leftarrow \arg\max_{x_S} \text{value}(x_S, x_{-S}),
+
+        exactly, with S all variables but a random cutset that leaves cliques of at most :math:`2^b` joint states. No
+        move lowers a value. Where many in a row raise none, b grows as long as there is time for it; otherwise
+        annealing finds another place to begin from, and the best of all is kept.
+        """
+        random, annealing = np.random.default_rng(0), self.rounds()
+        tables = flat_tables(self.field)
+        owner = self.field.state_variable
+        state = torch.arange(len(owner)) - self.field.state_ptr[owner]
+        graph, every = live_graph(self.field, tables)[2], np.ones(self.field.num_variables, np.int64)
+        here, bits, idle = self.best, FIRST, 0
+        while self.improves:
+            begun, before = seconds_left(), self.field.log_value(here)
+            if bool((before == -math.inf).any()):
+                idle = PATIENCE
+            else:
+                fixed, order = cut_to_width(graph, bits, random)
+                out = torch.from_numpy(fixed)[owner] & (state != here[owner])
+                given = self.field.given(torch.where(out, -math.inf, 0.0).double())
+                here = run_map_plan(given, plan_states(given, every, order), every).assignment
+                value = self.field.log_value(here)
+                self._note(here, value)
+                idle = 0 if bool((value > before + 1e-9 * before.abs()).any()) else idle + 1
+            if idle >= PATIENCE:
+                # A step of 2 takes up to four times as long.
+                if 4 * PATIENCE * (begun - seconds_left()) < seconds_left() / 4 and bits < MOST:
+                    bits, idle = bits + 2, 0
+                else:
+                    next(annealing, None)
+                    chain = int(random.integers(self.chains.number))
+                    here = torch.from_numpy(self.chains.state[:, chain].astype(np.int64))
+                    bits, idle = max(bits - 4, FIRST), 0
+            yield
+
+    def _note(self, assignment: Int[Tensor, " variables"], value: Float[Tensor, " graphs"]) -> None:
+        """Keep an assignment in the graphs where it is better."""
+        better = value > self.value
+        self.best = torch.where(better[self.field.variable_graph], assignment, self.best)
+        self.value = torch.where(better, value, self.value)
 
     def _sweep(self, beta: float, tables: Array) -> None:
         with np.errstate(invalid="ignore"):
@@ -109,10 +168,7 @@ class Search:
         values = self.field.log_value(here)  # (chains, graphs)
         top, which = values.max(0)
         graph = self.field.variable_graph
-        better = top > self.value
-        chosen = here[which[graph], torch.arange(self.field.num_variables)]
-        self.best = torch.where(better[graph], chosen, self.best)
-        self.value = torch.where(better, top, self.value)
+        self._note(here[which[graph], torch.arange(self.field.num_variables)], top)
         lost = (values == -math.inf)[:, graph]
         state = torch.where(lost, self.best, here).numpy()
         self.chains.state[:] = state.T.astype(self.chains.state.dtype)
@@ -132,23 +188,30 @@ def improved(
     In a field whose variables stand for several nothing is searched: the best of the given assignments is returned.
     """
     given = torch.stack(assignments)
-    if not field.is_ground or not field.num_variables:
-        values = field.log_value(given)
-        which = values.max(0).indices[field.variable_graph]
-        best = given[which, torch.arange(field.num_variables, device=field.device)]
-        impossible = torch.zeros(field.num_graphs, dtype=torch.bool, device=field.device)
-    else:
-        search = Search(field, given, preference)
-        annealing = search.rounds()
-        done = 0
+    which = field.log_value(given).max(0).indices[field.variable_graph]
+    best = given[which, torch.arange(field.num_variables, device=field.device)]
+    impossible = torch.zeros(field.num_graphs, dtype=torch.bool, device=field.device)
+    if field.is_ground and field.num_variables:
+        with contextlib.suppress(OutOfTimeError):
+            search = Search(field, given, preference)
+            moves = search.rounds() if math.isfinite(rounds) else search.deepen()
+            best, impossible = _searched(search, moves, bound, rounds)
+    return judged(field, best, bound, impossible, status)
+
+
+def _searched(
+    search: Search, moves: Iterator[None], bound: Float[Tensor, " graphs"] | None, rounds: float
+) -> tuple[Int[Tensor, " variables"], Bool[Tensor, " graphs"]]:
+    """Move until the value meets the bound, or rounds or time are over; return the best, and what is impossible."""
+    done, device = 0, search.device
+    with contextlib.suppress(OutOfTimeError):
         while done < rounds and seconds_left() > 0:
-            if bound is not None and bool(meets(search.value, bound.cpu(), field.dtype).all()):
+            if bound is not None and bool(meets(search.value, bound.cpu(), search.dtype).all()):
                 break
-            if next(annealing, annealing) is annealing:
+            if next(moves, moves) is moves:
                 break
             done += 1
-        best, impossible = search.best.to(field.device), search.impossible.to(field.device)
-    return judged(field, best, bound, impossible, status)
+    return search.best.to(device), search.impossible.to(device)
 
 
 def judged(
