@@ -23,6 +23,7 @@ QUESTIONS = (
     "kernels",
     "training",
     "together",
+    "threads",
     "cep",
     "exact",
     "propagation",

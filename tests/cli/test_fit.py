@@ -18,8 +18,21 @@ import pytest
 import hiddenfield as hf
 from tests.cli.calling import call, done
 
-QUICK = ["--epochs", "2", "--dim", "4", "--rounds", "2", "-p", "hidden=4", "-p", "counts=false", "--device", "cpu"]
-QUICK += ["--ensemble", "1"]
+QUICK = [
+    "--epochs",
+    "2",
+    "--dim",
+    "4",
+    "--rounds",
+    "2",
+    "-p",
+    "hidden=4",
+    "-p",
+    "counts=false",
+    "--device",
+    "cpu",
+]
+QUICK += ["--ensemble", "1", "-p", "every_round=false"]
 
 
 def rows_of(path):
@@ -82,7 +95,7 @@ def test_classification(capsys, tmp_path, molecules):
         capsys, "fit", molecules, "--target", "kind", "--out", tmp_path / "run", *QUICK, "--ensemble", 2
     )
     assert (code, err) == (0, "")
-    assert "classification with loopy_bp" in out
+    assert "classification with 2 networks of loopy_bp" in out
     assert "test kind: accuracy" in out
     assert "without a model: accuracy" in out
     done(capsys, "predict", tmp_path / "run", molecules, "-o", tmp_path / "out.csv", "--probabilities")

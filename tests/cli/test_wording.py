@@ -15,7 +15,19 @@ from hiddenfield.evaluation.records import claim_folder
 from hiddenfield.registry import choose
 from tests.cli.calling import call, done
 
-QUICK = ["--epochs", "1", "--dim", "4", "-p", "hidden=4", "--ensemble", "1", "--device", "cpu", "--no-baselines"]
+QUICK = [
+    "--epochs",
+    "1",
+    "--dim",
+    "4",
+    "-p",
+    "hidden=4",
+    "--ensemble",
+    "1",
+    "--device",
+    "cpu",
+    "--no-baselines",
+]
 
 
 @pytest.fixture

@@ -381,3 +381,18 @@ def test_a_batch_gets_the_threads_it_has_work_for(threads, entries, processes, e
         assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("model", ["loopy_bp", "mean_field"])
+def test_the_weights_do_not_depend_on_the_number_of_threads(monkeypatch, model):
+    from hiddenfield.learning import device, trainer
+
+    pack = hf.datasets.huckel(300, seed=0)
+    found = []
+    for threads in (1, 2, 4):
+        # Whatever it would choose: so many, for a batch that has work for them.
+        monkeypatch.setattr(trainer, "few_threads", lambda *_, count=threads: device.torch_threads(count))
+        fitted = hf.StructureRegressor(model=model, epochs=2, batch_size=256, random_state=0, device="cpu")
+        fitted.fit(pack, pack.targets[:, 0].numpy())
+        found.append([parameter.detach().numpy().tobytes() for parameter in fitted.network_.parameters()])
+    assert found[0] == found[1] == found[2]

@@ -197,3 +197,46 @@ def test_a_cache_of_a_version_with_other_modules_is_not_read(tmp_path):
         (tmp_path / f"{module}.py").write_text(pair)
         assert python(code.format(module=module), **variables) == "3.0"
         (tmp_path / f"{module}.py").unlink()
+
+
+SHARED = """
+    import sys
+    sys.path.insert(0, {folder!r})
+    import numpy as np
+    from hiddenfield.ops.disk_cache import told_of_compiling
+    import loops
+    told = []
+    with told_of_compiling(lambda: told.append(1)):
+        out = np.empty(3)
+        loops.scaled(np.arange(3.0), out, work=1)
+    print(len(told), out.tolist())
+"""
+LOOPS = """
+from hiddenfield.ops.compile import compiled, prange, subroutine
+FACTOR = {factor}
+@subroutine
+def times(value):
+    return FACTOR * value
+@compiled
+def scaled(values, out):
+    for place in prange(values.size):
+        out[place] = times(values[place])
+"""
+
+
+def test_environments_share_what_is_compiled(tmp_path):
+    variables = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "NUMBA_CACHE_DIR": ""}
+    for number, factor, compiles, result in (
+        (1, 2.0, 1, [0.0, 2.0, 4.0]),
+        (2, 2.0, 0, [0.0, 2.0, 4.0]),  # the same code elsewhere, of another date
+        (3, 3.0, 1, [0.0, 3.0, 6.0]),  # another constant of a subroutine
+    ):
+        folder = tmp_path / f"environment{number}"
+        folder.mkdir()
+        (folder / "loops.py").write_text(LOOPS.format(factor=factor))
+        assert python(SHARED.format(folder=str(folder)), **variables) == f"{compiles} {result}"
+    # Where nothing can be written there, it is compiled all the same.
+    (tmp_path / "file").write_text("")
+    variables["XDG_CACHE_HOME"] = str(tmp_path / "file")
+    found = python(SHARED.format(folder=str(tmp_path / "environment1")), **variables)
+    assert found.endswith("[0.0, 2.0, 4.0]")

@@ -106,7 +106,7 @@ def test_numbers(tmp_path):
         assert score.name in page.shown
         assert f"{score.metrics['mae']:.4f}" in page.shown
         assert f"{score.parameters:,}" in page.shown
-    assert results.scores[-1].parameters == model.network_.num_parameters
+    assert results.scores[-1].parameters == sum(network.num_parameters for network in model.networks_)
     assert ATTACK in page.shown  # as text
     assert "length $_{<b>, true" in page.shown
     assert {"losses", "metric", "parity", "ranges", "map"} <= {i.split("-")[0] for i in page.identifiers}
@@ -131,9 +131,11 @@ def test_shares_on_the_page_add_up_to_the_prediction():
     pack = words(
         40, lambda texts: {"y": [float(len(t)) for t in texts], "z": [float(t.count("G")) for t in texts]}
     )
-    model = StructureRegressor(dim=4, rounds=2, epochs=2, random_state=0, device="cpu", ensemble=2).fit(
-        pack[:30]
-    )
+    options = {"dim": 4, "rounds": 2, "epochs": 2, "random_state": 0, "device": "cpu", "ensemble": 2}
+    blended = StructureRegressor(**options, counts=True).fit(pack[:30])
+    if blended.counting_ is not None:
+        assert "of the networks' prediction" in collect(blended, pack[:30], pack[30:], rounds=None).base
+    model = StructureRegressor(**options, counts=False).fit(pack[:30])
     results = collect(model, pack[:30], pack[30:], target="z", rounds=None)
     chosen = np.array([3, 0, 7])
     sums = np.array([own.sum() for own in results.shares(chosen)])

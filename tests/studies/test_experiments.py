@@ -44,7 +44,8 @@ def test_the_quick_version_of_it(data_path, tmp_path, name, capsys):
         "--keep", tmp_path / "cells", "--out", tmp_path / "result.json", "--page", tmp_path / f"{name}.md",
     ]  # fmt: skip
     code, out, err = call(capsys, *given)
-    assert (code, err) == (0, "")
+    # A slow machine is told how far it has come.
+    assert (code, [line for line in err.splitlines() if "% " not in line.replace("%)", "% ")]) == (0, [])
     first = (tmp_path / "result.json").read_text()
     content = json.loads(first)
     assert content["experiment"] == name

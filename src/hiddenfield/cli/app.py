@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import os
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -75,7 +76,7 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def run(*arguments: Any, **options: Any) -> None:
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), _says_when_compiling():
                 warnings.simplefilter("always", SkippedInputWarning)
                 warnings.showwarning = lambda message, *_, **__: _say("warning", in_flags(str(message)))
                 command(*arguments, **options)
@@ -96,6 +97,24 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
             raise typer.Exit(1) from None
 
     return run
+
+
+@contextlib.contextmanager
+def _says_when_compiling() -> Iterator[None]:
+    """Say once, on a terminal, that the first run compiles: seconds in which nothing else can be seen."""
+    from hiddenfield.ops.disk_cache import told_of_compiling
+
+    told: list[bool] = []
+
+    def say() -> None:
+        if not told and sys.stderr is not None and sys.stderr.isatty():
+            told.append(True)
+            _say(
+                "compiling", "the first run takes some seconds longer; what is compiled is kept for the next"
+            )
+
+    with told_of_compiling(say):
+        yield
 
 
 def _what_is_left(options: Mapping[str, Any]) -> str:

@@ -264,6 +264,7 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         settings, network = begun.fits[0].settings, begun.fits[0].network.settings()
         self.resolved_ = {
             "ensemble": len(begun.fits),
+            **({"counts": self._counts(begun)} if hasattr(self, "counts") else {}),
             "every_round": network["every_round"],
             "standardise": network["standardise"],
             "epochs": settings.epochs,

@@ -7,6 +7,7 @@ one iteration and in a fixed order, so that the result does not depend on the nu
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import os
@@ -21,6 +22,7 @@ import numpy as np
 import torch
 
 from hiddenfield.limits import call_watched, forgive
+from hiddenfield.ops.disk_cache import identity, keep_on_disk
 from hiddenfield.shapes import Array, Tensor
 
 prange = range
@@ -158,19 +160,23 @@ class Compiled:
     def _compile(self, *, parallel: bool, suffix: str = "") -> Any:
         import numba
 
-        plain = self.function
+        plain, anew = self.function, bool(suffix)
         copy = _with_subroutines(plain, {"prange": numba.prange})
         # The name is part of the key of Numba's cache on disk; the options and the code of subroutines are not.
         suffix += ("_parallel" if parallel else "_serial") + (
-            f"_{mark:x}" if (mark := _fingerprint(plain)) else ""
+            f"_{called:x}" if (called := _fingerprint(plain)) else ""
         )
         copy.__name__ = plain.__name__ + suffix
         copy.__qualname__ = plain.__qualname__ + suffix
         copy.__module__ = plain.__module__
-        try:
-            return numba.njit(nogil=True, parallel=parallel, cache=True, **self._options)(copy)
-        except RuntimeError:  # neither the package's folder nor the user's cache folder can be written
-            return numba.njit(nogil=True, parallel=parallel, **self._options)(copy)
+        made = numba.njit(nogil=True, parallel=parallel, **self._options)(copy)
+        mark = _identity(plain, (parallel, [_ordered(option) for option in sorted(self._options.items())]))
+        if anew or not keep_on_disk(made, mark):
+            with contextlib.suppress(
+                RuntimeError
+            ):  # neither the package's folder nor the user's can be written
+                made.enable_caching()
+        return made
 
 
 def _called(function: Callable[..., Any]) -> dict[str, Subroutine]:
@@ -183,6 +189,21 @@ def _called(function: Callable[..., Any]) -> dict[str, Subroutine]:
 def _fingerprint(function: Callable[..., Any]) -> int:
     marks = [called.fingerprint for called in _called(function).values()]
     return zlib.crc32(repr(marks).encode()) if marks else 0
+
+
+def _ordered(option: tuple[str, Any]) -> tuple[str, Any]:
+    """Return an option whose text is the same in every process, which that of a set is not."""
+    name, value = option
+    return name, sorted(value) if isinstance(value, set) else value
+
+
+def _identity(function: Callable[..., Any], further: Any = ()) -> str:
+    """Return a fingerprint of a function, of the subroutines that it calls, and of further options."""
+    called = [
+        (name, _identity(routine.function, (routine.allocates, routine.fast)))
+        for name, routine in sorted(_called(function).items())
+    ]
+    return identity(function, (further, called))
 
 
 def _with_subroutines(function: Callable[..., Any], further: dict[str, Any]) -> FunctionType:
@@ -245,7 +266,8 @@ def compiled(
     `time_limit` is over.
 
     Cost: the first call of each combination of element types compiles (about a second) or loads the result
-    from Numba's cache on disk; later calls cost about a microsecond each plus the work.
+    from the cache on disk, which all environments of a user share (`hiddenfield.ops.disk_cache`); later calls cost
+    about a microsecond each plus the work.
 
     Examples
     --------

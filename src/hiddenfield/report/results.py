@@ -358,6 +358,11 @@ def _base(estimator: StructureEstimator, column: Column, position: int) -> str:
     with torch.no_grad():
         outputs = [n.head(torch.zeros(1, n.width, dtype=n.embedding.dtype)) for n in estimator.networks_]
     nothing = np.mean([estimator.task_.predictions(output)[position] for output in outputs])
+    if estimator.counting_ is not None:
+        return (
+            f"The shares are of the networks' prediction, which is {100 * estimator.blend_['networks']:.0f} % of the "
+            f"whole: they add up to it less {nothing:.4g}, their prediction for a structure without nodes."
+        )
     return (
         f"The shares of a structure add up to the prediction less {nothing:.4g}, the prediction for a structure "
         "without nodes."

@@ -56,7 +56,7 @@ def read(
     missing: Sequence[str] = MISSING,
     on_error: str = "raise",
     explicit_hydrogens: bool = False,
-    extra: Sequence[str] = USUAL_EXTRA,
+    extra: Sequence[str] | None = None,
     arc_labels: str | None = None,
     single_labels: bool = False,
     cache: str | Path | None = None,
@@ -125,7 +125,7 @@ def read(
     """
     if on_error not in ("raise", "skip"):
         raise InputError(f"on_error must be 'raise' or 'skip', got {on_error!r}")
-    file, absent = Path(path), as_missing(missing)
+    file, absent, labels = Path(path), as_missing(missing), USUAL_EXTRA if extra is None else extra
 
     def build() -> Outcome:
         table = read_table(file, header=bool(header), separator=separator)
@@ -144,7 +144,7 @@ def read(
                 texts,
                 on_error=on_error,
                 explicit_hydrogens=explicit_hydrogens,
-                extra=extra,
+                extra=labels,
                 num_workers=num_workers,
                 progress=progress,
                 ids=ids,
@@ -169,7 +169,7 @@ def read(
         options = {
             "structure": structure, "kind": kind, "target": _listed(target), "classes": classes, "id": id,
             "keep": _listed(keep), "header": bool(header), "separator": separator, "missing": sorted(absent),
-            "on_error": on_error, "explicit_hydrogens": explicit_hydrogens, "extra": tuple(extra),
+            "on_error": on_error, "explicit_hydrogens": explicit_hydrogens, "extra": tuple(labels),
             "arc_labels": arc_labels, "single_labels": single_labels,
         }  # fmt: skip
         pack, skipped = _cached(file, Path(cache), options, build)

@@ -142,17 +142,19 @@ def assess(
         store = CellStore(home, _plan(context, settings, candidates), resume=resume)
         jobs = automatic_jobs(context) if settings.jobs is None else settings.jobs
         first = _cells_before(context, settings, candidates)
-        total = len(first) + len(_cells_after(context, settings, [{}] * len(splits), seeds))
+        rest = _cells_after(context, settings, [{}] * len(splits), seeds)
+        total = len(first) + len(rest)
         with (
             progress(total, "assessing", shown=show_progress) as advance,
             Pool(context, store, jobs, advance) as pool,
         ):
-            results = pool.run(first)
-            chosen = [
-                _selected(context, fold, candidates, results) if settings.nested else {}
-                for fold in range(len(splits))
-            ]
-            results |= pool.run(_cells_after(context, settings, chosen, seeds))
+            chosen: list[dict[str, Any]] = [{} for _ in splits]
+            if settings.nested:
+                results = pool.run(first)
+                chosen = [_selected(context, fold, candidates, results) for fold in range(len(splits))]
+                results |= pool.run(_cells_after(context, settings, chosen, seeds))
+            else:  # nothing to wait for; the long cells first, so that the short ones fill the gaps at the end
+                results = pool.run([*rest, *first])
         found = collect(context, settings, Finished(results, candidates, chosen, seeds), started)
         if folder is not None:
             write_json(Path(home) / "assessment.json", found.as_dict())

@@ -1,0 +1,79 @@
+"""Does `hiddenfield fit` need to be told how many threads to use, and how soon does a fresh install train?
+
+Each fit is a process of its own, as people start it: with the default number of threads, and with OMP_NUM_THREADS 1, 2
+and 4; once as the machine is, and once beside a busy process for every core. Wall-clock and CPU seconds of the
+training itself (the sum over the epochs, and of the process), the ratio to the best setting, and a fingerprint of the
+weights, which must be the same in every row. The last rows are of an empty cache of compiled loops, and of the same
+cache in a second run: seconds until the end of the first epoch, imports and reading included.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.environment import main
+
+STRUCTURES, EPOCHS = 2430, 20
+BURN = "while True: sum(range(100000))"
+
+
+def fit(folder: Path, name: str, epochs: int, **variables: str) -> dict[str, Any]:
+    """Fit in a new process; return its times and a fingerprint of the weights."""
+    plain = {key: value for key, value in os.environ.items() if key != "OMP_NUM_THREADS"}
+    out = folder / name
+    words = ["fit", str(folder / "m.parquet"), "--target", "gap", "--out", str(out), "--epochs", str(epochs)]
+    started = time.perf_counter()
+    subprocess.run(
+        [sys.executable, "-m", "hiddenfield.cli", *words, "--device", "cpu", "--no-baselines", "--json"],
+        env=plain | variables,
+        check=True,
+        capture_output=True,
+    )
+    wall = time.perf_counter() - started
+    (history,) = json.loads((out / "history.json").read_text())
+    weights = (out / "model" / "model.safetensors").read_bytes()
+    training = sum(row["seconds"] for row in history["rows"])
+    return {"wall": wall, "training": training, "weights": hashlib.sha256(weights).hexdigest()[:12]}
+
+
+def run(quick: bool = False) -> dict[str, Any]:
+    import hiddenfield as hf
+
+    folder, rows, epochs = Path(tempfile.mkdtemp()), [], 5 if quick else EPOCHS
+    hf.write(hf.datasets.huckel(STRUCTURES, seed=0), folder / "m.parquet")
+    settings = {"default": {}} | {f"{n} threads": {"OMP_NUM_THREADS": str(n)} for n in (1, 2, 4)}
+    fit(folder, "warm", 1)
+    for load in ("idle", "busy"):
+        burning = [subprocess.Popen([sys.executable, "-c", BURN]) for _ in range(os.cpu_count() or 1)]
+        if load == "idle":
+            for process in burning:
+                process.kill()
+        try:
+            found = {name: fit(folder, f"{load} {name}", epochs, **own) for name, own in settings.items()}
+        finally:
+            for process in burning:
+                process.kill()
+                process.wait()
+        best = min(entry["training"] for entry in found.values())
+        rows += [
+            {"machine": load, "threads": name, **entry, "to the best": entry["training"] / best}
+            for name, entry in found.items()
+        ]
+    cache = {"XDG_CACHE_HOME": str(folder / "cache"), "NUMBA_CACHE_DIR": ""}
+    for name in ("first run of a fresh install", "its second run"):
+        rows.append(
+            {"machine": "idle", "threads": name, **fit(folder, name, 1, **cache), "to the best": None}
+        )
+    return {"question": "threads, and the first run", "rows": rows}
+
+
+if __name__ == "__main__":
+    main(run)
