@@ -28,7 +28,7 @@ def _domain(
     network: list[Path] | None = Option(
         None,
         "--network",
-        help="Edges: two names per line, and optionally 1, 0 or ? (unknown). May be repeated.",
+        help="Edges: two names per line, and optionally 1 (or more), 0 or ? (unknown). May be repeated.",
     ),
     vertices: Path | None = Option(
         None, help="A CSV of all vertices by name; further columns are their attributes."
