@@ -413,6 +413,7 @@ def page(results: Row) -> str:
     highest = max(row["log-likelihood"] for row in study["landscapes"] if row["likelihood"] != "best phase")
     return TEXT.format(
         **tables,
+        **ridge(study["proteins"], study["interactions"]),
         template=small["template_bp", 7]["mean relative deviation"],
         sampled=small["mcmc", 7]["mean relative deviation"],
         milliseconds=1e3 * small["template_bp", 7]["seconds per setting"],
@@ -427,6 +428,23 @@ def page(results: Row) -> str:
         processor=machine["processor"],
         cores=machine["cores"],
     )
+
+
+def ridge(size: int, edges: int) -> dict[str, float]:
+    """Return where the ridges of Figure 7 lie by the density alone, and the numbers that say why."""
+    pairs, triples, density = math.comb(size, 2), math.comb(size, 3), edges / math.comb(size, 2)
+    sparse, weight = -pairs * math.log1p(-density), math.log(density / (1 - density))
+    return {
+        "pairs": pairs,
+        "triples": triples,
+        "minus_weight": -weight,
+        "sparse": sparse,
+        "ridge": (sparse - weight * pairs) / triples,
+        "met": 2 * (size - 2) * density,
+        "closed": (size - 2) * density**2,
+        "brink": 1 / (2 * math.e * (size - 2) * density),
+        "makes_up": math.log(1 / ((size - 2) * density**2)),
+    }
 
 
 TEXT = """# A study of relational models
@@ -511,6 +529,22 @@ homogeneous sparse phase does not hold networks with cliques. The pseudo-likelih
 the likelihood: its gain is no evidence for the model, whose best phase has the number of edges in the last column of
 the table, against {interactions:,} observed. As in the paper, the more abundant a feature, the narrower the
 range of weights that matter, and the smaller the gain.
+
+Where the ridges lie follows from two phases by hand. A complete network has all {triples:,} triangles and *no
+open chain*, so that its log Z is about $\\theta_e \\binom n2 + \\theta_t \\binom n3$ whatever the weight of
+chains; that of the sparse phase is about {sparse:,.0f}, the log Z of its edges alone, to which either weight
+adds a few hundred at most. The two are equal at $\\theta_t = ({sparse:,.0f} + {minus_weight:.3f} \\cdot
+{pairs:,}) / {triples:,} = {ridge:.4f}$: the ridge on the left is vertical, and stands there. (Towards its upper
+end the weight of chains exceeds that of triangles; the dense phase then is better off with open chains than
+complete, and the ridge bends to the left.) Along it the slope across is the observed less the expected
+triangles of the sparse phase, and the best point is where the expected chains are the observed ones. The ridge
+of the paper's Figure 7 is horizontal, and so is the brink on the right, where the sparse phase ends: there an
+edge meets {met:.1f} others, each an open chain, and closes {closed:.3f} triangles, so that the weight of chains
+counts and that of triangles does not. With $p = p_0\\, e^{{2 (n - 2) p\\, \\theta_c}}$ for the density, $p_0$
+without chains, the sparse solution vanishes at $\\theta_c = 1 / (2 e (n - 2) p_0) = {brink:.3f}$, which is the
+height of the brink; it turns down where $e^{{\\theta_t}}$ makes up for the rareness of triangles, about
+$\\theta_t = {makes_up:.1f}$. A single run of belief propagation follows the phase that it starts in: what the
+paper drew may be, in kind, the right panel.
 
 ![Landscape of the yeast network](pictures/relational-figure7.png)
 

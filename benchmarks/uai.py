@@ -296,9 +296,10 @@ def overall(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     table: list[dict[str, Any]] = []
     for method in dict.fromkeys(row["method"] for row in rows):
         group = [row for row in rows if row["method"] == method and row["family"] not in OTHERS]
-        off = [
-            abs(row["log_partition_error"]) / math.log(10) for row in group if "log_partition_error" in row
-        ]
+        if not _scored(group):  # not run since answers are scored
+            continue
+        errors = [row.get("log_partition_error") for row in group]
+        off = [None if error is None else abs(error) / math.log(10) for error in errors]
         table.append(
             {
                 "method": method,

@@ -153,7 +153,8 @@ def test_landscape_is_drawn(capsys, tmp_path):
         ("a,b\nb,b\n", "edges.csv, line 2: a self-loop at 'b'"),
         ("source,target\na,b\nb,a\n", "line 3: the pair 'b', 'a' is there already in line 2"),
         ("a,b,c,d\n", "line 1: expected two names"),
-        ("a,b,2\n", "line 1: the value of a pair is 1, 0 or ?"),
+        ("a,b,yes\n", "line 1: the value of a pair is a number of at least 0, or ?"),
+        ("a,b,-2\n", "line 1: the value of a pair is a number of at least 0, or ?"),
         ("# nothing\n", "there are no vertices"),
     ],
 )
@@ -321,3 +322,14 @@ def test_two_mode_networks(capsys, tmp_path):
     assert (code, "how many entities of type 'event'" in err) == (1, True)
     code, text, err = call(capsys, "relational", "infer", scheme, "--size", "many", *weights)
     assert (code, "--size expects a number of vertices, or TYPE=NUMBER, got 'many'" in err) == (1, True)
+
+
+def test_counts_of_ties_are_ties(tmp_path: Path) -> None:
+    """A third column may count: Sampson's monks named each other one to three times."""
+    from hiddenfield.fields.relational import graph_scheme
+    from hiddenfield.models.relational import read_network
+
+    path = tmp_path / "edges.csv"
+    path.write_text("tail,head,nominations\na,b,3\nb,c,0.5\nc,d,0\nd,e,?\n")
+    network = read_network(graph_scheme("edge"), path)
+    assert [len(rows) for rows in (network.pairs["exist"], network.unknown["exist"])] == [2, 1]

@@ -28,7 +28,7 @@ def _domain(
     network: list[Path] | None = Option(
         None,
         "--network",
-        help="Edges: two names per line, and optionally 1, 0 or ? (unknown). May be repeated.",
+        help="Edges: two names per line, and optionally 1 (or more), 0 or ? (unknown). May be repeated.",
     ),
     vertices: Path | None = Option(
         None, help="A CSV of all vertices by name; further columns are their attributes."
@@ -118,7 +118,9 @@ def learn(
     domain: Domain,
     conventions: Conventions,
     method: str = Option(
-        "bethe", help="bethe, bethe_observed, exact, pseudo_likelihood, monte_carlo, contrastive_divergence."
+        "auto",
+        help="bethe, bethe_observed, exact, pseudo_likelihood, monte_carlo, contrastive_divergence; auto: bethe, or "
+        "monte_carlo for terms such as gwesp.",
     ),
     optimiser: str = Option("lbfgs", help="lbfgs or conjugate_gradient."),
     fix: Fix = None,
@@ -138,12 +140,14 @@ def learn(
     """Fit the weights of a scheme to networks, with standard errors, and say where no maximum exists."""
     from hiddenfield.fields.relational import read_scheme
     from hiddenfield.models.relational import fit_relational
+    from hiddenfield.models.relational.learning import choose_method
     from hiddenfield.progress import progress
     from hiddenfield.report.relational import describe_fit, write_fit_report
 
     scheme = read_scheme(path)
     networks = _networks(scheme, domain, needed="to learn from")
     check_suffix(out, "a report's file", ".html", ".htm")
+    method = choose_method(scheme, method)
     with progress(starts, f"learning by {method}") as advance:
         fit = fit_relational(
             scheme,

@@ -61,7 +61,8 @@ class RelationalModel(BaseEstimator):  # type: ignore[misc]
         A `RelationalScheme`, the names of ready features such as ``("edge", "triangle")``, or a TOML file. Names that
         only two-mode networks have, as in ``("edge", "b1star2")``, make it one of these.
     method
-        What is maximised, a name of `hiddenfield.models.relational.LIKELIHOODS`.
+        What is maximised, a name of `hiddenfield.models.relational.LIKELIHOODS`, or "auto": "bethe", and "monte_carlo"
+        where a feature has no template (gwesp and other terms).
     optimiser, starts, ridge, fixed, share, bindings, weights, condition, tolerance, max_iterations
         As in `hiddenfield.models.relational.fit_relational`.
     random_state
@@ -90,7 +91,7 @@ class RelationalModel(BaseEstimator):  # type: ignore[misc]
     """
 
     scheme: Any = ("edge", "triangle")
-    method: str = "bethe"
+    method: str = "auto"
     optimiser: str = "lbfgs"
     starts: int = 4
     ridge: float = 0.0
@@ -105,7 +106,7 @@ class RelationalModel(BaseEstimator):  # type: ignore[misc]
 
     _parameter_constraints = {  # noqa: RUF012  scikit-learn reads it from the class
         "scheme": [RelationalScheme, tuple, list, str, os.PathLike],
-        "method": [StrOptions(LIKELIHOODS.keys())],
+        "method": [StrOptions({"auto", *LIKELIHOODS.keys()})],
         "optimiser": [StrOptions(set(OPTIMISERS))],
         "starts": [COUNT],
         "ridge": [Interval(Real, 0, None, closed="left")],

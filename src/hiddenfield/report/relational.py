@@ -134,11 +134,13 @@ def paint_goodness(figure: Figure, found: Mapping[str, Distribution]) -> None:
     for ax, distribution in zip(axes, found.values(), strict=True):
         x = range(len(distribution.labels))
         low, high = distribution.interval
-        ax.fill_between(x, low, high, step="mid", alpha=0.3, label="95 % of samples")
+        ax.bar(x, high - low, bottom=low, width=1.0, alpha=0.3, label="95 % of samples")
         ax.plot(x, distribution.sampled.mean(0), linestyle="--", label="mean of samples")
         ax.plot(x, distribution.observed, color="black", marker="o", markersize=3, label="observed")
-        every = max(1, len(distribution.labels) // 8)
-        ax.set_xticks(list(x)[::every], distribution.labels[::every])
+        ticks = list(x)[:: max(1, len(distribution.labels) // 8)]
+        if distribution.labels[-1] == "inf":  # those without a path are always named
+            ticks[-1] = len(distribution.labels) - 1
+        ax.set_xticks(ticks, [distribution.labels[tick] for tick in ticks])
         ax.set_xlabel(distribution.name.replace("_", " "))
     axes[0].set_ylabel("count")
     axes[0].legend(fontsize="small")
@@ -372,7 +374,8 @@ def paint_landscape(
     axes.set_ylim(bounds[2], bounds[3])
     axes.set_xlabel(_label(found.names[0], found.weights))
     axes.set_ylabel(_label(found.names[1], found.weights))
-    axes.label_outer()
+    if len(axes.get_shared_y_axes().get_siblings(axes)) > 1:  # one axis for several panels is labelled once
+        axes.label_outer()
     axes.set_title(title, fontsize=9)
     bar = figure.colorbar(image, ax=axes, fraction=0.05)
     ticks = [t for t in (0, 1, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7) if t <= reach]

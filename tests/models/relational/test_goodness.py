@@ -38,6 +38,7 @@ def test_histograms_are_those_of_networkx() -> None:
         if distribution.name != "shared_partners":
             assert (totals == distribution.observed.sum()).all()
         assert ((distribution.p_values >= 0) & (distribution.p_values <= 1)).all()
+        np.testing.assert_array_equal(distribution.interval, distribution.interval.round())
     with pytest.raises(InputError, match="at least one"):
         goodness_of_fit(scheme, network, [-1.6], networks=0)
 
@@ -114,3 +115,12 @@ def test_an_estimator_with_terms() -> None:
     model = RelationalModel(scheme, method="monte_carlo").fit(networkx.florentine_families_graph())
     assert model.converged_
     assert model.sample(2, start="observed")[0].sizes == {"vertex": 15}
+
+
+def test_terms_are_fitted_by_sampling_unless_told_otherwise() -> None:
+    scheme = graph_scheme("edge")
+    network = network_from_edges(scheme, [(0, 1), (1, 2), (2, 0), (2, 3)], vertices=range(6))
+    assert fit_relational(scheme, network, check=False).method == "bethe"
+    scheme.term("gwesp", decay=0.2)
+    assert fit_relational(scheme, network, check=False).method == "monte_carlo"
+    assert RelationalModel(scheme).method == "auto"

@@ -86,3 +86,20 @@ def test_exact_and_bethe_agree_where_it_is_easy() -> None:
     per_binding = ExactLikelihood(SCHEME, [network], weights="binding").examine(theta / [2, 6])
     np.testing.assert_allclose(per_binding[0], exact)
     np.testing.assert_allclose(per_binding[1], gradient * [2, 6])
+
+
+def test_panels_of_their_own_are_labelled() -> None:
+    """Two landscapes beside each other have axes of their own; panels that share one are labelled once."""
+    from matplotlib.figure import Figure
+
+    from hiddenfield.report.relational import paint_landscape
+
+    scheme = graph_scheme("edge", "triangle")
+    network = network_from_edges(scheme, [(0, 1), (1, 2), (2, 3)], vertices=range(6))
+    found = landscape(scheme, network, ("edge", -2.0, 0.0), ("triangle", -1.0, 0.0), points=3, runs=0)
+    for shared, expected in ((False, [True, True]), (True, [True, False])):
+        figure = Figure(layout="constrained")
+        panels = figure.subplots(1, 2, sharey=shared)
+        for panel in panels:
+            paint_landscape(figure, found, axes=panel)
+        assert [bool(panel.get_ylabel()) for panel in panels] == expected

@@ -121,7 +121,7 @@ def read(
     >>> _ = path.write_text("smiles,logP,toxic\nCCO,-0.18,no\nc1ccccc1,1.69,yes\nCCCl,,\n")
     >>> read(path, target=["logP", "toxic"])
     Structures(3 structures, 12 nodes, 20 arcs; node labels: element (3), degree (2), hydrogens (4), valence (4),
-    aromatic (2); arc labels: bond (4), conjugated (2), ring (2); targets: logP, toxic)
+    aromatic (2), charge (5), chirality (5); arc labels: bond (4), conjugated (2), ring (2); targets: logP, toxic)
     """
     if on_error not in ("raise", "skip"):
         raise InputError(f"on_error must be 'raise' or 'skip', got {on_error!r}")

@@ -33,8 +33,9 @@ class Distribution:
 
     @property
     def interval(self) -> Float[Array, "2 values"]:
-        """The interval that holds 95 % of the sampled networks, for each value."""
-        return np.quantile(self.sampled, [0.025, 0.975], axis=0)
+        """The interval that holds at least 95 % of the sampled networks, for each value; its ends are counts."""
+        low = np.quantile(self.sampled, 0.025, axis=0, method="lower")
+        return np.stack([low, np.quantile(self.sampled, 0.975, axis=0, method="higher")])
 
     @property
     def p_values(self) -> Float[Array, " values"]:

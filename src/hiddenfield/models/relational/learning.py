@@ -131,7 +131,7 @@ def fit_relational(
     scheme: RelationalScheme,
     networks: Network | Sequence[Network],
     *,
-    method: str = "bethe",
+    method: str = "auto",
     optimiser: str = "lbfgs",
     starts: int = 4,
     start: Mapping[str, Any] | None = None,
@@ -156,7 +156,8 @@ def fit_relational(
     networks
         One or several, complete or partly unknown.
     method
-        What is climbed, a name of `LIKELIHOODS`. "bethe": template-level belief propagation, its best phase.
+        What is climbed, a name of `LIKELIHOODS`, or "auto": "bethe", and "monte_carlo" where a feature has no template
+        (gwesp and other terms). "bethe": template-level belief propagation, its best phase.
         "bethe_observed": the phase nearest to the data. "exact": enumeration of all networks of a few vertices.
         "pseudo_likelihood": each pair given all others. "monte_carlo": Markov chain Monte Carlo maximum likelihood
         (Geyer and Thompson). "contrastive_divergence": a few steps of the chain from the observed network.
@@ -219,6 +220,7 @@ def fit_relational(
     own = None if start is None else check_weights(scheme, start, "a weight to start from")
     if not (isinstance(ridge, Real) and 0 <= ridge < math.inf):
         raise InputError(f"ridge is a finite number of at least 0, got {ridge!r}")
+    method = choose_method(scheme, method)
     likelihood = LIKELIHOODS.choose(method)(
         scheme, given, bindings=bindings, weights=weights, condition=condition
     )
@@ -275,6 +277,11 @@ def fit_relational(
         likelihood.log_likelihood_error,
         likelihood.diagnostics,
     )
+
+
+def choose_method(scheme: RelationalScheme, method: str) -> str:
+    """Return what "auto" stands for: Bethe's approximation where all features have a template, else sampling."""
+    return method if method != "auto" else "monte_carlo" if has_terms(scheme) else "bethe"
 
 
 def _phases(

@@ -43,8 +43,8 @@ def read_network(
     edges
         One pair of names per line, separated by commas, tabs or spaces; ``#`` begins a comment, a first line such as
         ``source,target`` is a header, or one with the names of types. A third column says what is known of the pair: 1
-        an edge (the default), 0 none (as for all pairs that are not listed), ? unknown. Of a two-mode network, the
-        first column has entities of the first type.
+        or more an edge (the default; how often or how strong does not matter), 0 none (as for all pairs that are not
+        listed), ? unknown. Of a two-mode network, the first column has entities of the first type.
     vertices
         A CSV table whose first column has all names; other columns are attributes of the scheme by name, empty where
         unknown. By default the vertices are those that pairs name. Of a two-mode network, the column ``type`` says
@@ -87,10 +87,14 @@ def read_network(
                 file=edges,
                 line=line,
             )
-        if value not in VALUES:
-            raise ReadError(f"the value of a pair is 1, 0 or ?, got {value!r}", file=edges, line=line)
+        if value not in VALUES and not re.fullmatch(r"\d+(\.\d*)?([eE][+-]?\d+)?", value):
+            raise ReadError(
+                f"the value of a pair is a number of at least 0, or ? where it is unknown, got {value!r}",
+                file=edges,
+                line=line,
+            )
         seen[key] = line
-        found[VALUES[value]].append((first, second))
+        found[VALUES.get(value) or ("edge" if float(value) > 0 else "none")].append((first, second))
     if names is None:
         listed = [pair for pairs in found.values() for pair in pairs]
         names = {
