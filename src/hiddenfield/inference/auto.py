@@ -136,7 +136,7 @@ def _if_it_fits(
         return None, plan, f"no elimination order was found in {share:.2g} s"
     except TooLargeError as error:
         return None, plan, str(error).split(";")[0]
-    cost = f"about {plan.seconds:.2g} s"
+    cost = f"about {plan.seconds:.2g} s" if plan.seconds > 0.01 else "milliseconds"
     if plan.seconds > SAFE * seconds_left():
         return None, plan, f"exact inference would take {cost}"
     with contextlib.suppress(OutOfTimeError), limited(SAFE * seconds_left()):

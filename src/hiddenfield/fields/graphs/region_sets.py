@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hiddenfield.limits import check_time
 from hiddenfield.shapes import Array, Int
 
 
@@ -103,6 +104,7 @@ class Overlaps(NamedTuple):
 
 def overlaps(first: Sets, second: Sets, width: int) -> Overlaps:
     """Return all pairs of sets that share members, by joining on the members; each member once in a set."""
+    check_time()
     order = np.argsort(second.members, kind="stable")
     holder = second.rows[order]
     bounds = np.searchsorted(second.members[order], np.arange(width + 1))
@@ -110,6 +112,7 @@ def overlaps(first: Sets, second: Sets, width: int) -> Overlaps:
     place, member = ranges(bounds[:-1][first.members], count)
     keys = first.rows[member] * max(len(second), 1) + holder[place]
     members = first.members[member]
+    check_time()
     order = np.argsort(keys, kind="stable")
     keys, members = keys[order], members[order]
     heads = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]])) if len(keys) else order

@@ -30,7 +30,7 @@ COOLING = np.concatenate([np.ones(4), np.geomspace(1.0, 50.0, 20), np.full(4, 1e
 FIRST, MOST = 8.0, 24.0
 """Log2 of the joint states of a clique with which exact moves begin, and with which they end."""
 
-PATIENCE = 10
+PATIENCE = 5
 """Exact moves in a row that raise no value, after which something else is done."""
 
 NOT_FOUND = (
