@@ -165,7 +165,7 @@ def group_hold_out(request: Request) -> list[Split]:
     >>> groups = np.array(["a", "b", "a", "c", "d", "a"])
     >>> (split,) = group_hold_out(Request(6, groups=groups, test_fraction=0.3))
     >>> groups[split.test].tolist(), groups[split.train].tolist()
-    (['c', 'd'], ['a', 'b', 'a', 'a'])
+    (['b', 'c'], ['a', 'a', 'd', 'a'])
     """
     if request.groups is None:
         raise InputError("group_hold_out needs groups: name the column that holds them")
