@@ -30,7 +30,8 @@ def test_a_killed_assessment_resumes_to_the_same_json(capsys, tmp_path):
     resumed = done(capsys, *words, "--jobs", "1", "--out", run, "--resume")
     assert {cell: cell.stat().st_mtime_ns for cell in cells} == kept  # what was done was not done again
     whole = done(capsys, *words, "--jobs", "1", "--out", tmp_path / "whole")
-    assert {**resumed, "seconds": 0} == {**whole, "seconds": 0}
+    own = {"seconds": 0, "command": ""}
+    assert resumed | own == whole | own
     assert {"num_parameters", "ranges", "training_curve"} <= set(whole)
     names = [
         sorted(cell.name for cell in (folder / "cells").glob("[!.]*")) for folder in (run, tmp_path / "whole")

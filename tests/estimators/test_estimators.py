@@ -178,7 +178,7 @@ WRONG = {
     "validation_fraction": 1.0,
     "monitor": "f1",
     "resample": 0,
-    "precision": 32,
+    "precision": 8,
     "device": 0,
     "devices": 0,
     "ensemble": 0,

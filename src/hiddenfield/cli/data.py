@@ -26,12 +26,9 @@ def convert(
 ) -> None:
     """Read any known format and write it as Parquet or Arrow."""
     import hiddenfield
-    from hiddenfield.progress import counted, progress
 
     start = time.perf_counter()
-    with progress(None, "reading") as advance:
-        packs = hiddenfield.scan(path, **reader, **given_options(target=target))
-        structures = hiddenfield.concatenate(list(counted(packs, advance)))
+    structures = hiddenfield.read(path, **reader, **given_options(target=target))
     hiddenfield.write(structures, output, **given_options(shard_size=shard_size))
     seconds = time.perf_counter() - start
     result = {"path": str(path), "output": str(output), "structures": len(structures)}

@@ -116,9 +116,9 @@ def read(path: str | Path, format: str | None = None, **options: Any) -> Structu
 
 
 def scan(path: str | Path, format: str | None = None, **options: Any) -> Iterator[Structures]:
-    """Read pack by pack: every shard or row group of an Arrow or Parquet set in turn, anything else as one pack.
+    """Read pack by pack: shards of an Arrow or Parquet set, a table of molecules by 10,000, anything else as one pack.
 
-    Memory is bounded by the largest shard, so a set may be larger than memory.
+    Memory is bounded by the largest part, so a set may be larger than memory; of a table the text is kept.
     """
     path = existing(path)
     chosen = _chosen(path, format, options)

@@ -287,3 +287,28 @@ def test_hf_read_finds_the_format(write) -> None:
         assert hf.read(path, target="logP") == read(path, target="logP")
     with pytest.raises(InputError, match="format 'table' has no option 'column'"):
         hf.read(path, column="smiles")
+
+
+def test_part_by_part_is_the_whole(write, monkeypatch) -> None:
+    from hiddenfield.data.description import Description, describe
+    from hiddenfield.data.formats import scan
+    from hiddenfield.data.readers import table
+
+    lines = [f"{'C' * (k % 5 + 1)}{'O' * (k % 3)},{k}.5,{'x' if k < 4 else 'y'}" for k in range(11)]
+    path = write("smiles,size,kind\n" + "\n".join([*lines[:7], "C(,1,x", *lines[7:], "C1,1,y"]) + "\n")
+    options = {"target": ["size", "kind"], "on_error": "skip"}
+    with pytest.warns(SkippedInputWarning) as whole:
+        pack = hf.read(path, **options)
+    monkeypatch.setattr(table, "ROWS_AT_ONCE", 3)
+    with pytest.warns(SkippedInputWarning) as parted:
+        packs = list(scan(path, **options))
+    assert len(packs) == 5
+    assert [str(w.message) for w in parted] == [str(w.message) for w in whole]
+    assert parted[0].message.positions == whole[0].message.positions == (7, 12)
+    assert sum(map(len, packs)) == len(pack) == 11
+    assert str(Description.of(packs)) == str(describe(pack))
+    assert [str(s) for part in packs for s in part.columns["smiles"]] == pack.columns["smiles"].tolist()
+    joined = [value for part in packs for value in part.targets[:, 0].tolist()]
+    assert joined == pack.targets[:, 0].tolist()
+    with pytest.raises(ReadError, match="line 9: 'C\\('"):
+        list(scan(path))

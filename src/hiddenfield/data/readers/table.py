@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import inspect
 import json
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,9 @@ SMILES_SIGNS = re.compile(r"[=#()\[\]@/\\+0-9]")
 
 # To be raised when the readers change what they make of the same table.
 CACHE_VERSION = 2
+
+# Rows that are converted at once where a table is read part by part.
+ROWS_AT_ONCE = 10_000
 
 Outcome = tuple[Structures, SkippedInputWarning | None]
 
@@ -123,44 +128,14 @@ def read(
     Structures(3 structures, 12 nodes, 20 arcs; node labels: element (3), degree (2), hydrogens (4), valence (4),
     aromatic (2), charge (5), chirality (5); arc labels: bond (4), conjugated (2), ring (2); targets: logP, toxic)
     """
-    if on_error not in ("raise", "skip"):
-        raise InputError(f"on_error must be 'raise' or 'skip', got {on_error!r}")
-    file, absent, labels = Path(path), as_missing(missing), USUAL_EXTRA if extra is None else extra
+    file, absent = Path(path), as_missing(missing)
 
     def build() -> Outcome:
-        table = read_table(file, header=bool(header), separator=separator)
-        columns = _structure_columns(table, structure)
-        found = _structure_kind(table, columns, kind)
-        _check_applicable(found, bool(explicit_hydrogens or extra), arc_labels)
-        beside = {table.names[k] for k in columns} | {table.names[table.find(c, "id")] for c in _listed(id)}
-        wanted = chosen_names(_listed(target), table.names, beside)
-        targets = _targets(table, wanted, classes, absent)
-        ids = None if id is None else table.entries(table.find(id, "id"))
-        kept = {table.names[k]: k for k in (table.find(column, "keep") for column in _listed(keep))}
-        further = {name: further_column(table.entries(k), absent) for name, k in kept.items()}
-        if found == "smiles":
-            texts = table.entries(columns[0])
-            pack, rows, skipped = read_molecules(
-                texts,
-                on_error=on_error,
-                explicit_hydrogens=explicit_hydrogens,
-                extra=labels,
-                num_workers=num_workers,
-                progress=progress,
-                ids=ids,
-                name_row=lambda row: f"line {table.lines[row]}",
-                complain=lambda row, message: table.refuse(message, row),
-            )
-            further["smiles"] = np.array(texts, dtype=np.dtypes.StringDType())
-        else:
-            pack, rows, skipped = _sequences(table, columns, ids, absent, on_error, arc_labels)
-        if skipped is not None:
-            further[ROWS] = np.arange(len(table.rows))
-        pack = pack.replace(
-            ids=None if ids is None else np.array(ids, dtype=np.dtypes.StringDType())[rows],
-            columns={name: values[rows] for name, values in further.items()},
-            targets=None if targets is None else targets.take(rows),
-        )
+        content = _content(
+            file, structure, kind, target, classes, id, keep, header, separator, absent, on_error,
+            explicit_hydrogens, extra, arc_labels,
+        )  # fmt: skip
+        pack, skipped = content.pack(slice(None), num_workers, progress)
         return pack.single_labels() if single_labels else pack, skipped
 
     if cache is None:
@@ -169,13 +144,49 @@ def read(
         options = {
             "structure": structure, "kind": kind, "target": _listed(target), "classes": classes, "id": id,
             "keep": _listed(keep), "header": bool(header), "separator": separator, "missing": sorted(absent),
-            "on_error": on_error, "explicit_hydrogens": explicit_hydrogens, "extra": tuple(labels),
+            "on_error": on_error, "explicit_hydrogens": explicit_hydrogens, "extra": tuple(_labels(extra)),
             "arc_labels": arc_labels, "single_labels": single_labels,
         }  # fmt: skip
         pack, skipped = _cached(file, Path(cache), options, build)
     if skipped is not None:
         warnings.warn(skipped, stacklevel=2)
     return pack
+
+
+def scan(
+    path: str | Path, *, cache: str | Path | None = None, single_labels: bool = False, **options: Any
+) -> Iterator[Structures]:
+    """Read molecules part by part, so that memory is bounded by the text and one part; sequences as one pack.
+
+    Targets are numbers or classes by their whole columns. Each part has the symbols that occur in it; rows that are
+    left out are told once, at the end.
+
+    Parameters
+    ----------
+    path, options
+        As `read` takes them.
+    cache, single_labels
+        Need everything at once: with one of them it is.
+    """
+    if cache is not None or single_labels:
+        yield read(path, cache=cache, single_labels=single_labels, **options)
+        return
+    given = {name: p.default for name, p in inspect.signature(read).parameters.items()} | options
+    names = inspect.signature(_content).parameters
+    content = _content(
+        Path(path), absent=as_missing(given["missing"]), **{n: given[n] for n in names if n in given}
+    )
+    failures: list[tuple[int, str]] = []
+    size = ROWS_AT_ONCE if content.kind == "smiles" else max(len(content.structures), 1)
+    for start in range(0, max(len(content.structures), 1), size):
+        part = slice(start, start + size)
+        pack, skipped = content.pack(part, given["num_workers"], given["progress"])
+        if skipped is not None:
+            failures += [(start + k, why) for k, why in zip(skipped.positions, skipped.reasons, strict=True)]
+        yield pack
+    told = skipped_rows(failures, content.structures, lambda row: f"line {content.lines[row]}", content.ids)
+    if told is not None:
+        warnings.warn(told, stacklevel=2)
 
 
 FORMAT = FORMATS.add(
@@ -185,8 +196,97 @@ FORMAT = FORMATS.add(
         recognises=lambda path: inner_suffix(path) in SUFFIXES and path.is_file(),
         read=read,
         priority=10,
+        scan=scan,
     )
 )
+
+
+@dataclass(frozen=True, eq=False)
+class _Content:
+    """The columns of a table that are read: structures, which are converted later, and all that goes with them."""
+
+    file: Path
+    kind: str
+    structures: list[Any]
+    lines: Sequence[int]
+    targets: Columns | None
+    ids: list[str] | None
+    further: Mapping[str, Array]
+    on_error: str
+    explicit_hydrogens: bool
+    extra: Sequence[str] | None
+    arc_labels: str | None
+    missing: Sequence[tuple[int, str]]
+
+    def pack(self, part: slice, num_workers: int | None, progress: bool) -> Outcome:
+        """Convert some of the rows; positions in the warning count from the first of them."""
+        chosen, lines = self.structures[part], self.lines[part]
+        ids, first = None if self.ids is None else self.ids[part], part.start or 0
+        further = {name: values[part] for name, values in self.further.items()}
+        if self.kind == "smiles":
+            pack, kept, skipped = read_molecules(
+                chosen,
+                on_error=self.on_error,
+                explicit_hydrogens=self.explicit_hydrogens,
+                extra=_labels(self.extra),
+                num_workers=num_workers,
+                progress=progress,
+                ids=ids,
+                name_row=lambda row: f"line {lines[row]}",
+                complain=lambda row, message: ReadError(message, file=self.file, line=lines[row]),
+            )
+            further["smiles"] = np.array(chosen, dtype=np.dtypes.StringDType())
+        else:
+            failed = {row for row, _ in self.missing}
+            kept = np.array([row for row in range(len(chosen)) if row not in failed], dtype=np.int64)
+            pack = from_sequences([chosen[row] for row in kept], arc_labels=self.arc_labels)
+            skipped = skipped_rows(self.missing, chosen, lambda row: f"line {lines[row]}", ids)
+        if skipped is not None:
+            further[ROWS] = np.arange(first, first + len(chosen))
+        pack = pack.replace(
+            ids=None if ids is None else np.array(ids, dtype=np.dtypes.StringDType())[kept],
+            columns={name: values[kept] for name, values in further.items()},
+            targets=None if self.targets is None else self.targets.take(kept + first),
+        )
+        return pack, skipped
+
+
+def _content(
+    file: Path,
+    structure: Any,
+    kind: str | None,
+    target: Any,
+    classes: Any,
+    id: Any,
+    keep: Any,
+    header: bool | None,
+    separator: str | None,
+    absent: frozenset[str],
+    on_error: str,
+    explicit_hydrogens: bool,
+    extra: Sequence[str] | None,
+    arc_labels: str | None,
+) -> _Content:
+    """Read a table and keep the columns that are asked for; everything but the structures themselves is checked."""
+    if on_error not in ("raise", "skip"):
+        raise InputError(f"on_error must be 'raise' or 'skip', got {on_error!r}")
+    table = read_table(file, header=bool(header), separator=separator)
+    columns = _structure_columns(table, structure)
+    found = _structure_kind(table, columns, kind)
+    _check_applicable(found, bool(explicit_hydrogens or extra), arc_labels)
+    beside = {table.names[k] for k in columns} | {table.names[table.find(c, "id")] for c in _listed(id)}
+    targets = _targets(table, chosen_names(_listed(target), table.names, beside), classes, absent)
+    ids = None if id is None else table.entries(table.find(id, "id"))
+    kept = {table.names[k]: k for k in (table.find(column, "keep") for column in _listed(keep))}
+    further = {name: further_column(table.entries(k), absent) for name, k in kept.items()}
+    structures: list[Any] = table.entries(columns[0])
+    missing: list[tuple[int, str]] = []
+    if found == "sequence":
+        structures, missing = _sequences(table, columns, absent, on_error)
+    return _Content(
+        file, found, structures, table.lines, targets, ids, further, on_error, explicit_hydrogens, extra, arc_labels,
+        missing,
+    )  # fmt: skip
 
 
 def _targets(table: Table, target: list[Any], classes: Any, missing: frozenset[str]) -> Columns | None:
@@ -215,6 +315,11 @@ def _class_names(table: Table, classes: Any, targets: list[str]) -> list[str]:
     return names
 
 
+def _labels(extra: Sequence[str] | None) -> Sequence[str]:
+    """Return the further labels of atoms: those that are asked for, or the usual ones."""
+    return USUAL_EXTRA if extra is None else extra
+
+
 def _check_applicable(kind: str, molecular: bool, arc_labels: str | None) -> None:
     """Refuse an option that would do nothing."""
     if kind == "sequence" and molecular:
@@ -226,14 +331,9 @@ def _check_applicable(kind: str, molecular: bool, arc_labels: str | None) -> Non
 
 
 def _sequences(
-    table: Table,
-    columns: list[int],
-    ids: list[str] | None,
-    missing: frozenset[str],
-    on_error: str,
-    arc_labels: str | None,
-) -> tuple[Structures, Array, SkippedInputWarning | None]:
-    """Read one column whose entries are sequences, or several whose entries are the symbols of one."""
+    table: Table, columns: list[int], missing: frozenset[str], on_error: str
+) -> tuple[list[Any], list[tuple[int, str]]]:
+    """Return the sequences of one column, or of several whose entries are the symbols of one; and what is missing."""
     failures: list[tuple[int, str]] = []
     sequences: list[Any] = []
     if len(columns) == 1:
@@ -253,10 +353,7 @@ def _sequences(
         row, reason = failures[0]
         message = f'{reason}; fill it in, or leave such rows out with on_error="skip"'
         raise table.refuse(message, row)
-    failed = {row for row, _ in failures}
-    rows = np.array([row for row in range(len(sequences)) if row not in failed], dtype=np.int64)
-    pack = from_sequences([sequences[row] for row in rows], arc_labels=arc_labels)
-    return pack, rows, skipped_rows(failures, sequences, lambda row: f"line {table.lines[row]}", ids)
+    return sequences, failures
 
 
 # -- which column holds the structures, and of what kind they are ------------------------------------------
