@@ -173,7 +173,7 @@ def describe_fit(networks: Sequence[Network], fit: RelationalFit) -> Description
     lines += _warned(fit.warnings)
     width = max(len(name) for name in fit.names)
     for name, value, error in zip(fit.names, fit.theta, fit.standard_errors, strict=True):
-        spread = "fixed" if error == 0 else f"standard error {error:.4g}"
+        spread = "fixed" if error == 0 else f"standard error {_number(error)}"
         lines.append(f"  {name:<{width}}  {value: .6g}  {spread}")
     if math.isfinite(fit.objective):
         noise = f" (Monte Carlo error {fit.log_likelihood_error:.2g})" if fit.log_likelihood_error else ""
