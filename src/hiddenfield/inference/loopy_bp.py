@@ -273,9 +273,9 @@ def decode(passing: MessagePassing, messages: Float[Tensor, " messages"]) -> Int
     plan.ports.messages[:] = as_array(messages.detach())
     assignment = np.full(field.num_variables, -1, np.int64)
     scores = np.empty(int(field.cardinalities.max()) if field.num_variables else 0, plan.log_unary.dtype)
-    choose_in_turn(
-        plan.ports._replace(maximise=True), np.argsort(plan.depths[0], kind="stable"), scores, assignment
-    )
+    order = np.argsort(plan.depths[0], kind="stable")
+    work = 16 * len(plan.ports.messages)
+    choose_in_turn(plan.ports._replace(maximise=True), order, scores, assignment, work=work)
     return torch.from_numpy(assignment)
 
 
@@ -316,13 +316,16 @@ def add_port(port: int, ports: Ports, assignment: Array, scratch: Scratch, score
             scores[state] += ports.port_weight[port] * ports.messages[first + state]
 
 
-@compiled
-def choose_in_turn(ports: Ports, order: Array, scores: Array, assignment: Array) -> None:
+@compiled(watched=True)
+def choose_in_turn(stop: Array, ports: Ports, order: Array, scores: Array, assignment: Array) -> None:
     """Write the states that variables choose in the given order; `assignment` comes in as -1."""
+    stop[1] = 1
     scratch = make_scratch(ports)
     for variable in range(order.size):
         total_of(variable, ports)
     for place in range(order.size):
+        if stop[0]:
+            return
         variable = order[place]
         first = ports.state_ptr[variable]
         states = ports.state_ptr[variable + 1] - first
