@@ -73,7 +73,9 @@ class BetheLikelihood(SmoothLikelihood):
         self._given = self.condition and bool(given_attributes(self.scheme))
         self._domains = Counter(map(self._domain, self.networks))
         if self.phase == "observed" and self._partial:
-            raise InputError("the observed phase needs complete networks; use method='bethe' where values are unknown")
+            raise InputError(
+                "the observed phase needs complete networks; use method='bethe' where values are unknown"
+            )
 
     def examine(self, theta: Float[Array, "settings features"]) -> Values:
         """Return log-likelihoods, gradients and numbers of phases; no phase is where no messages settled."""
