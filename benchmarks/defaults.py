@@ -259,14 +259,18 @@ def _row(
 
 
 def run_all(
-    folder: Path, jobs: int, names: Sequence[str], keep: Callable[[list[dict[str, Any]]], None]
+    folder: Path,
+    jobs: int,
+    names: Sequence[str],
+    who: Sequence[str],
+    keep: Callable[[list[dict[str, Any]]], None],
 ) -> None:
     """Run everything, the default first and of each the longest first, each in a process of its own."""
     os.environ |= {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
     size = {name: (folder / f"{name}.parquet").stat().st_size for name in names}
     work: list[tuple[Callable[..., Any], str, str]] = [
-        (run_candidate if who in CANDIDATES else run_baseline, name, who)
-        for who in ORDER
+        (run_candidate if one in CANDIDATES else run_baseline, name, one)
+        for one in who
         for name in sorted(names, key=lambda name: -size[name])
     ]
     rows = []
@@ -334,7 +338,8 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--sets", type=Path, default=Path("out/sets"))
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", default="", help="names of sets, by commas; the rows of others are kept")
+    parser.add_argument("--who", default="", help="candidates and baselines; the rows of others are kept")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/defaults.json"))
     chosen = parser.parse_args()
@@ -343,7 +348,11 @@ def main() -> None:
         return
     if chosen.action == "run":
         names = [name for name in chosen.only.split(",") if name] or [*CHOSEN_ON, *UNTOUCHED]
-        old = json.loads(chosen.out.read_text())["rows"] if chosen.out.exists() and chosen.only else []
+        old = (
+            json.loads(chosen.out.read_text())["rows"]
+            if chosen.out.exists() and (chosen.only or chosen.who)
+            else []
+        )
 
         def keep(rows: list[dict[str, Any]]) -> None:
             new = {(row["set"], row["who"]) for row in rows}
@@ -353,7 +362,8 @@ def main() -> None:
                     json.dumps({"environment": environment(), "rows": every}, indent=1) + "\n"
                 )
 
-        run_all(chosen.sets, chosen.jobs, ("MUTAG", "FreeSolv") if chosen.quick else names, keep)
+        who = [name for name in chosen.who.split(",") if name] or ORDER
+        run_all(chosen.sets, chosen.jobs, ("MUTAG", "FreeSolv") if chosen.quick else names, who, keep)
         if chosen.quick:
             return
     Path("docs/results/defaults.md").write_text(page(json.loads(chosen.out.read_text())))

@@ -50,6 +50,31 @@ def test_infer_predicts_unknown_pairs(capsys, tmp_path):
     assert "a - c  0.5000" in out
 
 
+def test_infer_takes_attributes_of_a_network_as_given(capsys, tmp_path):
+    """As learning does: of pairs that are independent given the attributes, the probabilities are exact."""
+    scheme, edges, vertices = (tmp_path / name for name in ("scheme.toml", "edges.csv", "vertices.csv"))
+    scheme.write_text(
+        'types = ["vertex"]\n[[attributes]]\nname = "exist"\nof = ["vertex", "vertex"]\n'
+        '[[attributes]]\nname = "sex"\nof = "vertex"\nvalues = ["f", "m"]\n[[features]]\nlibrary = "edge"\n'
+        '[[features]]\nname = "same"\narguments = ["a", "b"]\nexpression = "exist[a, b] & (sex[a] == sex[b])"\n'
+    )
+    edges.write_text("a,b\nb,c\n")
+    vertices.write_text("name,sex\na,f\nb,f\nc,m\nd,m\n")
+    words = ["relational", "infer", scheme, "--network", edges, "--vertices", vertices]
+    code, out, _ = call(capsys, *words, "-t", "edge=-1", "-t", "same=2", "--json")
+    (point,) = json.loads(out)["fixed_points"]
+    marginals = {name: row["1"] for name, row in point["marginals"].items()}
+    assert code == 0
+    assert marginals == pytest.approx(
+        {
+            "exist[sex=f, sex=f]": 0.731059,
+            "exist[sex=f, sex=m]": 0.268941,
+            "exist[sex=m, sex=m]": 0.731059,
+        },
+        abs=1e-6,
+    )
+
+
 def test_learn_with_a_report(capsys, tmp_path):
     words = ["relational", "learn", SCHEME, "--network", EDGES, "--size", 16, "--starts", 1]
     code, out, err = call(capsys, *words, "--json", "--out", tmp_path / "report.html")

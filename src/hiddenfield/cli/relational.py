@@ -82,12 +82,14 @@ def infer(
 ) -> None:
     """Find all fixed points of belief propagation on the template: log Z, marginals, expected counts, stability.
 
-    With a network that has unknown pairs (value ?), also their probabilities given the rest of it.
+    With a network, its attributes of vertices are taken as given, and the probabilities of unknown pairs (value ?)
+    given the rest of it are listed too.
     """
     import numpy as np
 
     from hiddenfield.fields.relational import read_scheme
     from hiddenfield.models.relational import predict_pairs
+    from hiddenfield.models.relational.observations import classes_of
     from hiddenfield.models.relational.phases import find_phases
     from hiddenfield.report.relational import describe_phases, describe_prediction
 
@@ -104,7 +106,8 @@ def infer(
     ordered = {name: given[name] for name in scheme.features}
     row = np.array(list(ordered.values()))
     sizes = networks[0].sizes if networks else scheme.check_sizes(domain["size"])
-    points = find_phases(scheme, sizes, row, **conventions)
+    given_classes = classes_of(scheme, networks[0]) if networks else None
+    points = find_phases(scheme, sizes, row, given=given_classes, **conventions)
     record, lines = describe_phases(scheme, sizes, ordered, points, **conventions)
     if networks and networks[0].unknown:
         found = predict_pairs(scheme, networks[0], row, **conventions)

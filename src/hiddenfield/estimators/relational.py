@@ -22,8 +22,6 @@ from hiddenfield.fields.relational import (
     FEATURES,
     TWO_MODE,
     RelationalScheme,
-    entity_classes,
-    given_attributes,
     graph_scheme,
     read_scheme,
     two_mode_scheme,
@@ -42,7 +40,7 @@ from hiddenfield.models.relational import (
     networks_from_structures,
     predict_pairs,
 )
-from hiddenfield.models.relational.observations import pair_attribute
+from hiddenfield.models.relational.observations import classes_of, pair_attribute
 from hiddenfield.models.relational.phases import Phase, find_phases
 from hiddenfield.models.relational.sampling import as_drawn, sample_networks
 
@@ -147,13 +145,7 @@ class RelationalModel(BaseEstimator):  # type: ignore[misc]
         """All fixed points of belief propagation at the fitted weights, computed when first asked for."""
         if "theta_" not in vars(self):
             raise AttributeError("this RelationalModel is not fitted yet and has no phases_")
-        first, given = self._network, None
-        if (
-            self.condition
-            and given_attributes(self.scheme_)
-            and all((v >= 0).all() for v in first.values.values())
-        ):
-            given = entity_classes(self.scheme_, first.sizes, first.values)
+        given = classes_of(self.scheme_, self._network) if self.condition else None
         options: dict[str, Any] = {"bindings": self.bindings, "weights": self.weights, "given": given}
         return find_phases(self.scheme_, self.sizes_, self.theta_, **options)
 

@@ -63,6 +63,16 @@ def fitted(kind: str, count: int, method: str) -> RelationalFit:
     return fit_relational(scheme, network, method=method, ridge=2.0, starts=1, tolerance=1e-3, check=False)
 
 
+def test_a_network_knows_how_many_pairs_it_has() -> None:
+    shown = {kind: repr(make(1)[1]) for kind, make in KINDS.items()}
+    assert shown == {
+        "undirected": "Network(6 vertex; exist: 5 of 15)",
+        "directed": "Network(4 vertex; arc: 5 of 12)",
+        "attributed": "Network(6 vertex; exist: 6 of 15)",
+        "two_mode": "Network(4 first, 3 second; exist: 6 of 12)",
+    }
+
+
 def test_these_are_all_methods() -> None:
     assert set(METHODS) == set(LIKELIHOODS)
 

@@ -20,12 +20,8 @@ from hiddenfield.fields.relational import (
     weight_scale,
 )
 from hiddenfield.models.relational.observations import Network
-from hiddenfield.models.relational.sampling import (
-    check_sampled,
-    edge_feature,
-    features_of_pairs,
-    flatten_features,
-)
+from hiddenfield.models.relational.pair_features import edge_feature, features_of_pairs, flatten_features
+from hiddenfield.models.relational.sampling import check_sampled
 from hiddenfield.models.relational.sampling_loops import count_masks
 from hiddenfield.models.relational.term_counts import count_term_of_masks
 from hiddenfield.ops.equal_rows import equal_rows

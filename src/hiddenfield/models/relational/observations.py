@@ -16,6 +16,8 @@ from hiddenfield.fields.relational import (
     Classes,
     Feature,
     RelationalScheme,
+    entity_classes,
+    given_attributes,
     ground_index,
     ground_variables,
 )
@@ -286,6 +288,22 @@ def pair_attribute(scheme: RelationalScheme) -> Attribute:
 def count_pairs(scheme: RelationalScheme, network: Network) -> int:
     """Return how many pairs of a network can have an edge."""
     return pair_attribute(scheme).type.count(network.sizes)
+
+
+def classes_of(scheme: RelationalScheme, network: Network) -> Classes | None:
+    """Return the classes of vertices that features tell apart, None where attributes cannot be taken as given.
+
+    They cannot where none is used, not all are known, or a feature is about nothing else.
+    """
+    alone = any(
+        all(len(atom.arguments) == 1 for atom in feature.atoms)
+        for feature in scheme.features.values()
+        if feature.term is None
+    )
+    known = all((codes >= 0).all() for codes in network.values.values())
+    if alone or not known or not given_attributes(scheme):
+        return None
+    return entity_classes(scheme, network.sizes, network.values)
 
 
 def pair_classes(scheme: RelationalScheme, network: Network, classes: Classes) -> list[tuple[int, ...]]:
