@@ -316,6 +316,8 @@ def page(found: dict[str, Any]) -> str:
             near += 0 > sign * (value - best) >= -slack
             line = {"set": name, "structures": own["default"]["structures"], "measure": metric}
             for who in (*CANDIDATES, *BASELINES):
+                if not any(row["who"] == who for row in rows):
+                    continue
                 line[who] = f"{main_metric(own[who])[1]:.4g}" if who in own else ""
             blend = own["default"].get("blend")
             line["weights"] = "" if blend is None else " / ".join(f"{share:.1f}" for share in blend)
@@ -323,11 +325,14 @@ def page(found: dict[str, Any]) -> str:
             lines.append(line)
         if lines:
             told = (
-                f"The default is at least as good as the best baseline on {wins} of {len(lines)} sets, and within half "
-                f"a per cent on {near} more."
+                f"The default is at least as good as the best baseline that was run on {wins} of {len(lines)} sets, and "
+                f"within half a per cent on {near} more. A blank was not run."
             )
             parts += [f"## {title}", told, table(lines)]
-    parts = ["# Defaults", INTRODUCTION, *parts, "## How", HOW, f"Measured on: {found['environment']}."]
+    where = found["environment"]
+    packages = ", ".join(f"{name} {number}" for name, number in where["packages"].items() if number)
+    machine = f"{where['processor']}, {where['cores']} cores, {where['gpu'] or 'no GPU'}, {packages}"
+    parts = ["# Defaults", INTRODUCTION, *parts, "## How", HOW, f"Measured on: {machine}."]
     return "\n\n".join(parts) + "\n"
 
 
