@@ -325,8 +325,8 @@ def page(found: dict[str, Any]) -> str:
             lines.append(line)
         if lines:
             told = (
-                f"The default is at least as good as the best baseline that was run on {wins} of {len(lines)} sets, and "
-                f"within half a per cent on {near} more. A blank was not run."
+                f"The default is at least as good as the best baseline that was run on {wins} of {len(lines)} sets, "
+                f"and within half a per cent on {near} more. A blank was not run."
             )
             parts += [f"## {title}", told, table(lines)]
     where = found["environment"]
