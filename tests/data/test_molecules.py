@@ -68,7 +68,7 @@ def decoded(labels: torch.Tensor, vocabularies: tuple[hf.Vocabulary, ...]) -> li
 
 @pytest.mark.parametrize("explicit_hydrogens", [False, True])
 def test_labels_and_bonds_are_rdkits(explicit_hydrogens: bool) -> None:
-    pack = from_smiles(SMILES, explicit_hydrogens=explicit_hydrogens)
+    pack = from_smiles(SMILES, explicit_hydrogens=explicit_hydrogens, extra=())
     assert len(pack) == len(SMILES)
     for text, one in zip(SMILES, pack, strict=True):
         nodes, arcs = by_rdkit(text, explicit_hydrogens)
@@ -88,6 +88,8 @@ def test_columns_and_closed_vocabularies() -> None:
         "hydrogens",
         "valence",
         "aromatic",
+        "charge",
+        "chirality",
     ]
     assert [word.name for word in pack.arc_vocabularies] == ["bond", "conjugated", "ring"]
     assert pack.node_vocabularies[0].symbols == ("C",)
@@ -205,7 +207,7 @@ def test_one_text_is_no_list() -> None:
 
 
 def test_single_labels_join_the_columns() -> None:
-    pack = from_smiles(["CCO"], single_labels=True)
+    pack = from_smiles(["CCO"], single_labels=True, extra=())
     assert pack.node_vocabularies[0].name == "element|degree|hydrogens|valence|aromatic"
     assert pack.node_vocabularies[0].decode(pack.node_labels[:, 0].numpy()) == [
         "C|1|3|3|0",
@@ -226,7 +228,7 @@ def test_a_models_vocabularies_apply() -> None:
 def test_generated_molecules_carry_the_same_labels() -> None:
     generated = hf.datasets.huckel(40, seed=1, smiles=True)
     known = hf.datasets.huckel(2000, seed=0)
-    parsed = from_smiles(generated.columns["smiles"])
+    parsed = from_smiles(generated.columns["smiles"], extra=())
     assert [word.name for word in parsed.node_vocabularies] == [word.name for word in known.node_vocabularies]
     assert [word.name for word in parsed.arc_vocabularies] == [word.name for word in known.arc_vocabularies]
     recoded = parsed.recode(known.node_vocabularies, known.arc_vocabularies)

@@ -145,7 +145,7 @@ def test_the_packs_labels_are_rdkits() -> None:
 
 def test_the_smiles_reader_gives_the_same_pack() -> None:
     pack = huckel(200, seed=5, smiles=True)
-    read = from_smiles(pack.columns["smiles"].tolist(), num_workers=1, progress=False)
+    read = from_smiles(pack.columns["smiles"].tolist(), num_workers=1, progress=False, extra=())
     assert torch.equal(read.node_ptr, pack.node_ptr)
     assert torch.equal(read.source, pack.source)
     assert torch.equal(read.in_ptr, pack.in_ptr)

@@ -127,12 +127,14 @@ def _what_is_left(options: Mapping[str, Any]) -> str:
     return f"what was finished is in {out}; go on with: {again}"
 
 
-def _version(asked: bool) -> None:
+def _version(asked: bool) -> bool:
+    """Print the version and end, if asked."""
     if asked:
         import hiddenfield
 
         typer.echo(f"hiddenfield {hiddenfield.__version__}")
         raise typer.Exit
+    return asked
 
 
 def _say(kind: str, message: object) -> None:

@@ -23,7 +23,14 @@ from hiddenfield.embedding.stack import PredictorStack, write_members
 from hiddenfield.errors import InputError, TrainingError
 from hiddenfield.learning.batches import Pack, epoch_order, resampling_weights
 from hiddenfield.learning.checkpoint import History, State, fingerprint, resume_run, save_run
-from hiddenfield.learning.device import autocast, device_of, few_threads, make_optimizer, make_scaler
+from hiddenfield.learning.device import (
+    autocast,
+    device_of,
+    few_threads,
+    make_optimizer,
+    make_scaler,
+    torch_threads,
+)
 from hiddenfield.learning.processes import Team, team_of
 from hiddenfield.learning.protocol import Supervised
 from hiddenfield.learning.settings import TrainSettings
@@ -234,8 +241,10 @@ class Training:
         """Run the epochs that are left, then give every network its best weights."""
         state, total = self.state, sum(self.data.sizes)
         shown = show_progress and self.team.rank == 0
+        # The products of several networks round otherwise with another number of threads.
+        several = len(self.fits) > 1 and self.device.type == "cpu"
         with (
-            few_threads(sum(fit.batch_entries for fit in self.fits), self.team.size),
+            torch_threads(1) if several else few_threads(self.fits[0].batch_entries, self.team.size),
             progress(self.settings.epochs * total, "training", shown=shown) as advance,
         ):
             advance(state.next_epoch * total)

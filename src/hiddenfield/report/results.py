@@ -553,6 +553,10 @@ def fit_as_text(found: FitRecord) -> str:
         f"{', '.join(map(str, found.best_epoch))} of {', '.join(map(str, dict.fromkeys(found.epochs)))}",
         f"{counts.train:,} training, {counts.validation:,} validation, {counts.test:,} test structures{how}{left_out}",
     ]
+    if not counts.validation and (share := found.settings.get("validation_fraction")):
+        lines.append(
+            f"each network holds out another {100 * share:.0f} % of the training structures to choose its epoch"
+        )
     if found.blend.get("networks", 1.0) < 1.0:
         lines.append(f"predictions: {blend_in_words(found.blend)}")
     if len(found.test) > 1:
