@@ -268,3 +268,7 @@ def test_without_rdkit_the_error_says_what_to_install(monkeypatch: pytest.Monkey
         MissingDependencyError, match=r"reading SMILES needs the package 'rdkit'.*\[molecules\]"
     ):
         from_smiles(["C"])
+
+
+def test_no_further_labels_as_a_command_line_says_it() -> None:
+    assert from_smiles(["CC"], extra=["none"]) == from_smiles(["CC"], extra=())

@@ -200,6 +200,7 @@ def _columns(extra: Sequence[str]) -> tuple[str, ...]:
         raise InputError(
             f"extra must be a list of names, got {extra!r}; choose from: {', '.join(EXTRA_COLUMNS)}"
         )
+    extra = () if list(extra) == ["none"] else extra  # as a command line says it
     for name in extra:
         if name not in EXTRA_COLUMNS:
             raise InputError(
