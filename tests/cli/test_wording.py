@@ -132,3 +132,16 @@ def test_a_refused_resume_shows_where_plans_differ(tmp_path):
         InputError, match=r'parameters\.text \.\.\.x+first", not \.\.\.x+second"; give the same'
     ):
         claim_folder(tmp_path / "run", "plan.json", other, "a run", resume=True)
+
+
+@pytest.mark.parametrize(
+    "more", [["-p", "counts=maybe"], ["-p", "counts=true", "-p", "validation_fraction=0"]]
+)
+def test_a_parameter_is_named_and_refused_before_training(capsys, tmp_path, more):
+    table = tmp_path / "table.csv"
+    table.write_text("smiles,y\n" + "CCO,1\nCCN,2\nCCC,3\n" * 5)
+    words = ["fit", table, "--structure", "smiles", "--target", "y", "--out", tmp_path / "run", *QUICK, *more]
+    code, _, err = call(capsys, *words)
+    assert code == 1
+    assert "--parameter counts must be" in err
+    assert not (tmp_path / "run").exists()

@@ -37,12 +37,14 @@ def in_flags(message: str) -> str:
     'if the file has no header, read it with --set header=false'
     >>> in_flags("The 'dropout' parameter of StructureRegressor must be a float. Got 2 instead.")
     '--parameter dropout must be a float. Got 2 instead.'
+    >>> in_flags("The 'counts' parameter of StructureRegressor must be a bool. Got 'x' instead.")
+    "--parameter counts must be a bool. Got 'x' instead."
     >>> in_flags("cannot be read: 'C=C=O'; line 3: x=1")
     "cannot be read: 'C=C=O'; line 3: x=1"
     """
     for words, flags in WORDS.items():
         message = message.replace(words, flags)
-    message = PARAMETER.sub(lambda found: _flag(found[1], ""), message)
+    message = PARAMETER.sub(lambda found: _flag(found[1], "") or found[0], message)
     return ARGUMENT.sub(lambda found: _flag(found[1], found[2]) or found[0], message)
 
 
@@ -69,6 +71,7 @@ def _reader_options() -> frozenset[str]:
 
 @functools.cache
 def _parameters() -> frozenset[str]:
-    from hiddenfield.estimators import StructureEncoder
+    from hiddenfield.estimators import StructureClassifier, StructureEncoder, StructureRegressor
 
-    return frozenset(StructureEncoder().get_params())
+    kinds = (StructureClassifier, StructureRegressor, StructureEncoder)
+    return frozenset(name for kind in kinds for name in kind().get_params())

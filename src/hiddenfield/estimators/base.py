@@ -248,6 +248,11 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
             None if aside is None else chosen_aside(aside, len(given), answered),
             None if weights is None else weights[answered],
         )
+        if getattr(self, "counts", False) is True and not all(len(aside) for _, aside in parts):
+            raise InputError(
+                f"The 'counts' parameter of {type(self).__name__} must be False or 'auto' where no structures are held "
+                "out, since weights are chosen on these. Got True instead."
+            )
         kinds = tuple(column.kind for column in columns)
         return Begun(fits, task, features, reading, structures, parts, answered, single, kinds)
 
@@ -280,11 +285,6 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         """Say whether models on counts are to be fitted too: where they can be judged, and do what networks do."""
         wanted = getattr(self, "counts", False)
         judged = all(len(aside) for _, aside in begun.parts)
-        if wanted is True and not judged:
-            raise InputError(
-                f"The 'counts' parameter of {type(self).__name__} must be False or 'auto' where no structures are held "
-                "out, since weights are chosen on these. Got True instead."
-            )
         few = len(begun.structures) * len(begun.task.columns) <= MOST_COUNTED
         weighted = begun.fits[0].weights is not None or any(column.weights for column in begun.task.columns)
         usual = begun.task.loss == "square" and not weighted
