@@ -1,8 +1,8 @@
 r"""The EM driver: infer what is hidden, re-estimate the parameters, repeat.
 
-A model is plain functions of data and parameters (`LatentModel`); parameters and expected statistics are arrays by name,
-so that statistics of parts of the data add up and parameters can be saved, whatever the model is. What is hidden, missing
-values included, is filled in by one of the four alternatives of `FILLS`.
+A model is plain functions of data and parameters (`LatentModel`); parameters and expected statistics are arrays by
+name, so that statistics of parts of the data add up and parameters can be saved, whatever the model is. What is hidden,
+missing values included, is filled in by one of the alternatives of `FILLS`.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class LatentModel(Protocol[Data]):
     r"""A model with something hidden, as EM sees it.
 
     Statistics are sums over the data. They have two entries of that name in every model: ``"objective"``, the
-    log-likelihood :math:`\sum_n w_n \log p(x_n \mid \theta)` (with `mode` and `sample` that of the data as filled in), and
-    ``"count"``, :math:`\sum_n w_n`.
+    log-likelihood :math:`\sum_n w_n \log p(x_n \mid \theta)` (with "mode" and "sample" that of the data as filled
+    in), and ``"count"``, :math:`\sum_n w_n`.
     """
 
     def start(self, data: Data, how: str, generator: np.random.Generator) -> Arrays:
@@ -64,7 +64,7 @@ class LatentModel(Protocol[Data]):
         """Return the log density of the parameters, up to a constant; 0 without a prior."""
 
     def as_vector(self, parameters: Arrays) -> Float[Array, " free"]:
-        """Return the parameters in free coordinates (logarithms of ratios, Cholesky factors); one per degree of freedom."""
+        """Return the parameters in free coordinates (log ratios, Cholesky factors), one per degree of freedom."""
 
     def from_vector(self, vector: Float[Array, " free"], parameters: Arrays) -> Arrays:
         """Return the parameters at these coordinates; `parameters` give what has none (fixed values, zeros)."""
@@ -151,7 +151,10 @@ def fit_em(
 ) -> Learned:
     r"""Learn the parameters of a model with something hidden, by turns: infer it, then re-estimate.
 
-    .. math:: s \leftarrow E[s(x, z) \mid x, \theta], \qquad \theta \leftarrow \arg\max_\theta \log p(s \mid \theta) + \log p(\theta)
+    .. math::
+
+        s \leftarrow E[s(x, z) \mid x, \theta], \qquad
+        \theta \leftarrow \arg\max_\theta \log p(s \mid \theta) + \log p(\theta)
 
     With "expectation" every turn raises :math:`\log p(x \mid \theta) + \log p(\theta)`; a fall beyond rounding is a
     `TrainingError`, since only a mistake in the model can cause it.
