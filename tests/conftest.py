@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,6 +51,10 @@ def _unchecked_where_input_is_bad(request: pytest.FixtureRequest) -> Iterator[No
 
 # Two-thread torch collapses on a busy two-core machine, and results should not depend on the machine.
 torch.set_num_threads(1)
+
+# What a shell starts in the background ignores Ctrl-C, and so would the tests of it and their processes.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Derandomized: a run that failed fails again. `HYPOTHESIS_PROFILE=explore` looks further afield.
 settings.register_profile("ci", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
