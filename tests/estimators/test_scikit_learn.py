@@ -90,8 +90,8 @@ def test_all_of_scikit_learns_checks_that_apply(cls):
     import jaxtyping
 
     # Trained enough for the checks that ask for a score.
-    options = {"dim": 4, "hidden": 8, "epochs": 120 if cls is Regressor else 30, "batch_size": 256}
-    options |= {"learning_rate": 0.05, "validation_fraction": 0.0, "precision": "64", "ensemble": 1}
+    options = {"dim": 4, "hidden": 16, "epochs": 40 if cls is Regressor else 20, "batch_size": 256}
+    options |= {"learning_rate": 0.1, "validation_fraction": 0.0, "precision": "64", "ensemble": 1}
     model = cls(**options, random_state=0, device="cpu")
     jaxtyping.config.update("jaxtyping_disable", True)  # they set parameters to what no annotation allows
     try:

@@ -86,7 +86,7 @@ def test_a_script_without_a_guard_is_told_so(tmp_path):
         textwrap.dedent("""
         import hiddenfield as hf
         words = ["GA", "GATTACA", "TTT", "A"]
-        model = hf.StructureRegressor(dim=4, epochs=1, devices=2, device="cpu", validation_fraction=0)
+        model = hf.StructureRegressor(dim=4, epochs=1, ensemble=1, devices=2, device="cpu", validation_fraction=0)
         model.fit(words, [2.0, 7.0, 3.0, 1.0])
         """)
     )

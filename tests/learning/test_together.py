@@ -164,11 +164,11 @@ def test_estimators_fit_together_as_alone(words):
     texts = ["".join(words.node_vocabularies[0].symbols[k] for k in pack.node_labels[:, 0]) for pack in words]
     kinds = ["b" if text.count("B") > 2 else "other" for text in texts]
     lengths = [float(len(text)) for text in texts]
-    options = {"epochs": 4, "dim": 8, "device": "cpu"}
+    options = {"epochs": 2, "dim": 4, "device": "cpu"}
 
     def models():
         return [
-            StructureClassifier(random_state=0, **options),
+            StructureClassifier(random_state=0, ensemble=1, **options),
             StructureClassifier(random_state=1, ensemble=2, **options),
             StructureRegressor(random_state=2, **options),
         ]

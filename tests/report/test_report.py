@@ -150,9 +150,9 @@ def test_shares_on_the_page_add_up_to_the_prediction():
 def test_a_class_that_the_model_has_not_seen_is_counted_as_wrong():
     train = hf.data.from_sequences(["A", "B", "A", "B"], targets={"y": ["a", "b", "a", "b"]})
     test = hf.data.from_sequences(["A", "B", "A"], targets={"y": ["new", "b", None]})
-    model = StructureClassifier(dim=4, epochs=1, validation_fraction=0, random_state=0, device="cpu").fit(
-        train
-    )
+    model = StructureClassifier(
+        dim=4, epochs=1, ensemble=1, validation_fraction=0, random_state=0, device="cpu"
+    ).fit(train)
     results = collect(model, train, test)
     assert results.classes == ("a", "b", "new")
     assert results.truth.tolist() == [2.0, 1.0]
@@ -162,9 +162,9 @@ def test_a_class_that_the_model_has_not_seen_is_counted_as_wrong():
 
 def test_without_test_targets_there_is_nothing_to_report(tmp_path):
     train = hf.data.from_sequences(["A", "B", "A", "B"], targets={"y": [1.0, 2.0, 1.0, 2.0]})
-    model = StructureRegressor(dim=4, epochs=1, validation_fraction=0, random_state=0, device="cpu").fit(
-        train
-    )
+    model = StructureRegressor(
+        dim=4, epochs=1, ensemble=1, validation_fraction=0, random_state=0, device="cpu"
+    ).fit(train)
     with pytest.raises(InputError, match="no test structure has the target 'y'"):
         collect(model, train, train.replace(targets=train.targets * torch.nan))
     with pytest.raises(InputError, match="no target 'y', which the model predicts; they have: z"):

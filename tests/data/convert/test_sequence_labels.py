@@ -26,7 +26,7 @@ def test_every_node_knows_its_word(texts, k):
 
 
 def test_new_sequences_have_the_same_words():
-    model = hf.StructureClassifier(dim=2, epochs=1, validation_fraction=0.0)
+    model = hf.StructureClassifier(dim=2, epochs=1, ensemble=1, validation_fraction=0.0)
     model.fit(hf.data.with_kmers(hf.data.from_sequences(["CAT", "ATC"] * 2)), ["a", "b"] * 2)
     assert len(model.predict(hf.data.with_kmers(hf.data.from_sequences(["TACTACTA"])))) == 1
 
@@ -133,6 +133,7 @@ def test_a_model_learns_what_stands_where():
             hidden=8,
             rounds=1,
             epochs=20,
+            ensemble=1,
             batch_size=50,
             learning_rate=0.03,
             counts=False,
@@ -144,6 +145,8 @@ def test_a_model_learns_what_stands_where():
 
 def test_a_place_that_training_had_not(tmp_path):
     short, long = (hf.data.with_positions(hf.data.from_sequences([text] * 4)) for text in ("CAT", "CATC"))
-    model = hf.StructureClassifier(dim=2, epochs=1, validation_fraction=0.0).fit(short, ["a", "b"] * 2)
+    model = hf.StructureClassifier(dim=2, epochs=1, ensemble=1, validation_fraction=0.0).fit(
+        short, ["a", "b"] * 2
+    )
     with pytest.raises(hf.errors.UnknownSymbolError, match="position"):
         model.predict(long)

@@ -24,10 +24,10 @@ CLIQUES = network_from_edges(
 
 
 def test_points_are_the_likelihood() -> None:
-    found = landscape(SCHEME, FLORENCE, ("triangle", -1, 0.5), ("edge", -3, 0), points=7, runs=3)
+    found = landscape(SCHEME, FLORENCE, ("triangle", -1, 0.5), ("edge", -3, 0), points=4, runs=1)
     likelihood = BetheLikelihood(SCHEME, [FLORENCE])
-    for row in (0, 3, 6):
-        for column in (0, 4):
+    for row in (0, 3):
+        for column in (0, 2):
             value, _ = likelihood(np.array([found.y[row], found.x[column]]))
             assert found.log_likelihood[row, column] == pytest.approx(value, rel=1e-6)
     assert found.names == ("triangle", "edge")
