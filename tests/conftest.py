@@ -76,6 +76,17 @@ def _threads_as_before() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+# -- interrupts --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Let SIGINT interrupt this process and those that it starts: in the background, shells have it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 # -- data --------------------------------------------------------------------------------------------------
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import shutil
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+
+from tests.cli.calling import call
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -110,22 +110,17 @@ def test_inference_page_names_only_builders_that_exist() -> None:
     assert first_column(ROOT / "docs" / "inference.md", "builder") <= set(hf.fields.__all__)
 
 
-def test_readme_commands_run(tmp_path: Path) -> None:
+def test_readme_commands_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     shutil.copytree(ROOT / "docs" / "examples", tmp_path / "docs" / "examples")
     lines = re.findall(r"`(hiddenfield [^`]+)`", (ROOT / "README.md").read_text(encoding="utf-8"))
     lines = [line for line in lines if not re.search(r"\b[A-Z]{2,}\b", line)]  # FILE, NAME: to be filled in
     assert lines, "the README shows the command line"
+    monkeypatch.chdir(tmp_path)
     for command in [part for line in lines for part in line.split("&&")]:
-        words = shlex.split(command)[1:]
-        result = subprocess.run(
-            [sys.executable, "-m", "hiddenfield.cli", *words],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert result.returncode == 0, f"{command}: {result.stderr}"
+        code, _, err = call(capsys, *shlex.split(command)[1:])
+        assert code == 0, f"{command}: {err}"
 
 
 def test_every_pinned_version_is_plain() -> None:

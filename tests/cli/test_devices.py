@@ -26,6 +26,7 @@ def test_two_processes_fit_what_one_fits(capsys, tmp_path):
             tmp_path / str(devices),
         ]
         quick = ["--epochs", "2", "--dim", "4", "--rounds", "2", "-p", "hidden=4", "--device", "cpu"]
+        quick += ["--ensemble", "1", "-p", "counts=false"]
         found[devices] = done(capsys, *command, *quick, "--devices", str(devices))
         settings = json.loads((tmp_path / str(devices) / "settings.json").read_text())
         assert settings["parameters"]["devices"] == devices

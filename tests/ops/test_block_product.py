@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from hiddenfield.errors import InputError
 from hiddenfield.ops import RowBlocks, block_outer, block_product
@@ -31,6 +31,7 @@ def test_every_row_meets_the_matrix_of_its_block(counts, inputs, outputs):
     assert torch.allclose(block_outer(left, rows, blocks), summed)
 
 
+@settings(max_examples=10)
 @given(sizes)
 def test_gradients_of_first_and_second_order(counts):
     blocks, rows, weight = drawn(counts, 2, 3)
