@@ -131,7 +131,9 @@ def test_weights_of_structures():
     options = TINY | {
         "epochs": 60,
         "validation_fraction": 0.0,
-        "learning_rate": 0.02,
+        "learning_rate": 0.05,
+        "batch_size": 40,
+        "counts": False,
         "representation": "sequence",
     }
     weights = np.where(targets == 1, 9.0, 1.0)
