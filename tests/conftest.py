@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -74,17 +73,6 @@ def _threads_as_before() -> Iterator[None]:
     yield
     if torch.get_num_threads() != before:
         torch.set_num_threads(before)
-
-
-# -- interrupts --------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """Let SIGINT interrupt this process and those that it starts: in the background, shells have it ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 # -- data --------------------------------------------------------------------------------------------------

@@ -62,7 +62,6 @@ def test_an_inner_limit_only_shortens() -> None:
         assert seconds_left() <= 1.0
 
 
-@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_ends_a_loop() -> None:
     out = np.zeros(1, np.int64)
     spin(1, out)

@@ -178,7 +178,6 @@ def test_rows_of_a_comparison_come_as_they_are_done(capsys, grid, monkeypatch):
     assert all(f"\n{name} " in printed for name, _ in measured[:-1])
 
 
-@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_ends_with_130_and_one_line(tmp_path):
     draw = np.random.default_rng(0)
     field = hf.fields.ising_grid(60, 60, lambda size: draw.normal(0, 2, size))

@@ -11,11 +11,10 @@ from hypothesis import given, settings, strategies as st
 
 from hiddenfield.errors import ConvergenceWarning, InputError
 from hiddenfield.fields import FactorGraph, concatenate_fields, from_factors
-from hiddenfield.fields.pieces import cut_batch
 from hiddenfield.inference import infer
 from hiddenfield.inference.messages import propagation
 from hiddenfield.inference.messages.passing import MessagePassing
-from hiddenfield.inference.messages.propagation import make_iteration, propagate
+from hiddenfield.inference.messages.propagation import cut_batch, make_iteration, propagate
 from hiddenfield.inference.messages.schedules import SCHEDULES
 from tests.data.strategies import built
 from tests.fields.strategies import field_parts, fields, forests
