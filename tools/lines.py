@@ -48,7 +48,8 @@ def main(folder: str = "src/hiddenfield") -> None:
     """Print lines and modules of each room and of all."""
     lines, modules = Counter[str](), Counter[str]()
     for path in sorted(Path(folder).rglob("*.py")):
-        room = path.relative_to(folder).parts[0]
+        inner = path.relative_to(folder).parts
+        room = inner[0] if len(inner) > 1 else "."
         lines[room] += lines_of_code(path.read_text(encoding="utf-8"))
         modules[room] += 1
     for room, count in lines.most_common():
