@@ -24,7 +24,7 @@ CLIQUES = network_from_edges(
 
 
 def test_points_are_the_likelihood() -> None:
-    found = landscape(SCHEME, FLORENCE, ("triangle", -1, 0.5), ("edge", -3, 0), points=4, runs=1)
+    found = landscape(SCHEME, FLORENCE, ("triangle", -1, 0.5), ("edge", -3, 0), points=4, runs=3)
     likelihood = BetheLikelihood(SCHEME, [FLORENCE])
     for row in (0, 3):
         for column in (0, 2):
