@@ -1,4 +1,9 @@
 from .base import StructureEstimator as StructureEstimator
+from .gaussian_mixture import GaussianMixture as GaussianMixture
+from .latent import (
+    LATENT as LATENT,
+    LatentEstimator as LatentEstimator,
+)
 from .relational import RelationalModel as RelationalModel
 from .saving import load as load
 from .supervised import (

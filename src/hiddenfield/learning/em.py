@@ -109,6 +109,8 @@ class Run:
         The objective of every turn.
     converged
         Whether it rose by at most the tolerance per datum at the end.
+    status
+        "converged", or why it ended otherwise.
     """
 
     parameters: Arrays
@@ -116,6 +118,7 @@ class Run:
     objective: float
     trace: list[float] = field(default_factory=list)
     converged: bool = False
+    status: str = ""
 
     @property
     def iterations(self) -> int:
@@ -125,11 +128,12 @@ class Run:
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """What EM found: the best run, and all runs."""
+    """What EM found: the best run, all runs, and with "gibbs" draws of the parameters from their posterior."""
 
     best: Run
     runs: list[Run]
     status: str
+    draws: list[Arrays] = field(default_factory=list)
 
     @property
     def parameters(self) -> Arrays:

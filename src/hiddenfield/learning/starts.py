@@ -51,7 +51,9 @@ def group_rows(
     count = int(np.count_nonzero(weights))
     share = weights / weights.sum()
     rows = generator.choice(len(values), size=min(count, MOST_ROWS), replace=False, p=share)
-    known = np.zeros(groups, bool) if labels is None else np.bincount(labels[labels >= 0], minlength=groups) > 0
+    known = (
+        np.zeros(groups, bool) if labels is None else np.bincount(labels[labels >= 0], minlength=groups) > 0
+    )
     means = np.empty((groups, values.shape[1]))
     for group in np.flatnonzero(known):
         means[group] = values[labels == group].mean(0)
@@ -86,7 +88,11 @@ def _k_means(values: Array, means: Array, weights: Array | None) -> Array:
         return means
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different rows than groups
-        return KMeans(len(means), init=means, n_init=1, max_iter=20).fit(values, sample_weight=weights).cluster_centers_
+        return (
+            KMeans(len(means), init=means, n_init=1, max_iter=20)
+            .fit(values, sample_weight=weights)
+            .cluster_centers_
+        )
 
 
 def _nearest(values: Array, means: Array) -> Array:

@@ -71,7 +71,12 @@ class MixtureOfGaussians:
             squares, log_dets = gaussian_holes.distances(patterns, means, full)
             lengths = np.diff(patterns.bounds)
             seen = patterns.observed.sum(1).astype(float)
-            yield data[patterns.order], squares.T, np.repeat(log_dets, lengths, axis=1).T, np.repeat(seen, lengths)
+            yield (
+                data[patterns.order],
+                squares.T,
+                np.repeat(log_dets, lengths, axis=1).T,
+                np.repeat(seen, lengths),
+            )
             return
         blocks = kind.blocks(covariances)
         inverse = np.linalg.inv(np.linalg.cholesky(blocks)) if kind.joint else blocks[..., 0, 0] ** -0.5
@@ -79,10 +84,15 @@ class MixtureOfGaussians:
         for begin in range(0, len(data), CHUNK):
             part = data[begin : begin + CHUNK]
             if kind.joint:
-                squares = gaussian_rows.complete_distances(part.values - kind.centre, means - kind.centre, inverse[:, 0])
+                squares = gaussian_rows.complete_distances(
+                    part.values - kind.centre, means - kind.centre, inverse[:, 0]
+                )
                 yield part, squares, log_det, np.full(len(part), float(means.shape[1]))
             else:
-                yield part, *gaussian_rows.independent_distances(part, means, np.broadcast_to(inverse, means.shape))
+                yield (
+                    part,
+                    *gaussian_rows.independent_distances(part, means, np.broadcast_to(inverse, means.shape)),
+                )
 
     def _log_joint(
         self, part: Rows, squares: Array, log_dets: Array, seen: Array, parameters: Arrays
@@ -121,7 +131,9 @@ class MixtureOfGaussians:
             total["objective"] += values.sum()
             total["count"] += len(part) if part.weights is None else part.weights.sum()
             total["mass"] += owners.sum(0)
-            self._add_moments(total, data, part, owners[:, : self.num_components], squares, seen, parameters, fill)
+            self._add_moments(
+                total, data, part, owners[:, : self.num_components], squares, seen, parameters, fill
+            )
         return total
 
     def _no_statistics(self, parameters: Arrays) -> Arrays:
@@ -152,7 +164,9 @@ class MixtureOfGaussians:
             total["scaled"] += scaled.sum(0)
             total["tail"] += (owners * tail).sum(0)
         if not self.gaussians.joint:
-            first, second = gaussian_rows.independent_moments(part, owners, scaled, parameters, self.gaussians, fill)
+            first, second = gaussian_rows.independent_moments(
+                part, owners, scaled, parameters, self.gaussians, fill
+            )
         elif data.complete:
             first, second = gaussian_rows.complete_moments(part.values - centre, scaled)
         else:
@@ -178,12 +192,16 @@ class MixtureOfGaussians:
         mass = statistics["mass"]
         scaled = statistics.get("scaled")
         own = mass[: self.num_components]
-        means, covariances = self.gaussians.maximize(own, statistics["first"], statistics["second"], scaled=scaled)
+        means, covariances = self.gaussians.maximize(
+            own, statistics["first"], statistics["second"], scaled=scaled
+        )
         share = np.maximum(mass + self.concentration - 1, 0)
         found = {"weights": share / share.sum(), "means": means, "covariances": covariances}
         if self.freedom is not None:
             tails = parameters["freedom"]
-            found["freedom"] = gaussian_rows.learn_freedom(own, statistics["tail"]) if math.isnan(self.freedom) else tails
+            found["freedom"] = (
+                gaussian_rows.learn_freedom(own, statistics["tail"]) if math.isnan(self.freedom) else tails
+            )
         if self.box is not None:
             found["box"] = parameters["box"]
         return found

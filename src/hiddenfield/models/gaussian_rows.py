@@ -23,9 +23,7 @@ def log_sum(joint: Float[Array, "rows components"]) -> Float[Array, " rows"]:
         return np.log(np.exp(joint - top[:, None]).sum(1)) + top
 
 
-def draw_rows(
-    shares: Float[Array, "rows components"], generator: np.random.Generator
-) -> Int[Array, " rows"]:
+def draw_rows(shares: Float[Array, "rows components"], generator: np.random.Generator) -> Int[Array, " rows"]:
     """Draw a component for each row, by its shares."""
     steps = shares.cumsum(1)
     return (generator.random(len(shares))[:, None] * steps[:, -1:] > steps[:, :-1]).sum(1)
@@ -132,7 +130,9 @@ def log_student(
 
 
 def student_scale(
-    squares: Float[Array, "rows components"], seen: Float[Array, "rows 1"], freedom: Float[Array, " components"]
+    squares: Float[Array, "rows components"],
+    seen: Float[Array, "rows 1"],
+    freedom: Float[Array, " components"],
 ) -> tuple[Float[Array, "rows components"], Float[Array, "rows components"]]:
     r"""Return the expected precision u of each row, and :math:`E[\log u] - E[u]`."""
     from scipy.special import digamma

@@ -17,8 +17,6 @@ from hiddenfield.errors import CollapseError
 from hiddenfield.learning.em import Arrays
 from hiddenfield.shapes import Array, Float
 
-
-
 COVARIANCES: Mapping[str, str] = {
     "full": "each its own",
     "tied": "one for all",
@@ -115,9 +113,7 @@ class Gaussians:
 
     # -- learning ------------------------------------------------------------------------------------------
 
-    def posterior(
-        self, mass: Array, first: Array, second: Array, *, scaled: Array | None = None
-    ) -> Arrays:
+    def posterior(self, mass: Array, first: Array, second: Array, *, scaled: Array | None = None) -> Arrays:
         r"""Return the normal-inverse-Wishart distributions given filled-in statistics.
 
         Parameters
@@ -239,10 +235,9 @@ class Gaussians:
         from scipy.special import multigammaln
 
         half = 0.5 * freedom
-        return (
-            half * (np.linalg.slogdet(scale)[1] - self.size * math.log(2))
-            - np.vectorize(lambda value: multigammaln(value, self.size))(half)
-        )
+        return half * (np.linalg.slogdet(scale)[1] - self.size * math.log(2)) - np.vectorize(
+            lambda value: multigammaln(value, self.size)
+        )(half)
 
     def draw(self, found: Arrays, generator: np.random.Generator) -> tuple[Array, Array]:
         """Draw means and covariances, by Bartlett's decomposition."""
@@ -272,7 +267,9 @@ class Gaussians:
         entries[..., low[0] == low[1]] = np.log(entries[..., low[0] == low[1]])
         return np.concatenate([means.reshape(-1), entries.reshape(-1)])
 
-    def from_vector(self, vector: Float[Array, " free"], means: Array, covariances: Array) -> tuple[Array, Array]:
+    def from_vector(
+        self, vector: Float[Array, " free"], means: Array, covariances: Array
+    ) -> tuple[Array, Array]:
         """Return means and covariances of the shapes given."""
         shape, low = self.blocks(covariances).shape, np.tril_indices(self.size)
         entries = vector[means.size :].reshape(*shape[:2], -1).copy()
@@ -281,7 +278,9 @@ class Gaussians:
         roots[..., low[0], low[1]] = entries
         return vector[: means.size].reshape(means.shape), self._joined(roots @ roots.swapaxes(-1, -2))
 
-    def covariance_matrices(self, covariances: Array, count: int) -> Float[Array, "components columns columns"]:
+    def covariance_matrices(
+        self, covariances: Array, count: int
+    ) -> Float[Array, "components columns columns"]:
         """Return each covariance as a matrix."""
         dim = len(self.centre)
         if self.joint:
