@@ -24,12 +24,21 @@ class Patterns:
         Which columns each pattern has.
     columns
         The values in this order, column after column, with 0 for what is missing.
+    weights, labels
+        Those of the rows, in this order.
     """
 
     order: Int[Array, " rows"]
     bounds: Int[Array, " pattern_bounds"]
     observed: Bool[Array, "patterns columns"]
     columns: Float[Array, "columns rows"]
+    weights: Float[Array, " rows"] | None = None
+    labels: Int[Array, " rows"] | None = None
+
+    @cached_property
+    def which(self) -> Int[Array, " rows"]:
+        """The pattern of each row."""
+        return np.repeat(np.arange(len(self.observed)), np.diff(self.bounds))
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,9 +86,17 @@ class Rows:
     @cached_property
     def patterns(self) -> Patterns:
         """The rows by what they miss; rows of one pattern keep their order."""
-        packed = np.packbits(~self.missing, axis=1)
-        kinds, which, counts = np.unique(packed, axis=0, return_inverse=True, return_counts=True)
-        order = np.argsort(which.reshape(-1), kind="stable")
-        observed = np.unpackbits(kinds, axis=1, count=self.values.shape[1]).astype(bool)
+        count, dim = self.values.shape
+        if self.complete:
+            order, bounds, observed = np.arange(count), np.array([0, count]), np.ones((1, dim), bool)
+        else:
+            packed = np.packbits(~self.missing, axis=1)
+            kinds, which, counts = np.unique(packed, axis=0, return_inverse=True, return_counts=True)
+            order, bounds = (
+                np.argsort(which.reshape(-1), kind="stable"),
+                np.concatenate([[0], np.cumsum(counts)]),
+            )
+            observed = np.unpackbits(kinds, axis=1, count=dim).astype(bool)
         columns = np.ascontiguousarray(np.where(self.missing, 0.0, self.values)[order].T)
-        return Patterns(order, np.concatenate([[0], np.cumsum(counts)]), observed, columns)
+        further = (None if each is None else each[order] for each in (self.weights, self.labels))
+        return Patterns(order, bounds, observed, columns, *further)

@@ -57,8 +57,8 @@ class GaussianMixture(LatentEstimator):
 
     References
     ----------
-    Ghahramani and Jordan (1994), Supervised learning from incomplete data via an EM approach; Fraley and Raftery (2007),
-    Bayesian regularization for normal mixture estimation and model-based clustering.
+    Ghahramani and Jordan (1994), Supervised learning from incomplete data via an EM approach; Fraley and Raftery
+    (2007), Bayesian regularization for normal mixture estimation and model-based clustering.
 
     Examples
     --------

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from hiddenfield.data.rows import Rows
 from hiddenfield.errors import InputError
 from hiddenfield.estimators.parameters import COUNT, POSITIVE, as_json, check, from_json
-from hiddenfield.learning.em import FILLS, Arrays, Learned, Run, fit_em
+from hiddenfield.learning.em import ACCELERATIONS, FILLS, Arrays, Learned, Run, fit_em
 from hiddenfield.progress import progress
 from hiddenfield.registry import Registry
 from hiddenfield.shapes import Array, Float, Tensor
@@ -33,6 +33,8 @@ OF_LEARNING: dict[str, list[Any]] = {
     "restarts": [COUNT],
     "tolerance": [POSITIVE],
     "max_iterations": [COUNT],
+    "acceleration": [StrOptions(set(ACCELERATIONS))],
+    "batch_size": [COUNT, None],
     "random_state": ["random_state"],
     "checkpoint": [str, os.PathLike, None],
     "verbose": ["boolean"],
@@ -59,7 +61,9 @@ class LatentEstimator(BaseEstimator):  # type: ignore[misc]
     tolerance
         Of the rise of the objective per row, at which a run ends.
     max_iterations
-        Turns after which it ends, converged or not.
+        Turns after which it ends, converged or not; with "sample" and "gibbs" all are taken.
+    acceleration, batch_size
+        As in `hiddenfield.learning.em.fit_em`: "squarem" leaps ahead; with a batch size EM is stepwise.
     random_state
         An integer makes the result repeatable.
     checkpoint
@@ -84,13 +88,15 @@ class LatentEstimator(BaseEstimator):  # type: ignore[misc]
     restarts: int = 1
     tolerance: float = 1e-6
     max_iterations: int = 1000
+    acceleration: str = "squarem"
+    batch_size: int | None = None
     random_state: Any = 0
     checkpoint: str | os.PathLike[str] | None = None
     verbose: bool = False
 
     _parameter_constraints = OF_LEARNING
     _kept: ClassVar[tuple[str, ...]] = ("n_features_in_", "feature_names_in_")
-    """Names of fitted attributes (arrays, numbers, texts, lists, mappings) that `_model` and `_read` need when saved."""
+    """Fitted attributes (arrays, numbers, texts, lists, mappings) that `_model` and `_read` need, and that are saved."""
 
     # -- what a subclass gives -----------------------------------------------------------------------------
 
@@ -150,7 +156,15 @@ class LatentEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _learning(self) -> dict[str, Any]:
         """Return the options of `fit_em`."""
-        names = ("fill", "restarts", "tolerance", "max_iterations")
+        names = (
+            "fill",
+            "restarts",
+            "tolerance",
+            "max_iterations",
+            "acceleration",
+            "batch_size",
+            "checkpoint",
+        )
         options = {name: getattr(self, name) for name in names}
         start = self.start
         if isinstance(start, Mapping):

@@ -141,13 +141,13 @@ class Turns:
         following = replace(following, objective=found.objective)
         if not self.accelerate:
             return following
-        here = self.model.as_vector(found.parameters)
-        if parameters.before is None:
-            return replace(following, before=here)
-        leap = squarem(parameters.before, here, self.model.as_vector(following.parameters))
-        if leap is None:
-            return following
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"):  # at a boundary, such as a probability of 0, there is nowhere to leap
+            here = self.model.as_vector(found.parameters)
+            if parameters.before is None:
+                return replace(following, before=here)
+            leap = squarem(parameters.before, here, self.model.as_vector(following.parameters))
+            if leap is None:
+                return following
             ahead = self.model.from_vector(leap, following.parameters)
         least = found.objective + max(found.objective - parameters.objective, 0.0)
         return replace(following, parameters=ahead, fallback=following.parameters, least=least)
@@ -247,7 +247,9 @@ class StepwiseTurns(Turns):
                 continue
             objective, count, steps = objective + float(found["objective"]), count + size, steps + 1
             rate = (
-                1 / steps if running is None or (count < needed and turn.known is None) else (steps + 2) ** -0.7
+                1 / steps
+                if running is None or (count < needed and turn.known is None)
+                else (steps + 2) ** -0.7
             )
             each = {name: value / size for name, value in found.items()}
             running = each if running is None else mix(running, each, rate)

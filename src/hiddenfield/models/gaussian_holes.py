@@ -236,12 +236,7 @@ def fill(
 
     With `noise` by a draw given each Gaussian; rows keep the order of the patterns.
     """
-    out = np.where(patterns.observed[_pattern_of(patterns)].T, patterns.columns, 0.0)
+    out = np.where(patterns.observed[patterns.which].T, patterns.columns, 0.0)
     given = (patterns.columns, patterns.bounds, patterns.observed, means, np.ascontiguousarray(covariances))
     _fill(*given, weights, NOTHING if noise is None else noise, STRIP, out, work=0)
     return out.T
-
-
-def _pattern_of(patterns: Patterns) -> Array:
-    """Return the pattern of each row, in their order."""
-    return np.repeat(np.arange(len(patterns.observed)), np.diff(patterns.bounds))

@@ -18,11 +18,9 @@ from hiddenfield.errors import InputError
 from hiddenfield.learning.em import Arrays, Fill
 from hiddenfield.learning.starts import group_rows
 from hiddenfield.models import gaussian_holes, gaussian_rows
+from hiddenfield.models.gaussian_rows import Sight, look
 from hiddenfield.models.gaussians import Gaussians
 from hiddenfield.shapes import Array, Float, Int
-
-CHUNK = 2048
-"""Rows worked on at once, so that what lies between two products stays in the cache."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,58 +60,24 @@ class MixtureOfGaussians:
 
     # -- the E step ----------------------------------------------------------------------------------------
 
-    def _parts(self, data: Rows, parameters: Arrays) -> Iterator[tuple[Rows, Array, Array, Array]]:
-        """Yield rows, squared distances, log determinants of what they have, and how many columns that is."""
-        means, covariances, kind = parameters["means"], parameters["covariances"], self.gaussians
-        if kind.joint and not data.complete:
-            patterns = data.patterns
-            full = kind.covariance_matrices(covariances, len(means))
-            squares, log_dets = gaussian_holes.distances(patterns, means, full)
-            lengths = np.diff(patterns.bounds)
-            seen = patterns.observed.sum(1).astype(float)
-            yield (
-                data[patterns.order],
-                squares.T,
-                np.repeat(log_dets, lengths, axis=1).T,
-                np.repeat(seen, lengths),
-            )
-            return
-        blocks = kind.blocks(covariances)
-        inverse = np.linalg.inv(np.linalg.cholesky(blocks)) if kind.joint else blocks[..., 0, 0] ** -0.5
-        log_det = np.linalg.slogdet(blocks)[1].T if kind.joint else None
-        for begin in range(0, len(data), CHUNK):
-            part = data[begin : begin + CHUNK]
-            if kind.joint:
-                squares = gaussian_rows.complete_distances(
-                    part.values - kind.centre, means - kind.centre, inverse[:, 0]
-                )
-                yield part, squares, log_det, np.full(len(part), float(means.shape[1]))
-            else:
-                yield (
-                    part,
-                    *gaussian_rows.independent_distances(part, means, np.broadcast_to(inverse, means.shape)),
-                )
-
-    def _log_joint(
-        self, part: Rows, squares: Array, log_dets: Array, seen: Array, parameters: Arrays
-    ) -> Float[Array, "rows components"]:
-        """Return the log joint density of each row and component; that of a label that is not its own is -inf."""
-        if self.freedom is None:
-            joint = -0.5 * (squares + log_dets + (math.log(2 * math.pi) * seen)[:, None])
-        else:
-            joint = gaussian_rows.log_student(squares, log_dets, seen[:, None], parameters["freedom"])
-        if self.box is not None:
-            sides = np.log(parameters["box"][1] - parameters["box"][0])
-            noise = -float(sides.sum()) if part.complete else -(~part.missing @ sides)
-            joint = np.column_stack([joint, np.broadcast_to(noise, len(part))])
-        with np.errstate(divide="ignore"):
-            joint += np.log(parameters["weights"])
-        if part.labels is not None:
-            known = np.flatnonzero(part.labels >= 0)
-            kept = joint[known, part.labels[known]]
-            joint[known] = -np.inf
-            joint[known, part.labels[known]] = kept
-        return joint
+    def _look(
+        self, data: Rows, parameters: Arrays
+    ) -> Iterator[tuple[Sight, Float[Array, "components rows"]]]:
+        """Yield the rows part by part, in the order of their patterns, with the log joint density of each component."""
+        for sight in look(data, parameters["means"], parameters["covariances"], self.gaussians):
+            joint = sight.log_densities()
+            if self.freedom is not None:
+                tails = parameters["freedom"][:, None]
+                joint = gaussian_rows.log_student(sight.squares, sight.log_dets, sight.seen, tails)
+            if self.box is not None:
+                sides = np.log(parameters["box"][1] - parameters["box"][0])
+                joint = np.concatenate([joint, -(sides @ sight.present)[None]])
+            with np.errstate(divide="ignore"):
+                joint += np.log(parameters["weights"])[:, None]
+            if (labels := sight.labels) is not None:
+                others = (labels >= 0) & (np.arange(len(joint))[:, None] != labels)
+                joint = np.where(others, -np.inf, joint)
+            yield sight, joint
 
     def expected_statistics(self, data: Rows, parameters: Arrays, fill: Fill) -> Arrays:
         r"""Return the mass of each component, and the sums of deviations from the centre and of their products.
@@ -122,68 +86,29 @@ class MixtureOfGaussians:
         missing in a row given its component is filled in by its expectation, with its covariance, or with "sample" by
         a draw; "mode" would let covariances shrink to nothing.
         """
-        total = self._no_statistics(parameters)
-        for part, squares, log_dets, seen in self._parts(data, parameters):
-            joint = self._log_joint(part, squares, log_dets, seen, parameters)
+        total: Arrays = {}
+        for sight, joint in self._look(data, parameters):
             values, owners = gaussian_rows.fill_in(joint, fill)
-            if part.weights is not None:
-                values, owners = values * part.weights, owners * part.weights[:, None]
-            total["objective"] += values.sum()
-            total["count"] += len(part) if part.weights is None else part.weights.sum()
-            total["mass"] += owners.sum(0)
-            self._add_moments(
-                total, data, part, owners[:, : self.num_components], squares, seen, parameters, fill
-            )
+            count = float(len(values))
+            if (weights := sight.weights) is not None:
+                values, owners, count = values * weights, owners * weights, weights.sum()
+            found = {"objective": values.sum(), "count": count, "mass": owners.sum(1)}
+            found |= self._moments(sight, owners[: self.num_components], parameters, fill)
+            total = {name: total.get(name, 0.0) + np.asarray(value) for name, value in found.items()}
         return total
 
-    def _no_statistics(self, parameters: Arrays) -> Arrays:
-        count, dim = parameters["means"].shape
-        square = (count, dim, dim) if self.gaussians.joint else (count, dim)
-        shapes = {"objective": (), "count": (), "mass": len(parameters["weights"]), "first": (count, dim)}
+    def _moments(
+        self, sight: Sight, owners: Float[Array, "components rows"], parameters: Arrays, fill: Fill
+    ) -> Arrays:
+        """Return what rows say of means, covariances and tails, given whose they are."""
+        found, scaled = {}, None
         if self.freedom is not None:
-            shapes |= {"scaled": count, "tail": count}
-        return {name: np.zeros(shape) for name, shape in (shapes | {"second": square}).items()}
-
-    def _add_moments(
-        self,
-        total: Arrays,
-        data: Rows,
-        part: Rows,
-        owners: Float[Array, "rows components"],
-        squares: Array,
-        seen: Array,
-        parameters: Arrays,
-        fill: Fill,
-    ) -> None:
-        """Add what the rows of a part say of means and covariances, given whose they are."""
-        means, centre = parameters["means"], self.gaussians.centre
-        scaled = owners
-        if self.freedom is not None:
-            scale, tail = gaussian_rows.student_scale(squares, seen[:, None], parameters["freedom"])
+            tails = parameters["freedom"][:, None]
+            scale, tail = gaussian_rows.student_scale(sight.squares, sight.seen, tails)
             scaled = owners * scale
-            total["scaled"] += scaled.sum(0)
-            total["tail"] += (owners * tail).sum(0)
-        if not self.gaussians.joint:
-            first, second = gaussian_rows.independent_moments(
-                part, owners, scaled, parameters, self.gaussians, fill
-            )
-        elif data.complete:
-            first, second = gaussian_rows.complete_moments(part.values - centre, scaled)
-        else:
-            noise = None
-            if fill.kind == "sample":
-                assert fill.generator is not None
-                noise = fill.generator.standard_normal(part.values.T.shape)
-            full = self.gaussians.covariance_matrices(parameters["covariances"], len(means))
-            weights = [np.ascontiguousarray(each.T) for each in (owners, scaled)]
-            first, second = gaussian_holes.moments(data.patterns, means, full, *weights, noise=noise)
-            away, mass = means - centre, scaled.sum(0)
-            cross = away[:, :, None] * first[:, None, :]
-            second += cross + cross.swapaxes(1, 2)
-            second += mass[:, None, None] * away[:, :, None] * away[:, None, :]
-            first = first + mass[:, None] * away
-        total["first"] += first
-        total["second"] += second
+            found = {"scaled": scaled.sum(1), "tail": (owners * tail).sum(1)}
+        first, second = sight.moments(owners, scaled, fill.generator if fill.kind == "sample" else None)
+        return found | {"first": first, "second": second}
 
     # -- the M step ----------------------------------------------------------------------------------------
 
@@ -317,21 +242,17 @@ class MixtureOfGaussians:
 
     # -- rows ----------------------------------------------------------------------------------------------
 
-    def log_joint(self, data: Rows, parameters: Arrays) -> Float[Array, "rows components"]:
-        """Return the log joint density of each row and component, the last of which is the noise if there is any."""
-        out = np.empty((len(data), len(parameters["weights"])))
-        done = 0
-        for part, squares, log_dets, seen in self._parts(data, parameters):
-            out[done : done + len(part)] = self._log_joint(part, squares, log_dets, seen, parameters)
-            done += len(part)
-        return self._in_order(data, out)
+    def log_joint(self, data: Rows, parameters: Arrays) -> Float[Array, "components rows"]:
+        """Return the log joint density of each component and row; the last component is the noise if there is any."""
+        return self._in_order(data, [joint for _, joint in self._look(data, parameters)])
 
-    def _in_order(self, data: Rows, found: Array) -> Array:
-        """Bring rows in the order of their patterns back into that of the data."""
-        if not self.gaussians.joint or data.complete:
+    def _in_order(self, data: Rows, parts: list[Array]) -> Array:
+        """Bring columns that follow the patterns into the order of the rows."""
+        found = np.concatenate(parts, axis=1)
+        if data.complete:
             return found
         out = np.empty_like(found)
-        out[data.patterns.order] = found
+        out[:, data.patterns.order] = found
         return out
 
     def log_likelihood(self, data: Rows, parameters: Arrays) -> Float[Array, " rows"]:
@@ -341,38 +262,56 @@ class MixtureOfGaussians:
     def infer(self, data: Rows, parameters: Arrays) -> Float[Array, "rows components"]:
         """Return the posterior probability of each component."""
         joint = self.log_joint(data, parameters)
-        return np.exp(joint - gaussian_rows.log_sum(joint)[:, None])
+        return np.exp(joint - gaussian_rows.log_sum(joint)).T
 
     def members(self, data: Rows, parameters: Arrays, component: int) -> Int[Array, " members"]:
         """Return the rows that are more likely of a component than not."""
         return np.flatnonzero(self.infer(data, parameters)[:, component] > 0.5)
 
+    def distances(self, data: Rows, parameters: Arrays) -> Float[Array, "rows components"]:
+        """Return the squared Mahalanobis distance of each row from each component, in the columns that it has."""
+        return self._in_order(data, [sight.squares for sight, _ in self._look(data, parameters)]).T
+
+    def outlyingness(self, data: Rows, parameters: Arrays) -> Float[Array, " rows"]:
+        """Return the probability that a row is noise, or that another of its component is nearer than it is."""
+        if self.box is not None:
+            return self.infer(data, parameters)[:, -1]
+        from scipy.stats import chi2, f
+
+        squares, seen = self.distances(data, parameters), np.maximum((~data.missing).sum(1, keepdims=True), 1)
+        if self.freedom is None:
+            return chi2.cdf(squares, seen).min(1)
+        return f.cdf(squares / seen, seen, parameters["freedom"]).min(1)
+
+    def _own(self, data: Rows, parameters: Arrays) -> Float[Array, "rows components"]:
+        """Return the posterior of the components other than noise."""
+        own = np.maximum(self.infer(data, parameters)[:, : self.num_components], 1e-300)
+        return own / own.sum(1, keepdims=True)
+
     def impute(self, data: Rows, parameters: Arrays) -> Float[Array, "rows columns"]:
         """Return the rows with their holes filled by conditional means, which have the least squared error."""
-        own = self.infer(data, parameters)[:, : self.num_components]
-        total = own.sum(1, keepdims=True)
-        own = np.where(total > 1e-300, own / np.maximum(total, 1e-300), 1 / self.num_components)
-        return self._filled(data, parameters, own, None)
+        return self._filled(data, parameters, self._own(data, parameters), None)
 
-    def sample_missing(self, data: Rows, parameters: Arrays, generator: np.random.Generator) -> Array:
+    def sample_missing(
+        self, data: Rows, parameters: Arrays, generator: np.random.Generator
+    ) -> Float[Array, "rows columns"]:
         """Return the rows with their holes filled by a draw of what is missing given the rest."""
-        own = self.infer(data, parameters)[:, : self.num_components]
-        own = np.maximum(own, 1e-300)
-        chosen = gaussian_rows.draw_rows(own / own.sum(1, keepdims=True), generator)
+        chosen = gaussian_rows.draw_components(self._own(data, parameters).T, generator)
         noise = generator.standard_normal(data.values.shape)
         if self.freedom is not None:
-            _, squares, _, seen = self._distances(data, parameters)
-            nu = parameters["freedom"][chosen] + seen
-            away = squares[np.arange(len(data)), chosen]
-            noise *= np.sqrt((parameters["freedom"][chosen] + away) / generator.chisquare(nu))[:, None]
+            tails = parameters["freedom"][chosen]
+            away = self.distances(data, parameters)[np.arange(len(data)), chosen]
+            nu = tails + (~data.missing).sum(1)
+            noise *= np.sqrt((tails + away) / generator.chisquare(nu))[:, None]
         return self._filled(data, parameters, np.eye(self.num_components)[chosen], noise)
 
-    def _distances(self, data: Rows, parameters: Arrays) -> tuple[None, Array, Array, Array]:
-        parts = list(self._parts(data, parameters))
-        squares, log_dets, seen = (np.concatenate([part[i] for part in parts]) for i in (1, 2, 3))
-        return None, *(self._in_order(data, each) for each in (squares, log_dets, seen))
-
-    def _filled(self, data: Rows, parameters: Arrays, owners: Array, noise: Array | None) -> Array:
+    def _filled(
+        self,
+        data: Rows,
+        parameters: Arrays,
+        owners: Float[Array, "rows components"],
+        noise: Float[Array, "rows columns"] | None,
+    ) -> Float[Array, "rows columns"]:
         """Fill holes by conditional means averaged over components, or with `noise` by draws."""
         means, covariances = parameters["means"], parameters["covariances"]
         if data.complete:
@@ -380,14 +319,14 @@ class MixtureOfGaussians:
         if not self.gaussians.joint:
             filled = owners @ means
             if noise is not None:
-                blocks = self.gaussians.blocks(covariances)[..., 0, 0]
-                filled = filled + noise * (owners @ np.sqrt(np.broadcast_to(blocks, means.shape)))
+                variances = np.broadcast_to(self.gaussians.blocks(covariances)[..., 0, 0], means.shape)
+                filled = filled + noise * (owners @ np.sqrt(variances))
             return np.where(data.missing, filled, data.values)
         order = data.patterns.order
         full = self.gaussians.covariance_matrices(covariances, len(means))
         given = np.ascontiguousarray(owners[order].T)
         drawn = None if noise is None else np.ascontiguousarray(noise[order].T)
-        return self._in_order(data, gaussian_holes.fill(data.patterns, means, full, given, drawn))
+        return self._in_order(data, [gaussian_holes.fill(data.patterns, means, full, given, drawn).T]).T
 
     def sample(self, count: int, parameters: Arrays, generator: np.random.Generator) -> Rows:
         """Draw complete rows, and the component of each."""
