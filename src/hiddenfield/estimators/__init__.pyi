@@ -6,6 +6,10 @@ from .latent import (
 )
 from .relational import RelationalModel as RelationalModel
 from .saving import load as load
+from .sizes import (
+    Sizes as Sizes,
+    choose_size as choose_size,
+)
 from .supervised import (
     StructureClassifier as StructureClassifier,
     StructureEncoder as StructureEncoder,

@@ -148,7 +148,7 @@ class GaussianMixture(LatentEstimator):
             self.num_components,
             Gaussians(self.covariance, self.centre_, self.spread_, prior),
             concentration=self.concentration,
-            freedom=np.nan if self.freedom == "learned" else self.freedom,
+            freedom=np.nan if isinstance(self.freedom, str) else self.freedom,
             box=self.box_ if self.noise else None,
         )
 

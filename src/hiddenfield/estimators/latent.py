@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
@@ -20,6 +20,9 @@ from hiddenfield.data.rows import Rows
 from hiddenfield.errors import InputError
 from hiddenfield.estimators.parameters import COUNT, POSITIVE, as_json, check, from_json
 from hiddenfield.learning.em import ACCELERATIONS, FILLS, Arrays, Learned, Run, fit_em
+from hiddenfield.learning.multiple_imputation import Pooled, pool
+from hiddenfield.learning.observed_information import standard_errors
+from hiddenfield.learning.shards import Shards
 from hiddenfield.progress import progress
 from hiddenfield.registry import Registry
 from hiddenfield.shapes import Array, Float, Tensor
@@ -96,7 +99,9 @@ class LatentEstimator(BaseEstimator):  # type: ignore[misc]
 
     _parameter_constraints = OF_LEARNING
     _kept: ClassVar[tuple[str, ...]] = ("n_features_in_", "feature_names_in_")
-    """Fitted attributes (arrays, numbers, texts, lists, mappings) that `_model` and `_read` need, and that are saved."""
+    """Fitted attributes (arrays, numbers, texts, lists, mappings) that `_model` and `_read` need; they are saved."""
+    _size: ClassVar[str] = "num_components"
+    """The parameter that `choose_size` varies."""
 
     # -- what a subclass gives -----------------------------------------------------------------------------
 
@@ -136,7 +141,8 @@ class LatentEstimator(BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X
-            Rows of numbers (array or data frame), with NaN or None for what is missing.
+            Rows of numbers (array or data frame), with NaN or None for what is missing; or `Shards` of such, which
+            need not fit into memory together, and of which the first says where the data are.
         y
             What is known of each row, where the model uses it; otherwise ignored.
         sample_weight
@@ -147,7 +153,12 @@ class LatentEstimator(BaseEstimator):  # type: ignore[misc]
         self
         """
         check(self)
-        data = self._read(X, fitting=True, y=y, sample_weight=sample_weight)
+        first = next(iter(X)) if isinstance(X, Shards) else X
+        data = self._read(first, fitting=True, y=y, sample_weight=sample_weight)
+        if isinstance(X, Shards):
+            if y is not None or sample_weight is not None:
+                raise InputError("shards have no y and no sample_weight; give rows")
+            data = X.map(self._read)
         self.model_ = self._model()
         with progress(None, f"learning {type(self).__name__}", shown=self.verbose) as advance:
             learned = fit_em(self.model_, data, advance=advance, **self._learning())
@@ -189,6 +200,8 @@ class LatentEstimator(BaseEstimator):  # type: ignore[misc]
 
     def log_likelihood(self, X: Any) -> Float[Array, " rows"]:
         """Return the log-likelihood of each row, what it misses integrated out; 0 for a row without any value."""
+        if isinstance(X, Shards):
+            return np.concatenate([self.log_likelihood(part) for part in X])
         model, data, parameters = self._fitted(X)
         return model.log_likelihood(data, parameters)
 
@@ -198,9 +211,8 @@ class LatentEstimator(BaseEstimator):  # type: ignore[misc]
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return the mean log-likelihood of the rows."""
-        model, data, parameters = self._fitted(X)
-        weights = _weights(sample_weight, len(X) if hasattr(X, "__len__") else X.shape[0])
-        return float(np.average(model.log_likelihood(data, parameters), weights=weights))
+        values = self.log_likelihood(X)
+        return float(np.average(values, weights=_weights(sample_weight, len(values))))
 
     def posterior(self, X: Any) -> Array:
         """Return the distribution of what is hidden in each row: the probability of each component."""
@@ -264,6 +276,33 @@ class LatentEstimator(BaseEstimator):  # type: ignore[misc]
         """Return the integrated completed likelihood: BIC and twice the entropy of what is hidden; less is better."""
         shares = self.posterior(X)
         return self.bic(X) - 2 * float((shares * np.log(np.maximum(shares, 1e-300))).sum())
+
+    def standard_errors(self, X: Any, sample_weight: Any = None) -> Arrays:
+        """Return the standard error of every parameter, by name, from the observed information of X.
+
+        See `hiddenfield.learning.observed_information.standard_errors`; X is what was fitted to.
+        """
+        model, data, parameters = self._fitted(X, sample_weight)
+        return standard_errors(model, data, parameters)
+
+    def multiple_imputation(
+        self, X: Any, analysis: Callable[[Any], tuple[Any, Any]], draws: int = 20, *, random_state: Any = None
+    ) -> Pooled:
+        """Fill the holes of X several times, analyse each copy, and combine the answers by Rubin's rules.
+
+        Parameters
+        ----------
+        X
+            Rows with holes.
+        analysis
+            Called with a filled copy of X; returns estimates and their variances.
+        draws
+            Copies.
+        random_state
+            As of `sample_missing`, which says what makes them proper.
+        """
+        found = [analysis(filled) for filled in self.sample_missing(X, draws, random_state=random_state)]
+        return pool([estimate for estimate, _ in found], [variance for _, variance in found])
 
     # -- saving --------------------------------------------------------------------------------------------
 

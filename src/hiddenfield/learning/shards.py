@@ -26,8 +26,8 @@ class Shards:
     Examples
     --------
     >>> parts = Shards([np.zeros((2, 1)), np.ones((3, 1))])
-    >>> [part.sum() for part in parts.map(lambda part: part + 1)]
-    [2.0, 6.0]
+    >>> [int(part.sum()) for part in parts.map(lambda part: part + 1)]
+    [2, 6]
     """
 
     parts: Sequence[Any]

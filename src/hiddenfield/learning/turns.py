@@ -50,13 +50,17 @@ class Turn:
 
 
 class Found(NamedTuple):
-    """What the E step found, for which parameters, and how much the objective has risen per datum."""
+    """What the E step found, for which parameters, and how much the objective has risen per datum.
+
+    Of stepwise EM also the number of batches so far, and of data.
+    """
 
     parameters: Arrays
     statistics: Arrays
     objective: float
     rise: float
     steps: int = 0
+    data: float = 0.0
 
 
 def add_up(model: Any, data: Any, parameters: Arrays, fill: Fill) -> Arrays:
@@ -66,13 +70,13 @@ def add_up(model: Any, data: Any, parameters: Arrays, fill: Fill) -> Arrays:
     total: Arrays = {}
     for part in data:
         found = model.expected_statistics(part, parameters, fill)
-        total = {name: total[name] + value for name, value in found.items()} if total else found
+        total = {name: np.asarray(total.get(name, 0.0) + value) for name, value in found.items()}
     return total
 
 
 def mix(first: Arrays, second: Arrays, share: float) -> Arrays:
     """Return :math:`(1 - a) s + a t`."""
-    return {name: (1 - share) * value + share * second[name] for name, value in first.items()}
+    return {name: np.asarray((1 - share) * value + share * second[name]) for name, value in first.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,6 +242,7 @@ class StepwiseTurns(Turns):
 
     def expected_statistics(self, data: Any, parameters: Turn) -> Found:
         """Pass over the data once."""
+        assert self.fill.generator is not None
         turn, now, objective, count = parameters, parameters.parameters, 0.0, 0.0
         running, steps, needed = turn.running, turn.steps, 2 * len(self.model.as_vector(now))
         for batch in batches(data, self.batch_size, self.fill.generator):
@@ -251,23 +256,28 @@ class StepwiseTurns(Turns):
                 if running is None or (count < needed and turn.known is None)
                 else (steps + 2) ** -0.7
             )
-            each = {name: value / size for name, value in found.items()}
+            each = {name: np.asarray(value / size) for name, value in found.items()}
             running = each if running is None else mix(running, each, rate)
             if count >= needed or turn.known is not None:  # before, statistics are of too few data
                 total = max(turn.count, count)
-                now = self.model.maximize({n: total * value for n, value in running.items()}, now)
+                now = self.model.maximize({n: np.asarray(total * value) for n, value in running.items()}, now)
         if running is None:
             raise TrainingError("all weights are zero; there is nothing to learn")
         objective += self.model.log_prior(now)
         rise = (objective - turn.objective) / count
-        return Found(now, {**running, "count": np.array(count)}, objective, rise, steps)
+        return Found(now, running, objective, rise, steps, count)
 
     def maximize(self, statistics: Found, parameters: Turn) -> Turn:
         """Go on with the running mean."""
         found = statistics
-        count = float(found.statistics["count"])
-        state = {"running": found.statistics, "steps": found.steps, "count": count}
-        return Turn(found.parameters, known=found.parameters, objective=found.objective, **state)
+        return Turn(
+            found.parameters,
+            known=found.parameters,
+            objective=found.objective,
+            running=found.statistics,
+            steps=found.steps,
+            count=found.data,
+        )
 
     def residual(self, statistics: Found) -> float:
         """Return how much the estimated objective has changed per datum."""

@@ -23,10 +23,10 @@ STRIP = 128
 
 
 @subroutine(allocates=False)
-def _factorise(covariance, seen, factor):
-    """Write the Cholesky factor of the observed part into the first rows, W' into those after; return log |Σ_oo|.
+def _factorise(covariance: Array, seen: Array, factor: Array) -> None:
+    """Write the Cholesky factor of the covariance of the columns `seen`, in their order.
 
-    Columns are ordered observed first; `seen` has their numbers. The lower right block becomes the Cholesky factor of
+    With what is observed first, its upper left block is L, the lower left one W', and the lower right one the factor of
     the conditional covariance of what is missing.
     """
     count = seen.size
@@ -42,7 +42,7 @@ def _factorise(covariance, seen, factor):
 
 
 @subroutine(allocates=False)
-def _arrange(observed, seen):
+def _arrange(observed: Array, seen: Array) -> int:
     """Write the numbers of observed columns, then those of missing ones; return how many are observed."""
     count = 0
     for d in range(observed.size):
@@ -58,7 +58,9 @@ def _arrange(observed, seen):
 
 
 @subroutine(allocates=False, fast=True)
-def _whiten(columns, begin, end, mean, seen, count, factor, z):
+def _whiten(
+    columns: Array, begin: int, end: int, mean: Array, seen: Array, count: int, factor: Array, z: Array
+) -> None:
     """Write z of the rows from `begin` to `end`, side by side."""
     for i in range(count):
         d, scale = seen[i], 1.0 / factor[i, i]
@@ -73,7 +75,17 @@ def _whiten(columns, begin, end, mean, seen, count, factor, z):
 
 
 @compiled(fast=True)
-def _distances(columns, bounds, observed, means, covariances, strip, squares, log_dets):
+def _distances(
+    columns: Array,
+    bounds: Array,
+    observed: Array,
+    means: Array,
+    covariances: Array,
+    strip: int,
+    squares: Array,
+    log_dets: Array,
+) -> None:
+    """Write the squared distance of each row and the log determinant of each pattern."""
     for k in prange(means.shape[0]):
         dim = columns.shape[0]
         factor, seen, z = np.zeros((dim, dim)), np.empty(dim, np.int64), np.empty((dim, strip))
@@ -95,7 +107,20 @@ def _distances(columns, bounds, observed, means, covariances, strip, squares, lo
 
 
 @compiled(fast=True, reorder=True)
-def _moments(columns, bounds, observed, means, covariances, weights, scaled, noise, strip, first, second):
+def _moments(
+    columns: Array,
+    bounds: Array,
+    observed: Array,
+    means: Array,
+    covariances: Array,
+    weights: Array,
+    scaled: Array,
+    noise: Array,
+    strip: int,
+    first: Array,
+    second: Array,
+) -> None:
+    """Add the expected deviations from the means and their products, or those of what is drawn."""
     for k in prange(means.shape[0]):
         dim = columns.shape[0]
         factor, seen, z = np.zeros((dim, dim)), np.empty(dim, np.int64), np.empty((dim, strip))
@@ -139,7 +164,17 @@ def _moments(columns, bounds, observed, means, covariances, weights, scaled, noi
 
 
 @subroutine(allocates=False, fast=True)
-def _unwhiten(columns, begin, end, mean, seen, count, factor, z, filled):
+def _unwhiten(
+    columns: Array,
+    begin: int,
+    end: int,
+    mean: Array,
+    seen: Array,
+    count: int,
+    factor: Array,
+    z: Array,
+    filled: Array,
+) -> None:
     """Write the deviations from the mean, those of missing columns as z implies."""
     for i in range(count):
         for n in range(end - begin):
@@ -156,7 +191,18 @@ def _unwhiten(columns, begin, end, mean, seen, count, factor, z, filled):
 
 
 @compiled(fast=True)
-def _fill(columns, bounds, observed, means, covariances, weights, noise, strip, out):
+def _fill(
+    columns: Array,
+    bounds: Array,
+    observed: Array,
+    means: Array,
+    covariances: Array,
+    weights: Array,
+    noise: Array,
+    strip: int,
+    out: Array,
+) -> None:
+    """Add conditional means or draws, weighted, to what is missing."""
     dim = columns.shape[0]
     factor, seen, z = np.zeros((dim, dim)), np.empty(dim, np.int64), np.empty((dim, strip))
     filled = np.empty((dim, strip))

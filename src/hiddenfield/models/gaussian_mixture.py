@@ -94,7 +94,7 @@ class MixtureOfGaussians:
                 values, owners, count = values * weights, owners * weights, weights.sum()
             found = {"objective": values.sum(), "count": count, "mass": owners.sum(1)}
             found |= self._moments(sight, owners[: self.num_components], parameters, fill)
-            total = {name: total.get(name, 0.0) + np.asarray(value) for name, value in found.items()}
+            total = {name: np.asarray(total.get(name, 0.0) + value) for name, value in found.items()}
         return total
 
     def _moments(
@@ -173,8 +173,8 @@ class MixtureOfGaussians:
 
     def as_vector(self, parameters: Arrays) -> Float[Array, " free"]:
         """Return log ratios of weights to the first, means, and Cholesky factors; then logarithms of the freedom."""
-        weights = parameters["weights"]
-        parts = [np.log(weights[1:] / weights[0])]
+        logs = np.log(np.maximum(parameters["weights"], 1e-300))
+        parts = [logs[1:] - logs[0]]
         parts.append(self.gaussians.as_vector(parameters["means"], parameters["covariances"]))
         if self.freedom is not None and math.isnan(self.freedom):
             parts.append(np.log(parameters["freedom"]))
