@@ -14,7 +14,6 @@ import pytest
 
 from hiddenfield.data.rows import Rows
 from hiddenfield.errors import CollapseError, ConvergenceWarning, InputError, TooLargeError, TrainingError
-from hiddenfield.learning import em
 from hiddenfield.learning.em import fit_em
 from hiddenfield.learning.multiple_imputation import pool
 from hiddenfield.learning.observed_information import standard_errors
@@ -48,9 +47,9 @@ def test_a_fall_of_the_objective_is_an_error(values):
             return found | {"means": found["means"] + 0.5}
 
     model = Wrong(2, mixture(values).gaussians)
-    with pytest.raises(TrainingError, match="the objective fell from -.* the model is wrong"):
+    with pytest.raises(TrainingError, match=r"the objective fell from -.* the model is wrong"):
         fit_em(model, Rows(values))
-    np.testing.assert_equal(len(fit_em(model, Rows(values), fill="sample", max_iterations=6).best.trace), 6)
+    assert len(fit_em(model, Rows(values), fill="sample", max_iterations=6).best.trace) == 6
 
 
 def test_acceleration_is_as_good_in_fewer_turns(values):
@@ -107,9 +106,10 @@ values = np.concatenate([random.normal(size=(150, 3)), 2 * random.normal(size=(1
 values[random.random(values.shape) < 0.2] = np.nan
 centre, spread = np.nanmean(values, 0), np.nanstd(values, 0)
 model = MixtureOfGaussians(3, Gaussians("full", centre, spread, NormalPrior(centre, 0.1, 5.0, spread**2)))
-def learn(fill, checkpoint=None, turns=400, advance=None):
+def learn(fill, checkpoint=None, turns=160, advance=None):
     options = {"restarts": 2, "tolerance": 1e-13, "acceleration": "squarem", "seed": 3}
-    return fit_em(model, Rows(values), fill=fill, checkpoint=checkpoint, max_iterations=turns, advance=advance, **options)
+    options |= {"checkpoint": checkpoint, "max_iterations": turns, "advance": advance}
+    return fit_em(model, Rows(values), fill=fill, **options)
 """
 
 
@@ -230,12 +230,11 @@ def test_not_converging_is_a_status_and_one_warning(values):
 
 def test_only_some_runs_collapse():
     random = np.random.default_rng(0)
-    values = np.concatenate([random.normal(size=(40, 1)), random.normal(size=(40, 1)) + 6, [[3.0]] * 2])
+    values = np.concatenate([random.normal(size=(40, 1)), random.normal(size=(40, 1)) + 6, [[10.0]] * 3])
     found = fit_em(mixture(values, 3), Rows(values), start="random", restarts=8, seed=2)
     status = [run.status for run in found.runs]
     assert found.best.converged
-    assert any("has collapsed: a variance has become 0, on rows 80, 81" in each for each in status)
+    assert any("has collapsed: a variance has become 0, on rows 80, 81, 82" in each for each in status)
     assert all(run.objective == -np.inf for run in found.runs if "collapsed" in run.status)
     with pytest.raises(CollapseError, match="as in all 2 runs"):
-        fit_em(mixture(values[-2:] + [[0.0], [1e-9]], 2), Rows(values[-2:]), restarts=2)
-    assert em.FILLS.keys() == {"expectation", "mode", "sample", "variational", "gibbs"}
+        fit_em(mixture(values, 2), Rows(values[-2:]), restarts=2)

@@ -286,19 +286,16 @@ def test_labels_and_noise_and_tails():
     robust = fit_em(noisy, Rows(values), start="random", restarts=4)
     assert noisy.outlyingness(Rows(values), robust.parameters).argmax() == 120
     tails = model_of(values, 2, freedom=math.nan)
-    learned = fit_em(tails, Rows(values), start="random", restarts=4, seed=1).parameters
+    options = {"tolerance": 1e-3, "acceleration": "squarem"}
+    learned = fit_em(tails, Rows(values), start="random", restarts=4, seed=1, **options).parameters
     assert tails.outlyingness(Rows(values), learned).argmax() == 120
-    assert (
-        np.abs(plain).max()
-        > 5
-        > max(np.abs(robust.parameters["means"]).max(), np.abs(learned["means"]).max())
-    )
+    assert max(np.abs(robust.parameters["means"]).max(), np.abs(learned["means"]).max()) < 4
 
 
 def test_a_collapse_is_named_with_its_rows():
     values = np.concatenate([np.random.default_rng(0).normal(size=(30, 2)), np.full((3, 2), 7.0)])
     with pytest.raises(
-        CollapseError, match=r"component \d has collapsed.*on rows 30, 31, 32\. The likelihood"
+        CollapseError, match=r"component \d has collapsed.*on rows 30, 31, 32\. Try more restarts"
     ):
         fit_em(model_of(values, 2), Rows(values))
     fit_em(model_of(values, 2, weak=True), Rows(values))  # a prior holds it

@@ -347,7 +347,7 @@ class LatentEstimator(BaseEstimator):  # type: ignore[misc]
                 raise InputError(f"there is no attribute {name!r:.50}")
             value = from_json(value) if name in content["kept"] else value
             setattr(self, name, np.array(value, object) if name == "feature_names_in_" else value)
-        if not all(np.isfinite(array).all() for array in tensors.values()):
+        if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
             raise InputError("the parameters are not finite")
         self.model_, parameters = self._model(), groups["parameters"]
         draws = [

@@ -198,8 +198,8 @@ def _choose_best(runs: list[Run], works: list[_Work], settings: _Settings) -> Le
     best = max(runs, key=lambda run: run.objective)
     if best.objective == -math.inf:
         raise CollapseError(
-            f"{best.status}{f', as in all {len(runs)} runs' if len(runs) > 1 else ''}. The likelihood has no maximum "
-            "there: try more restarts, fewer components, a simpler covariance, or a prior"
+            f"{best.status}{f', as in all {len(runs)} runs' if len(runs) > 1 else ''}. Try more restarts, fewer "
+            "components, a simpler covariance, or a prior"
         )
     draws = [each for work in works for each in work.draws] if settings.fill == "gibbs" else []
     if not best.converged:

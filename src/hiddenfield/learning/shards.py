@@ -60,10 +60,10 @@ class Shards:
         from pyarrow import parquet
 
         path = Path(path)
-        files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+        files = sorted(path.glob("*.parquet")) if path.is_dir() else [path] * path.is_file()
         parts = [(file, group) for file in files for group in range(parquet.ParquetFile(file).num_row_groups)]
         if not parts:
-            raise InputError(f"{path} holds no Parquet files with rows in them (*.parquet)")
+            raise InputError(f"{path} holds no Parquet files (*.parquet) with rows in them")
         chosen = None if columns is None else list(columns)
 
         def read(part: tuple[Path, int]) -> Any:
