@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,8 +14,6 @@ import hiddenfield as hf
 from hiddenfield.errors import ConvergenceWarning, InputError, ReadError
 from hiddenfield.estimators import LATENT, GaussianMixture, choose_size
 from hiddenfield.learning import Shards
-
-TABLES = Path("/work/shared/data/incomplete")
 
 # What an entry cannot do with a plain table of numbers, or needs for it.
 OPTIONS: dict[str, dict] = {"gaussian_mixture": {"prior": "weak", "num_components": 2}}
@@ -173,11 +170,10 @@ def test_all_of_scikit_learns_checks_that_apply(name):
     assert sum(entry["status"] == "passed" for entry in found) > 30
 
 
-@pytest.mark.skipif(not TABLES.exists(), reason="the tables are not here")
 @pytest.mark.parametrize("name", NAMES)
-def test_the_objective_climbs_on_real_tables(name):
+def test_the_objective_climbs_on_real_tables(name, data_path):
     pandas = pytest.importorskip("pandas")
-    for file in sorted(TABLES.glob("*.csv.xz")):
+    for file in sorted((data_path / "incomplete").glob("*.csv.xz")):
         frame = pandas.read_csv(file).select_dtypes("number")
         frame = frame.loc[:, frame.nunique() > 5].iloc[:500]
         if frame.shape[1] < 2:

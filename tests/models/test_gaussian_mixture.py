@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,8 +17,6 @@ from hiddenfield.errors import CollapseError
 from hiddenfield.learning.em import Fill, fit_em
 from hiddenfield.models.gaussian_mixture import MixtureOfGaussians
 from hiddenfield.models.gaussians import COVARIANCES, Gaussians, NormalPrior
-
-REFERENCES = Path("/work/shared/refs/gmm")
 
 
 def model_of(values, count, kind="full", **options):
@@ -185,10 +182,12 @@ def test_the_maximum_with_holes_is_that_of_a_general_optimiser(kind):
     assert -best.fun == pytest.approx(found.best.objective, abs=1e-4)
 
 
-@pytest.mark.skipif(not REFERENCES.exists(), reason="the references are not here")
-def test_old_faithful_with_and_without_holes():
-    values = np.genfromtxt(REFERENCES / "faithful.csv", delimiter=",", skip_header=1)[:, -2:]
-    told = json.loads((REFERENCES / "faithful_reference.json").read_text())
+def test_old_faithful_with_and_without_holes(data_path):
+    references = data_path.parent / "refs" / "gmm"
+    if not references.exists():
+        pytest.skip("the reference solutions are not here")
+    values = np.genfromtxt(references / "faithful.csv", delimiter=",", skip_header=1)[:, -2:]
+    told = json.loads((references / "faithful_reference.json").read_text())
     holes = values.copy()
     holes[4::5, 1] = holes[2::7, 0] = np.nan
     for name, expected in told.items():

@@ -96,26 +96,10 @@ class GaussianMixture(LatentEstimator):
         if not fitting:
             return rows
         self._describe(rows)
-        return rows if y is None else Rows(rows.values, rows.weights, self._labels(y, len(rows)))
-
-    def _describe(self, rows: Rows) -> None:
-        """Keep where the data are, and refuse columns from which no variance can be learned."""
-        present = ~rows.missing
-        weights = present if rows.weights is None else present * rows.weights[:, None]
-        mass, filled = weights.sum(0), np.where(present, rows.values, 0.0)
-        if (empty := np.flatnonzero(mass == 0)).size:
-            raise InputError(f"column {self._column(empty[0])} has no values; leave it out")
-        self.centre_ = (weights * filled).sum(0) / mass
-        away = np.where(present, rows.values - self.centre_, 0.0)
-        self.spread_ = np.sqrt((weights * away**2).sum(0) / mass)
-        if (constant := np.flatnonzero(self.spread_ <= 1e-12 * np.abs(self.centre_))).size:
-            only = "one sample" if len(rows) == 1 else "a single value"
-            raise InputError(
-                f"column {self._column(constant[0])} has {only}, from which no variance can be learned; leave it out"
-            )
-        used = present & (weights > 0)
+        used = ~rows.missing if rows.weights is None else ~rows.missing & (rows.weights > 0)[:, None]
         low, high = np.where(used, rows.values, np.inf).min(0), np.where(used, rows.values, -np.inf).max(0)
         self.box_ = np.array([low, high])
+        return rows if y is None else Rows(rows.values, rows.weights, self._labels(y, len(rows)))
 
     def _labels(self, y: Any, rows: int) -> Array:
         """Return the component of each label, -1 for None, NaN or -1; components beyond the classes are free."""

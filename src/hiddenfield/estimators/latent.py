@@ -129,7 +129,23 @@ class LatentEstimator(BaseEstimator):  # type: ignore[misc]
             )
         return Rows(values, _weights(sample_weight, len(values)))
 
-    def _column(self, number: int) -> str:
+    def _describe(self, rows: Rows) -> None:
+        """Keep where the data are, and refuse columns from which no variance can be learned."""
+        present = ~rows.missing
+        weights = present if rows.weights is None else present * rows.weights[:, None]
+        mass, filled = weights.sum(0), np.where(present, rows.values, 0.0)
+        if (empty := np.flatnonzero(mass == 0)).size:
+            raise InputError(f"column {self._column(empty[0])} has no values; leave it out")
+        self.centre_ = (weights * filled).sum(0) / mass
+        away = np.where(present, rows.values - self.centre_, 0.0)
+        self.spread_ = np.sqrt((weights * away**2).sum(0) / mass)
+        if (constant := np.flatnonzero(self.spread_ <= 1e-12 * np.abs(self.centre_))).size:
+            only = "one sample" if len(rows) == 1 else "a single value"
+            raise InputError(
+                f"column {self._column(constant[0])} has {only}, from which no variance can be learned; leave it out"
+            )
+
+    def _column(self, number: Any) -> str:
         names = getattr(self, "feature_names_in_", None)
         return str(number) if names is None else repr(str(names[number]))
 
@@ -214,7 +230,7 @@ class LatentEstimator(BaseEstimator):  # type: ignore[misc]
         values = self.log_likelihood(X)
         return float(np.average(values, weights=_weights(sample_weight, len(values))))
 
-    def posterior(self, X: Any) -> Array:
+    def posterior(self, X: Any) -> Any:
         """Return the distribution of what is hidden in each row: the probability of each component."""
         model, data, parameters = self._fitted(X)
         return model.infer(data, parameters)
@@ -347,7 +363,7 @@ class LatentEstimator(BaseEstimator):  # type: ignore[misc]
                 raise InputError(f"there is no attribute {name!r:.50}")
             value = from_json(value) if name in content["kept"] else value
             setattr(self, name, np.array(value, object) if name == "feature_names_in_" else value)
-        if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
+        if not all(np.isfinite(tensor.numpy()).all() for tensor in tensors.values()):
             raise InputError("the parameters are not finite")
         self.model_, parameters = self._model(), groups["parameters"]
         draws = [
