@@ -279,4 +279,4 @@ def learn_freedom(
             return MOST_FREEDOM
         return 2 * math.exp(brentq(slope, low, high)) if slope(low) > 0 else LEAST_FREEDOM
 
-    return np.array([solve(value) for value in tail / mass])
+    return np.array([solve(value) for value in tail / np.maximum(mass, 1e-300)])
