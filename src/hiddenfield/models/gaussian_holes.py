@@ -40,10 +40,10 @@ def _fill_rows(
     work: Array,
     filled: Array,
 ) -> int:
-    """Write the deviations of rows of one pattern from the mean, what is missing filled in; return how much that is.
+    r"""Write the deviations of rows of one pattern from the mean, what is missing filled in; return how much that is.
 
     `lost` gets the numbers of the missing columns, `factor` the Cholesky factor R of their precision. What is missing
-    is :math:`R^{-\\top} (R^{-1} b + e)` with standard normal e where there is noise.
+    is :math:`R^{-\top} (R^{-1} b + e)` with standard normal e where there is noise.
     """
     count = 0
     for d in range(observed.size):
