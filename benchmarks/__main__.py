@@ -29,6 +29,7 @@ QUESTIONS = (
     "propagation",
     "regions",
     "relational",
+    "mixtures",
 )
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results.json"

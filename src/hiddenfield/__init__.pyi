@@ -22,6 +22,7 @@ from .data import (
     write as write,
 )
 from .estimators import (
+    GaussianMixture as GaussianMixture,
     RelationalModel as RelationalModel,
     StructureClassifier as StructureClassifier,
     StructureEncoder as StructureEncoder,
@@ -29,5 +30,6 @@ from .estimators import (
     load as load,
 )
 from .inference import infer as infer
+from .learning import Shards as Shards
 
 __version__: str

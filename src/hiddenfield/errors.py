@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 __all__ = [
+    "CollapseError",
     "ConvergenceWarning",
     "HiddenfieldError",
     "InputError",
@@ -97,6 +98,22 @@ class MissingDependencyError(HiddenfieldError, ImportError):
 
 class TrainingError(HiddenfieldError, RuntimeError):
     """Training cannot go on; the text says where it broke and what to try."""
+
+
+class CollapseError(TrainingError):
+    """A part of a model has shrunk onto few rows, or has none: the likelihood has no maximum there.
+
+    Parameters
+    ----------
+    message
+        Which, and how.
+    component
+        Its number; None where it is shared by all.
+    """
+
+    def __init__(self, message: str, *, component: int | None = None) -> None:
+        self.component = component
+        super().__init__(message)
 
 
 class ConvergenceWarning(UserWarning):

@@ -50,7 +50,17 @@ def test_the_likelihood_rises_to_a_stationary_point(heads):
     assert end.converged
     assert (np.diff(end.scores) >= -1e-9).all()
     assert end.parameters == pytest.approx((0.3, 0.9, 0.4), abs=0.06)
-    assert len(end.trace) == len(end.scores) + 1 == len(end.residuals) + 1
+    assert len(end.scores) == len(end.residuals)
+
+
+def test_it_goes_on_from_where_it_was(heads):
+    options = {"tolerance": 1e-8, "max_iterations": 500}
+    seen = []
+    end = alternate(Coins(), heads, (0.5, 0.8, 0.3), **options, after=seen.append)
+    assert [len(seen), seen[-1]] == [len(end.scores), end]
+    halfway = alternate(Coins(), heads, (0.5, 0.8, 0.3), tolerance=1e-8, max_iterations=7)
+    rest = alternate(Coins(), heads, halfway, **options)
+    assert (rest.parameters, rest.scores) == (end.parameters, end.scores)
 
 
 def test_noise_must_settle_for_several_turns(heads):

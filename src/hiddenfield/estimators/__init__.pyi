@@ -1,6 +1,15 @@
 from .base import StructureEstimator as StructureEstimator
+from .gaussian_mixture import GaussianMixture as GaussianMixture
+from .latent import (
+    LATENT as LATENT,
+    LatentEstimator as LatentEstimator,
+)
 from .relational import RelationalModel as RelationalModel
 from .saving import load as load
+from .sizes import (
+    Sizes as Sizes,
+    choose_size as choose_size,
+)
 from .supervised import (
     StructureClassifier as StructureClassifier,
     StructureEncoder as StructureEncoder,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any
 
@@ -132,3 +133,29 @@ def auto_fraction(members: int) -> float:
 def auto_patience(epochs: int) -> int:
     """Return after how many epochs without a better one training stops: a quarter of them, at least ten."""
     return max(FEWEST_PATIENT, epochs // 4)
+
+
+def as_json(name: str, value: Any) -> Any:
+    """Return a parameter as JSON can hold it; a mapping as pairs, since its keys may be numbers."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, Mapping):
+        return {"pairs": [[as_json(name, key), as_json(name, entry)] for key, entry in value.items()]}
+    if isinstance(value, (list, tuple)):
+        return [as_json(name, entry) for entry in value]
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, (np.random.RandomState, np.random.Generator)):
+        return None  # a generator has moved on since it was used
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise InputError(
+        f"the {name!r} parameter cannot be saved: it holds {value!r:.100} of type {type(value).__name__}"
+    )
+
+
+def from_json(value: Any) -> Any:
+    """Return what `as_json` made plain; sequences are lists."""
+    if isinstance(value, dict):
+        return {from_json(key): from_json(entry) for key, entry in value["pairs"]}
+    return [from_json(entry) for entry in value] if isinstance(value, list) else value

@@ -22,6 +22,8 @@ from hiddenfield.embedding.predictor import Predictor
 from hiddenfield.errors import InputError, ReadError
 from hiddenfield.estimators.counting import KINDS, PREFIX, as_arrays, from_arrays
 from hiddenfield.estimators.inputs import REPRESENTATIONS, Features, Reading
+from hiddenfield.estimators.latent import LATENT, LatentEstimator
+from hiddenfield.estimators.parameters import as_json, from_json
 from hiddenfield.estimators.supervised import TYPES
 from hiddenfield.learning.checkpoint import History
 from hiddenfield.learning.task import Task
@@ -36,7 +38,9 @@ CLASSES = ("StructureClassifier", "StructureEncoder", "StructureRegressor")
 LARGEST_DESCRIPTION = 256 * 2**20
 
 
-def save(estimator: StructureEstimator, path: str | Path, *, overwrite: bool = False) -> None:
+def save(
+    estimator: StructureEstimator | LatentEstimator, path: str | Path, *, overwrite: bool = False
+) -> None:
     """Write a fitted estimator into a folder, atomically; see `StructureEstimator.save`."""
     path = Path(path)
     if path.exists() and not overwrite:
@@ -54,18 +58,20 @@ def save(estimator: StructureEstimator, path: str | Path, *, overwrite: bool = F
         shutil.rmtree(old)
 
 
-def _write_folder(estimator: StructureEstimator, folder: Path) -> None:
+def _write_folder(estimator: StructureEstimator | LatentEstimator, folder: Path) -> None:
     from safetensors.torch import save as pack_tensors
 
-    tensors = {
-        f"{member}.{name}": value.detach().cpu().contiguous()
-        for member, network in enumerate(estimator.networks_)
-        for name, value in network.state_dict().items()
+    saved = estimator.as_saved() if isinstance(estimator, LatentEstimator) else _of_networks(estimator)
+    weights, parameters = pack_tensors(saved[0]), estimator.get_params(deep=False) | {"checkpoint": None}
+    content = {
+        "format": FORMAT,
+        "version": VERSION,
+        "hiddenfield": sys.modules["hiddenfield"].__version__,
+        "class": type(estimator).__name__,
+        "parameters": {name: as_json(name, value) for name, value in parameters.items()},
+        **saved[1],
+        "weights_sha256": hashlib.sha256(weights).hexdigest(),
     }
-    if estimator.counting_ is not None:
-        tensors |= {name: torch.from_numpy(value) for name, value in as_arrays(estimator.counting_).items()}
-    weights = pack_tensors(tensors)
-    content = _describe(estimator) | {"weights_sha256": hashlib.sha256(weights).hexdigest()}
     content["checksum"] = _checksum(content)
     for name, data in ((WEIGHTS, weights), (DESCRIPTION, json.dumps(content, indent=1).encode())):
         with open(folder / name, "wb") as sink:
@@ -74,17 +80,19 @@ def _write_folder(estimator: StructureEstimator, folder: Path) -> None:
             os.fsync(sink.fileno())
 
 
-def _describe(estimator: StructureEstimator) -> dict[str, Any]:
-    parameters = estimator.get_params(deep=False) | {"checkpoint": None}
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "hiddenfield": sys.modules["hiddenfield"].__version__,
-        "class": type(estimator).__name__,
-        "parameters": {name: _plain(name, value) for name, value in parameters.items()},
+def _of_networks(estimator: StructureEstimator) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Return the weights of an estimator of structures, and what describes it."""
+    tensors = {
+        f"{member}.{name}": value.detach().cpu().contiguous()
+        for member, network in enumerate(estimator.networks_)
+        for name, value in network.state_dict().items()
+    }
+    if estimator.counting_ is not None:
+        tensors |= {name: torch.from_numpy(value) for name, value in as_arrays(estimator.counting_).items()}
+    return tensors, {
         "features": estimator.features_.as_dict(),
         "representation": estimator.reading_.representation,
-        "representation_options": _plain("representation_options", dict(estimator.reading_.options)),
+        "representation_options": as_json("representation_options", dict(estimator.reading_.options)),
         "task": estimator.task_.as_dict(),
         "single_target": estimator.single_target_,
         "target_kinds": list(estimator.target_kinds_),
@@ -96,29 +104,6 @@ def _describe(estimator: StructureEstimator) -> dict[str, Any]:
     }
 
 
-def _plain(name: str, value: Any) -> Any:
-    """Return a parameter as JSON can hold it; a mapping as pairs, since its keys may be numbers."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, Mapping):
-        return {"pairs": [[_plain(name, key), _plain(name, entry)] for key, entry in value.items()]}
-    if isinstance(value, (list, tuple)):
-        return [_plain(name, entry) for entry in value]
-    if isinstance(value, np.random.RandomState):
-        return None  # a generator has moved on since it was used
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    raise InputError(
-        f"the {name!r} parameter cannot be saved: it holds {value!r:.100} of type {type(value).__name__}"
-    )
-
-
-def _from_plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {_from_plain(key): _from_plain(entry) for key, entry in value["pairs"]}
-    return [_from_plain(entry) for entry in value] if isinstance(value, list) else value
-
-
 def _checksum(content: Mapping[str, Any]) -> str:
     """Return the SHA-256 of everything but the checksum, in one spelling."""
     rest = {name: value for name, value in content.items() if name != "checksum"}
@@ -128,7 +113,7 @@ def _checksum(content: Mapping[str, Any]) -> str:
 # -- opening -----------------------------------------------------------------------------------------------
 
 
-def load(path: str | Path) -> StructureEstimator:
+def load(path: str | Path) -> Any:
     """Open a saved estimator, or the one in the folder of a run of ``hiddenfield fit``.
 
     A folder from a stranger is safe to open: nothing in it is executed, and no network is made that is larger than the
@@ -217,18 +202,23 @@ def _read_weights(file: Path, expected: str) -> dict[str, Tensor]:
         raise ReadError(f"is no safetensors file ({error!s:.200})", file=file) from None
 
 
-def _build(content: Mapping[str, Any], tensors: dict[str, Tensor]) -> StructureEstimator:
+def _build(content: Mapping[str, Any], tensors: dict[str, Tensor]) -> Any:
     """Make the estimator; whatever is wrong with the content becomes an error here, and none of it is run."""
     name = content["class"]
-    if name not in CLASSES:
-        raise InputError(f"there is no class {name!r:.50}; it must be one of {', '.join(CLASSES)}")
-    parameters = {key: _from_plain(value) for key, value in content["parameters"].items()}
+    latent = {cls.__name__: cls for cls in LATENT.values()}
+    if name not in (*CLASSES, *latent):
+        raise InputError(
+            f"there is no class {name!r:.50}; it must be one of {', '.join((*CLASSES, *latent))}"
+        )
+    parameters = {key: from_json(value) for key, value in content["parameters"].items()}
     parameters["checkpoint"] = None  # where a model of ours has none, a stranger's shall not write either
+    if name in latent:
+        return latent[name](**parameters).from_saved(content, tensors)
     estimator: StructureEstimator = getattr(estimators, name)(**parameters)
     estimator._check_parameters()
     estimator.features_ = Features.from_dict(content["features"])
     estimator.task_ = Task.from_dict(content["task"])
-    estimator.reading_ = Reading(content["representation"], _from_plain(content["representation_options"]))
+    estimator.reading_ = Reading(content["representation"], from_json(content["representation_options"]))
     estimator.single_target_ = content["single_target"]
     estimator.target_kinds_ = tuple(content["target_kinds"])
     estimator.histories_ = [History(**history) for history in content["histories"]]

@@ -1,10 +1,10 @@
-"""The driver of models that are learned by turns: EM, and Newton steps on sampled statistics."""
+"""The one loop of models that are learned by turns: EM and its relatives, and Newton steps on sampled statistics."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from hiddenfield.learning.protocol import Alternating
@@ -16,7 +16,7 @@ Statistics = TypeVar("Statistics")
 
 @dataclass(frozen=True, eq=False)
 class Alternation(Generic[Parameters, Statistics]):
-    """Where an alternation ended.
+    """How far an alternation has come.
 
     Parameters
     ----------
@@ -26,42 +26,41 @@ class Alternation(Generic[Parameters, Statistics]):
         Whether the residual was within the tolerance for as many turns as were asked for.
     scores, residuals
         Of every turn.
-    trace
-        The parameters from the start on.
     """
 
     parameters: Parameters
-    statistics: Statistics | None
-    converged: bool
+    statistics: Statistics | None = None
+    converged: bool = False
     scores: list[float] = field(default_factory=list)
     residuals: list[float] = field(default_factory=list)
-    trace: list[Parameters] = field(default_factory=list)
 
 
 def alternate(
     model: Alternating[Data, Parameters, Statistics],
     data: Data,
-    start: Parameters,
+    start: Parameters | Alternation[Parameters, Statistics],
     *,
     tolerance: float,
     max_iterations: int,
     settle: int = 1,
-    advance: Callable[[int], None] | None = None,
+    after: Callable[[Alternation[Parameters, Statistics]], None] | None = None,
 ) -> Alternation[Parameters, Statistics]:
     r"""Take turns: :math:`s \leftarrow E[s \mid x, \theta]`, then :math:`\theta \leftarrow \arg\max_\theta(s)`.
 
     Parameters
     ----------
-    model, data, start
-        What is learned, from what, and the first parameters.
+    model, data
+        What is learned, from what.
+    start
+        The first parameters, or how far an earlier call had come, from where it goes on.
     tolerance
         Of the residual.
     max_iterations
         Turns after which it ends, converged or not.
     settle
         Turns in a row that must be within the tolerance; more than one where the statistics are noisy.
-    advance
-        Called with 1 after each turn, for a progress bar.
+    after
+        Called after each turn, to show or save how far it has come.
 
     Returns
     -------
@@ -89,19 +88,22 @@ def alternate(
     >>> end.converged, round(end.parameters, 2), len(end.scores)
     (True, 2.0, 12)
     """
-    parameters, statistics, good = start, None, 0
-    end: Alternation[Parameters, Statistics] = Alternation(start, None, False, trace=[start])
-    for _ in range(max_iterations):
-        statistics = model.expected_statistics(data, parameters)
-        end.scores.append(model.score(statistics))
-        end.residuals.append(model.residual(statistics))
-        if math.isnan(end.residuals[-1]):
-            break
-        parameters = model.maximize(statistics, parameters)
-        end.trace.append(parameters)
-        if advance is not None:
-            advance(1)
-        good = good + 1 if end.residuals[-1] <= tolerance else 0
-        if good >= settle:
-            break
-    return Alternation(parameters, statistics, good >= settle, end.scores, end.residuals, end.trace)
+    now: Alternation[Parameters, Statistics]
+    now = (
+        replace(start, scores=[*start.scores], residuals=[*start.residuals])
+        if isinstance(start, Alternation)
+        else Alternation(start)
+    )
+    while not now.converged and len(now.scores) < max_iterations:
+        statistics = model.expected_statistics(data, now.parameters)
+        now.scores.append(model.score(statistics))
+        now.residuals.append(model.residual(statistics))
+        if math.isnan(now.residuals[-1]):
+            return replace(now, statistics=statistics)
+        parameters = model.maximize(statistics, now.parameters)
+        last = now.residuals[-settle:]
+        settled = len(last) == settle and max(last) <= tolerance
+        now = replace(now, parameters=parameters, statistics=statistics, converged=settled)
+        if after is not None:
+            after(now)
+    return now

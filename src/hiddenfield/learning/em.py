@@ -7,22 +7,36 @@ missing values included, is filled in by one of the alternatives of `FILLS`.
 
 from __future__ import annotations
 
+import contextvars
 import math
+import os
+import threading
 import warnings
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from hiddenfield.errors import ConvergenceWarning, InputError, TrainingError
+from hiddenfield.errors import CollapseError, ConvergenceWarning, InputError
+from hiddenfield.learning.alternation import Alternation, alternate
+from hiddenfield.learning.em_checkpoint import Saved, fingerprint
+from hiddenfield.learning.protocol import Arrays, Conjugate, Fill, LatentModel
+from hiddenfield.learning.shards import Shards
+from hiddenfield.learning.turns import (
+    CLIMBING,
+    GibbsTurns,
+    StepwiseTurns,
+    Turn,
+    Turns,
+    VariationalTurns,
+    add_up,
+)
 from hiddenfield.registry import choose
-from hiddenfield.shapes import Array, Float
 
-Arrays = dict[str, Array]
-"""Parameters or statistics, by name."""
-
-Data = TypeVar("Data", contravariant=True)
+__all__ = ["ACCELERATIONS", "FILLS", "Arrays", "Conjugate", "Fill", "LatentModel", "Learned", "Run", "fit_em"]
 
 FILLS: Mapping[str, str] = {
     "expectation": "by its posterior distribution: EM, which climbs the likelihood",
@@ -33,64 +47,14 @@ FILLS: Mapping[str, str] = {
 }
 """How what is hidden is filled in, and what that makes of the alternation."""
 
+ACCELERATIONS: Mapping[str, str] = {
+    "squarem": "every other step leaps ahead, and is taken back where plain steps would gain more",
+    "none": "plain steps",
+}
+"""How expectation and mode are sped up."""
 
-@dataclass(frozen=True)
-class Fill:
-    """How the E step fills in what is hidden: "expectation", "mode" or "sample" (with a generator)."""
-
-    kind: str = "expectation"
-    generator: np.random.Generator | None = None
-
-
-@runtime_checkable
-class LatentModel(Protocol[Data]):
-    r"""A model with something hidden, as EM sees it.
-
-    Statistics are sums over the data. They have two entries of that name in every model: ``"objective"``, the
-    log-likelihood :math:`\sum_n w_n \log p(x_n \mid \theta)` (with "mode" and "sample" that of the data as filled
-    in), and ``"count"``, :math:`\sum_n w_n`.
-    """
-
-    def start(self, data: Data, how: str, generator: np.random.Generator) -> Arrays:
-        """Return parameters to start from: "k_means", "random", or what else the model offers; "auto" is its choice."""
-
-    def expected_statistics(self, data: Data, parameters: Arrays, fill: Fill) -> Arrays:
-        """Return the sufficient statistics with what is hidden filled in, summed over the data (the E step)."""
-
-    def maximize(self, statistics: Arrays, parameters: Arrays) -> Arrays:
-        """Return the parameters that are best for the statistics and the prior (the M step)."""
-
-    def log_prior(self, parameters: Arrays) -> float:
-        """Return the log density of the parameters, up to a constant; 0 without a prior."""
-
-    def as_vector(self, parameters: Arrays) -> Float[Array, " free"]:
-        """Return the parameters in free coordinates (log ratios, Cholesky factors), one per degree of freedom."""
-
-    def from_vector(self, vector: Float[Array, " free"], parameters: Arrays) -> Arrays:
-        """Return the parameters at these coordinates; `parameters` give what has none (fixed values, zeros)."""
-
-
-@runtime_checkable
-class Conjugate(Protocol):
-    r"""What a model with conjugate priors offers besides, for `variational` and `gibbs`.
-
-    A distribution of the parameters is given by its own parameters, again arrays by name.
-    """
-
-    def posterior(self, statistics: Arrays) -> Arrays:
-        r"""Return the distribution :math:`q(\theta)` given filled-in statistics; that of no data is the prior."""
-
-    def plug_in(self, posterior: Arrays) -> Arrays:
-        r"""Return what the E step takes for :math:`\exp E_q[\log p(x, z \mid \theta)]`; it need not be normalised."""
-
-    def divergence(self, posterior: Arrays) -> float:
-        r"""Return :math:`KL(q(\theta) \,\|\, p(\theta))`."""
-
-    def draw(self, posterior: Arrays, generator: np.random.Generator) -> Arrays:
-        """Draw parameters."""
-
-    def mean(self, posterior: Arrays) -> Arrays:
-        """Return the mean of the parameters."""
+MOST_DRAWS = 1000
+"""Parameters kept of the second half of each run that draws; of more turns, evenly spaced ones."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +64,7 @@ class Run:
     Parameters
     ----------
     parameters
-        The last ones; with "variational" and "gibbs" the posterior mean.
+        The last ones; with "variational" and "gibbs" the posterior mean, with "sample" the mean of the second half.
     posterior
         The distribution of the parameters, with "variational"; None otherwise.
     objective
@@ -108,7 +72,9 @@ class Run:
     trace
         The objective of every turn.
     converged
-        Whether it rose by at most the tolerance per datum at the end.
+        Whether it rose by at most the tolerance per datum at the end; of draws, whether all were taken.
+    status
+        "converged", "sampled", or what happened instead.
     """
 
     parameters: Arrays
@@ -116,6 +82,7 @@ class Run:
     objective: float
     trace: list[float] = field(default_factory=list)
     converged: bool = False
+    status: str = ""
 
     @property
     def iterations(self) -> int:
@@ -125,11 +92,12 @@ class Run:
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """What EM found: the best run, and all runs."""
+    """What EM found: the best run, all runs, and with "gibbs" draws of the parameters from their posterior."""
 
     best: Run
     runs: list[Run]
     status: str
+    draws: list[Arrays] = field(default_factory=list)
 
     @property
     def parameters(self) -> Arrays:
@@ -146,7 +114,10 @@ def fit_em(
     restarts: int = 1,
     tolerance: float = 1e-6,
     max_iterations: int = 1000,
+    acceleration: str = "none",
+    batch_size: int | None = None,
     seed: int = 0,
+    checkpoint: str | Path | None = None,
     advance: Callable[..., None] | None = None,
 ) -> Learned:
     r"""Learn the parameters of a model with something hidden, by turns: infer it, then re-estimate.
@@ -157,76 +128,240 @@ def fit_em(
         \theta \leftarrow \arg\max_\theta \log p(s \mid \theta) + \log p(\theta)
 
     With "expectation" every turn raises :math:`\log p(x \mid \theta) + \log p(\theta)`; a fall beyond rounding is a
-    `TrainingError`, since only a mistake in the model can cause it.
+    `TrainingError`, since only a mistake in the model can cause it. The same holds for "mode" and its likelihood of the
+    filled data, and for "variational" and its lower bound.
 
     Parameters
     ----------
     model, data
-        What is learned, from what.
+        What is learned, from what: data that the model takes, or `Shards` of such, whose statistics are added up.
     fill
         One of `FILLS`.
     start
-        How each run starts, or parameters that a single run starts from.
+        How each run starts (on shards: by the first), or parameters that a single run starts from.
     restarts
-        Runs from different starts; the best is kept.
+        Runs from different starts, side by side in threads; the best is kept.
     tolerance
         Of the rise of the objective per datum.
     max_iterations
-        Turns of each run.
+        Turns of each run. With "sample" and "gibbs" all are taken.
+    acceleration
+        One of `ACCELERATIONS`.
+    batch_size
+        Data in a batch: stepwise EM, for data so many that one pass says much. A turn is then a pass, and the objective
+        of the trace an estimate. None for whole passes.
     seed
         Of the starts and of what is sampled.
+    checkpoint
+        A folder to which each run is saved now and then (within a twentieth of the time). A run that is found there
+        goes on where it was, to the same result, bit by bit; one of other data or settings is refused.
     advance
         Called with 1 after each turn, for a progress bar.
 
     Returns
     -------
     Learned
-        A local maximum: the best of those that the starts led to.
+        A local maximum: the best of those that the starts led to. A run that collapses (a component shrinks onto few
+        rows, where the likelihood has no maximum) ends, and says where; if all do, it is a `CollapseError`.
     """
     choose("fill", FILLS, fill)
-    if restarts < 1 or tolerance <= 0 or max_iterations < 1:
+    choose("acceleration", ACCELERATIONS, acceleration)
+    if restarts < 1 or tolerance <= 0 or max_iterations < 1 or (batch_size is not None and batch_size < 1):
         raise InputError(
-            f"restarts and max_iterations must be at least 1 and the tolerance positive, got {restarts}, "
-            f"{max_iterations} and {tolerance}"
+            f"restarts, max_iterations and batch_size must be at least 1 and the tolerance positive, got {restarts}, "
+            f"{max_iterations}, {batch_size} and {tolerance}"
         )
-    runs = []
-    for generator in np.random.default_rng(seed).spawn(restarts):
-        first = model.start(data, start, generator) if isinstance(start, str) else start
-        runs.append(_run(model, data, first, fill, generator, tolerance, max_iterations, advance))
-    best = max(runs, key=lambda run: -math.inf if math.isnan(run.objective) else run.objective)
-    status = "converged"
+    if batch_size is not None and fill != "expectation":
+        raise InputError(f"batches are for fill='expectation', got {fill!r}; leave batch_size out")
+    if fill in ("variational", "gibbs") and not isinstance(model, Conjugate):
+        raise InputError(f"{type(model).__name__} has no conjugate prior, which fill={fill!r} needs")
+    settings = _Settings(
+        model, data, fill, tolerance, max_iterations, acceleration == "squarem", batch_size, advance
+    )
+    if checkpoint is not None:
+        settings.folder, settings.identity = Path(checkpoint), settings.identify(start, seed)
+    works = []
+    for number, generator in enumerate(np.random.default_rng(seed).spawn(restarts)):
+        works.append(_Work(settings, number, generator, start))
+    return _choose_best(side_by_side([work.run for work in works]), works, settings)
+
+
+def side_by_side(works: list[Callable[[], Any]]) -> list[Any]:
+    """Call functions in threads, as many at a time as there are cores; compiled code and BLAS run beside each other."""
+    if len(works) == 1:
+        return [works[0]()]
+    with ThreadPoolExecutor(min(len(works), os.cpu_count() or 1)) as pool:
+        return list(pool.map(lambda work: contextvars.copy_context().run(work), works))
+
+
+def _choose_best(runs: list[Run], works: list[_Work], settings: _Settings) -> Learned:
+    best = max(runs, key=lambda run: run.objective)
+    if best.objective == -math.inf:
+        raise CollapseError(
+            f"{best.status}{f', as in all {len(runs)} runs' if len(runs) > 1 else ''}. Try more restarts, fewer "
+            "components, a simpler covariance, or a prior"
+        )
+    draws = [each for work in works for each in work.draws] if settings.fill == "gibbs" else []
+    status = best.status
+    if settings.fill not in CLIMBING:
+        status += f"; R-hat of the objective {r_hat([run.trace for run in runs if run.converged]):.3g}"
     if not best.converged:
-        status = f"not converged after {best.iterations:,} turns; raise max_iterations or the tolerance"
-        warnings.warn(status, ConvergenceWarning, stacklevel=2)
-    return Learned(best, runs, status)
+        warnings.warn(status, ConvergenceWarning, stacklevel=3)
+    return Learned(best, runs, status, draws)
 
 
-def _run(
-    model: Any,
-    data: Any,
-    parameters: Arrays,
-    fill: str,
-    generator: np.random.Generator,
-    tolerance: float,
-    max_iterations: int,
-    advance: Callable[..., None] | None,
-) -> Run:
-    """Take turns from one start."""
-    trace: list[float] = []
-    converged = False
-    for _ in range(max_iterations):
-        statistics = model.expected_statistics(data, parameters, Fill(fill, generator))
-        objective = float(statistics["objective"]) + model.log_prior(parameters)
-        if trace and fill == "expectation" and objective < trace[-1] - 1e-7 * (1 + abs(objective)):
-            raise TrainingError(
-                f"the objective fell from {trace[-1]:.10g} to {objective:.10g}, which EM cannot do; the model is wrong"
+def r_hat(traces: list[list[float]]) -> float:
+    """Return the potential scale reduction of the second halves of traces, each split in two; near 1 where mixed.
+
+    Examples
+    --------
+    >>> noise = np.random.default_rng(0).normal(size=(2, 400))
+    >>> round(r_hat(noise.tolist()), 2), round(r_hat((noise + [[0], [9]]).tolist()), 1)
+    (1.0, 5.2)
+    """
+    length = len(traces[0]) // 4
+    if length < 2:
+        return math.nan
+    parts = np.array([trace[-length * 2 :] for trace in traces]).reshape(-1, length)
+    inside, between = parts.var(1, ddof=1).mean(), parts.mean(1).var(ddof=1)
+    return math.sqrt((length - 1) / length + between / inside) if inside > 0 else 1.0
+
+
+@dataclass(eq=False)
+class _Settings:
+    """What all runs share."""
+
+    model: Any
+    data: Any
+    fill: str
+    tolerance: float
+    max_iterations: int
+    accelerate: bool
+    batch_size: int | None
+    advance: Callable[..., None] | None
+    folder: Path | None = None
+    identity: dict[str, Any] = field(default_factory=dict)
+    lock: Any = field(default_factory=threading.Lock)
+
+    def identify(self, start: str | Arrays, seed: int) -> dict[str, Any]:
+        """Return what a run that goes on must have in common with the one that was saved."""
+        return {
+            "model": fingerprint(self.model),
+            "data": fingerprint(self.data),
+            "start": start if isinstance(start, str) else fingerprint(start),
+            "seed": seed,
+            "fill": self.fill,
+            "acceleration": self.accelerate,
+            "batch_size": self.batch_size,
+            "max_iterations": None if self.fill in CLIMBING else self.max_iterations,
+        }
+
+    def count(self) -> None:
+        """Show that a turn has been taken."""
+        if self.advance is not None:
+            with self.lock:
+                self.advance(1)
+
+
+class _Work:
+    """One run: its turns, the parameters that it draws, and where it is saved."""
+
+    def __init__(
+        self, settings: _Settings, number: int, generator: np.random.Generator, start: str | Arrays
+    ) -> None:
+        self.settings, self.generator, self.draws = settings, generator, list[Arrays]()
+        self.saved = (
+            None
+            if settings.folder is None
+            else Saved(settings.folder / f"run_{number}.safetensors", settings.identity)
+        )
+        found = None if self.saved is None else self.saved.load(generator)
+        self.now: Alternation[Turn, Any]
+        if found is not None:
+            self.now, self.draws = found
+        elif isinstance(start, str):
+            # K-means changes how warnings are treated, which threads share: all runs start before the first goes on.
+            first = next(iter(settings.data)) if isinstance(settings.data, Shards) else settings.data
+            self.now = Alternation(Turn(settings.model.start(first, start, generator)))
+        else:
+            self.now = Alternation(Turn(start))
+
+    def run(self) -> Run:
+        """Take turns until it ends."""
+        settings = self.settings
+        tolerance, most = settings.tolerance, settings.max_iterations
+        try:
+            turns = self._turns()
+            end = alternate(
+                turns, settings.data, self.now, tolerance=tolerance, max_iterations=most, after=self._after
             )
-        small = bool(trace) and abs(objective - trace[-1]) <= tolerance * float(statistics["count"])
-        trace.append(objective)
-        if advance is not None:
-            advance(1)
-        if small:
-            converged = True
-            break
-        parameters = model.maximize(statistics, parameters)
-    return Run(parameters, None, trace[-1], trace, converged)
+            self.now = end
+            if self.saved is not None:
+                self.saved.save(end, self.draws, self.generator)
+            return self._end(turns, end)
+        except CollapseError as error:
+            known = self.now.parameters.known or self.now.parameters.parameters
+            return Run(known, None, -math.inf, self.now.scores, False, self._describe(error, known))
+
+    def _turns(self) -> Turns:
+        settings = self.settings
+        model, fill = settings.model, settings.fill
+        if settings.batch_size is not None:
+            return StepwiseTurns(model, Fill("expectation", self.generator), batch_size=settings.batch_size)
+        if fill == "variational":
+            if not self.now.scores:
+                first = add_up(model, settings.data, self.now.parameters.parameters, Fill())
+                self.now = Alternation(Turn(model.posterior(first)))
+            return VariationalTurns(model, Fill("variational"))
+        if fill == "gibbs":
+            return GibbsTurns(model, Fill("sample", self.generator))
+        return Turns(model, Fill(fill, self.generator), settings.accelerate and fill in CLIMBING)
+
+    def _after(self, now: Alternation[Turn, Any]) -> None:
+        """Keep what was drawn, save, and show that a turn has been taken."""
+        self.now, settings, done = now, self.settings, len(now.scores)
+        if settings.fill in ("sample", "gibbs"):
+            half = settings.max_iterations // 2
+            stride = max(1, -(-(settings.max_iterations - half) // MOST_DRAWS))
+            if done > half and (done - half) % stride == 0:
+                self.draws.append(now.parameters.parameters)
+        if self.saved is not None:
+            self.saved.save_sometimes(now, self.draws, self.generator)
+        settings.count()
+
+    def _end(self, turns: Turns, end: Alternation[Turn, Any]) -> Run:
+        """Return the run with what its fill makes of the last turns."""
+        model, data, state = self.settings.model, self.settings.data, end.parameters
+        known, scores = state.known, end.scores
+        assert known is not None
+        if self.settings.fill in ("sample", "gibbs"):
+            mean = {name: np.mean([each[name] for each in self.draws], axis=0) for name in known}
+            objective = float(add_up(model, data, mean, Fill())["objective"]) + model.log_prior(mean)
+            return Run(mean, None, objective, scores, True, "sampled")
+        status = "converged"
+        if not end.converged:
+            status = f"not converged after {len(scores):,} turns; raise max_iterations or the tolerance"
+        if self.settings.fill == "variational":
+            return Run(model.mean(known), known, state.objective, scores, end.converged, status)
+        objective = state.objective
+        if isinstance(turns, StepwiseTurns):
+            objective = float(add_up(model, data, known, Fill())["objective"]) + model.log_prior(known)
+        return Run(known, None, objective, scores, end.converged, status)
+
+    def _describe(self, error: CollapseError, known: Arrays) -> str:
+        """Say onto which rows a component has collapsed."""
+        model, data, fill = self.settings.model, self.settings.data, self.settings.fill
+        component = error.component
+        if (
+            component is None
+            or isinstance(data, Shards)
+            or fill == "variational"
+            or not hasattr(model, "members")
+        ):
+            return str(error)
+        rows = model.members(data, known, component).tolist()
+        if not rows:
+            return str(error)
+        first = ", ".join(str(row) for row in rows[:5])
+        more = f" and {len(rows) - 5:,} more" if len(rows) > 5 else ""
+        return f"{error}, on {'row' if len(rows) == 1 else 'rows'} {first}{more}"

@@ -2,14 +2,18 @@
 
 Three drivers move parameters, and each asks for one small protocol. `maximise` climbs an `Objective` by its gradient.
 `alternate` takes turns on an `Alternating` model: expected statistics given the parameters, then the parameters that
-are best for these statistics; EM and its relatives are such models, and so are Newton steps on sampled statistics.
+are best for these statistics. Newton steps on sampled statistics are such a model, and `fit_em` makes one of any
+`LatentModel`, whose parameters and statistics are arrays by name, so that statistics of parts of the data add up.
 `train` fits a network to structures in batches, for whatever a `Supervised` task scores.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, runtime_checkable
+
+import numpy as np
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.shapes import Array, Float, Tensor
@@ -17,6 +21,9 @@ from hiddenfield.shapes import Array, Float, Tensor
 Data = TypeVar("Data", contravariant=True)
 Parameters = TypeVar("Parameters")
 Statistics = TypeVar("Statistics")
+
+Arrays = dict[str, Array]
+"""Parameters or statistics, by name."""
 
 
 @runtime_checkable
@@ -31,10 +38,7 @@ class Objective(Protocol):
 
 @runtime_checkable
 class Alternating(Protocol[Data, Parameters, Statistics]):
-    """A model learned by turns: what the data and the parameters say of the statistics, and what these say back.
-
-    Statistics of parts of the data add up, so that a driver may collect them part by part.
-    """
+    """A model learned by turns: what the data and the parameters say of the statistics, and what these say back."""
 
     def expected_statistics(self, data: Data, parameters: Parameters) -> Statistics:
         """Return the expectation of the sufficient statistics given the data (the E step)."""
@@ -47,6 +51,65 @@ class Alternating(Protocol[Data, Parameters, Statistics]):
 
     def residual(self, statistics: Statistics) -> float:
         """Return how far these parameters are from a stationary point; NaN where it cannot go on from here."""
+
+
+@dataclass(frozen=True)
+class Fill:
+    """How the E step fills in what is hidden: "expectation", "mode" or "sample" (with a generator)."""
+
+    kind: str = "expectation"
+    generator: np.random.Generator | None = None
+
+
+@runtime_checkable
+class LatentModel(Protocol[Data]):
+    r"""A model with something hidden, as EM sees it.
+
+    Statistics are sums over the data. They have two entries of that name in every model: ``"objective"``, the
+    log-likelihood :math:`\sum_n w_n \log p(x_n \mid \theta)` (with "mode" and "sample" that of the data as filled
+    in), and ``"count"``, :math:`\sum_n w_n`.
+    """
+
+    def start(self, data: Data, how: str, generator: np.random.Generator) -> Arrays:
+        """Return parameters to start from: "k_means", "random", or what else the model offers; "auto" is its choice."""
+
+    def expected_statistics(self, data: Data, parameters: Arrays, fill: Fill) -> Arrays:
+        """Return the sufficient statistics with what is hidden filled in, summed over the data (the E step)."""
+
+    def maximize(self, statistics: Arrays, parameters: Arrays) -> Arrays:
+        """Return the parameters that are best for the statistics and the prior (the M step)."""
+
+    def log_prior(self, parameters: Arrays) -> float:
+        """Return the log density of the parameters, up to a constant; 0 without a prior."""
+
+    def as_vector(self, parameters: Arrays) -> Float[Array, " free"]:
+        """Return the parameters in free coordinates (log ratios, Cholesky factors), one per degree of freedom."""
+
+    def from_vector(self, vector: Float[Array, " free"], parameters: Arrays) -> Arrays:
+        """Return the parameters at these coordinates; `parameters` give what has none (fixed values, zeros)."""
+
+
+@runtime_checkable
+class Conjugate(Protocol):
+    r"""What a model with conjugate priors offers besides, for `variational` and `gibbs`.
+
+    A distribution of the parameters is given by its own parameters, again arrays by name.
+    """
+
+    def posterior(self, statistics: Arrays) -> Arrays:
+        r"""Return the distribution :math:`q(\theta)` given filled-in statistics; that of no data is the prior."""
+
+    def plug_in(self, posterior: Arrays) -> Arrays:
+        r"""Return what the E step takes for :math:`\exp E_q[\log p(x, z \mid \theta)]`; it need not be normalised."""
+
+    def divergence(self, posterior: Arrays) -> float:
+        r"""Return :math:`KL(q(\theta) \,\|\, p(\theta))`."""
+
+    def draw(self, posterior: Arrays, generator: np.random.Generator) -> Arrays:
+        """Draw parameters."""
+
+    def mean(self, posterior: Arrays) -> Arrays:
+        """Return the mean of the parameters."""
 
 
 @runtime_checkable

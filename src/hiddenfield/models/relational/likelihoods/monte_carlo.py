@@ -98,7 +98,16 @@ class SampledLikelihood(Likelihood):
         steps = Stepping(draw, observed, safe, tuple(objective.names), objective.ridge, search.seed)
         turns = min(search.max_iterations, MOST_TURNS)
         first = Turn(np.array(start, dtype=np.float64))
-        end = alternate(steps, self.networks, first, tolerance=CLOSE, max_iterations=turns, settle=SETTLED)
+        trace = [first.theta]
+        end = alternate(
+            steps,
+            self.networks,
+            first,
+            tolerance=CLOSE,
+            max_iterations=turns,
+            settle=SETTLED,
+            after=lambda now: trace.append(now.parameters.theta),
+        )
         status, gap, errors = "converged", np.full(len(start), np.nan), None
         if end.converged and end.statistics is not None:
             gap, errors = end.statistics.gap, end.statistics.standard_errors()
@@ -107,8 +116,7 @@ class SampledLikelihood(Likelihood):
             status = (end.statistics.problem if end.statistics is not None else "") or (
                 "no stationary point was reached: observed and sampled features still differ"
             )
-        trace = np.array([turn.theta for turn in end.trace])
-        return Ascent(end.parameters.theta, math.nan, gap, end.converged, status, trace, errors)
+        return Ascent(end.parameters.theta, math.nan, gap, end.converged, status, np.array(trace), errors)
 
     def independent(self, free: list[int], ridge: float = 0.0) -> tuple[Float[Array, " features"], float]:
         """Return the best weights of the model whose pairs are independent, and its log-likelihood, which is exact.

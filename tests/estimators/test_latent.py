@@ -1,0 +1,258 @@
+"""What every estimator of a model with something hidden does, over the registry: a new one is tested by its entry."""
+
+from __future__ import annotations
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import check_estimator
+
+import hiddenfield as hf
+from hiddenfield.errors import ConvergenceWarning, InputError, ReadError
+from hiddenfield.estimators import LATENT, GaussianMixture, choose_size
+from hiddenfield.learning import Shards
+
+# What an entry cannot do with a plain table of numbers, or needs for it.
+OPTIONS: dict[str, dict] = {"gaussian_mixture": {"prior": "weak", "num_components": 2}}
+NAMES = [name for name in LATENT if LATENT.facts(name)["data"] == "table"]
+
+
+def numbers(rows=60, holes=0.2, seed=0):
+    random = np.random.default_rng(seed)
+    values = random.normal(size=(rows, 4)) @ random.normal(size=(4, 4))
+    values[: rows // 2] += 3
+    values[random.random(values.shape) < holes] = np.nan
+    return values
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def fitted(request):
+    name = request.param
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return LATENT[name](**OPTIONS.get(name, {}), max_iterations=30).fit(numbers())
+
+
+@pytest.mark.parametrize("name", LATENT)
+def test_entries_say_what_they_are(name):
+    facts = LATENT.facts(name)
+    assert {"summary", "reference", "data"} <= facts.keys()
+    assert facts["data"] in ("table", "sequences")
+    assert getattr(hf.estimators, LATENT[name].__name__) is LATENT[name]
+
+
+def test_scores_agree(fitted):
+    X = numbers()
+    values = fitted.log_likelihood(X)
+    assert values.shape == (60,)
+    assert fitted.score(X) == pytest.approx(values.mean())
+    assert fitted.learned_.best.objective == pytest.approx(
+        values.sum() + fitted.model_.log_prior(fitted.parameters_)
+    )
+    assert fitted.bic(X) - fitted.aic(X) == pytest.approx(fitted.num_free_ * (np.log(60) - 2))
+    assert fitted.predict(X).shape[0] == fitted.posterior(X).shape[0] == 60
+    weights = np.arange(60.0)
+    assert fitted.score(X, sample_weight=weights) == pytest.approx(np.average(values, weights=weights))
+
+
+def test_a_row_without_values_says_nothing(fitted):
+    nothing = np.full((1, 4), np.nan)
+    assert fitted.log_likelihood(nothing)[0] == pytest.approx(0, abs=1e-9)
+    assert np.isfinite(fitted.impute(nothing)).all()
+
+
+def test_holes_are_filled_and_nothing_else(fitted):
+    pandas = pytest.importorskip("pandas")
+    X = numbers(seed=1)
+    frame = pandas.DataFrame(X, columns=list("abcd"), index=np.arange(60) + 7)
+    own = clone(fitted).set_params(max_iterations=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        own.fit(frame)
+    filled = own.impute(frame)
+    drawn = own.sample_missing(frame, 2, random_state=0)
+    for each in (filled, *drawn):
+        assert list(each.columns) == list("abcd")
+        assert (each.index == frame.index).all()
+        values = each.to_numpy(float)
+        assert np.isfinite(values).all()
+        np.testing.assert_allclose(values[~np.isnan(X)], X[~np.isnan(X)])
+    holes = np.isnan(X)
+    assert (drawn[0].to_numpy(float)[holes] != drawn[1].to_numpy(float)[holes]).any()
+    again = own.sample_missing(frame, 2, random_state=0)
+    np.testing.assert_array_equal(again[1], drawn[1])
+    assert type(fitted.impute(X)) is np.ndarray
+
+
+def test_saved_and_loaded(fitted, tmp_path):
+    fitted.save(tmp_path / "model")
+    loaded = hf.load(tmp_path / "model")
+    X = numbers(seed=2)
+    np.testing.assert_array_equal(loaded.log_likelihood(X), fitted.log_likelihood(X))
+    np.testing.assert_array_equal(loaded.impute(X), fitted.impute(X))
+    assert loaded.get_params() == fitted.get_params()
+    assert loaded.num_free_ == fitted.num_free_
+    assert [run.trace for run in loaded.learned_.runs] == [run.trace for run in fitted.learned_.runs]
+    assert sorted(file.name for file in (tmp_path / "model").iterdir()) == ["model.json", "model.safetensors"]
+    description = json.loads((tmp_path / "model" / "model.json").read_text())
+    (tmp_path / "model" / "model.json").write_text(json.dumps(description | {"kept": {}}))
+    with pytest.raises(ReadError, match="does not fit its checksum"):
+        hf.load(tmp_path / "model")
+
+
+def test_free_coordinates(fitted):
+    vector = fitted.model_.as_vector(fitted.parameters_)
+    assert vector.shape == (fitted.num_free_,)
+    back = fitted.model_.from_vector(vector, fitted.parameters_)
+    X = numbers()
+    data = fitted._read(X)
+    before = fitted.model_.log_likelihood(data, fitted.parameters_)
+    np.testing.assert_allclose(fitted.model_.log_likelihood(data, back), before, rtol=1e-8)
+    # Each of them moves something.
+    for i in range(len(vector)):
+        moved = fitted.model_.from_vector(vector + 1e-3 * (np.arange(len(vector)) == i), fitted.parameters_)
+        assert any(not np.array_equal(moved[name], back[name]) for name in back)
+
+
+def test_weights_count_rows(fitted):
+    X, counts = numbers(), np.arange(60) % 3
+    start = dict(fitted.parameters_)
+    options = {"start": start, "max_iterations": 3, "acceleration": "none"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        weighted = clone(fitted).set_params(**options).fit(X, sample_weight=counts)
+        copied = clone(fitted).set_params(**options).fit(np.repeat(X, counts, axis=0))
+    assert weighted.learned_.best.trace == pytest.approx(copied.learned_.best.trace, rel=1e-6)
+    with pytest.raises(InputError, match="the weight of row 1 is -1"):
+        clone(fitted).fit(X, sample_weight=np.where(np.arange(60) == 1, -1.0, 1.0))
+
+
+@pytest.mark.bad_input
+def test_bad_input_is_named(fitted):
+    X = numbers()
+    for wrong, message in (
+        (np.where(np.arange(4) == 2, np.inf, X), r"infinity"),
+        (np.where(np.arange(4) == 2, np.nan, X), r"column 2 has no values"),
+        (X[:0], r"0 sample|no rows|empty"),
+    ):
+        with pytest.raises(InputError, match=message):
+            clone(fitted).fit(wrong)
+    with pytest.raises(InputError, match="features"):
+        fitted.score(X[:, :3])
+    with pytest.raises(InputError, match="'fill' parameter"):
+        clone(fitted).set_params(fill="mean").fit(X)
+
+
+# The checks that do not apply, and why.
+NOT_OURS: dict[str, dict[str, str]] = {}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_all_of_scikit_learns_checks_that_apply(name):
+    import jaxtyping
+
+    jaxtyping.config.update("jaxtyping_disable", True)  # they set parameters to what no annotation allows
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = LATENT[name](**OPTIONS.get(name, {}), max_iterations=5)
+            if name == "gaussian_mixture":
+                model.num_components = 4  # their targets have four classes
+            found = check_estimator(
+                model, expected_failed_checks=NOT_OURS.get(name, {}), on_fail=None, on_skip=None
+            )
+    finally:
+        jaxtyping.config.update("jaxtyping_disable", False)
+    assert not {entry["check_name"]: entry["exception"] for entry in found if entry["status"] == "failed"}
+    assert sum(entry["status"] == "passed" for entry in found) > 30
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_objective_climbs_on_real_tables(name, data_path):
+    pandas = pytest.importorskip("pandas")
+    for file in sorted((data_path / "incomplete").glob("*.csv.xz")):
+        frame = pandas.read_csv(file).select_dtypes("number")
+        frame = frame.loc[:, frame.nunique() > 5].iloc[:500]
+        if frame.shape[1] < 2:
+            continue
+        model = LATENT[name](**OPTIONS.get(name, {}), max_iterations=15, tolerance=1e-3)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            trace = model.fit(frame).learned_.best.trace
+        assert (np.diff(trace) > -1e-7 * np.abs(trace[-1])).all(), file.name
+        assert np.isfinite(model.impute(frame).to_numpy(float)).all(), file.name
+
+
+# -- Gaussian mixtures -------------------------------------------------------------------------------------
+
+
+def test_complete_data_agree_with_scikit_learn():
+    from sklearn.mixture import GaussianMixture as Peer
+
+    X = numbers(holes=0, rows=200)
+    for ours, theirs in (
+        ("full", "full"),
+        ("tied", "tied"),
+        ("diagonal", "diag"),
+        ("spherical", "spherical"),
+    ):
+        peer = Peer(2, covariance_type=theirs, reg_covar=0, tol=1e-9, max_iter=2000, random_state=0).fit(X)
+        model = GaussianMixture(2, covariance=ours, tolerance=1e-9).fit(X)
+        assert model.score(X) == pytest.approx(peer.score(X), abs=1e-5)
+        assert model.bic(X) == pytest.approx(peer.bic(X), abs=1e-2)
+        assert model.covariances_.shape == peer.covariances_.shape
+        order, other = np.argsort(model.means_[:, 0]), np.argsort(peer.means_[:, 0])
+        np.testing.assert_allclose(model.means_[order], peer.means_[other], atol=2e-2)
+
+
+def test_labels_restarts_and_sizes():
+    X = numbers(holes=0.1, rows=120, seed=3)
+    labels = np.array([None] * 120, dtype=object)
+    labels[:5], labels[-5:] = "high", "low"
+    model = GaussianMixture(2, restarts=2).fit(X, labels)
+    assert model.classes_.tolist() == ["high", "low"]
+    assert len(model.learned_.runs) == 2
+    assert (model.predict(X[:60]) == 0).mean() > 0.7
+    with pytest.raises(InputError, match="y has 3 classes, and there are 2 components"):
+        GaussianMixture(2).fit(X, np.arange(120) % 3)
+    found = choose_size(
+        GaussianMixture(covariance="spherical"), X, [1, 2, 60], criterion="cross_validation", folds=3
+    )
+    assert np.isfinite(found.cross_validated[:2]).all()
+    assert found.best_estimator.num_components == found.best
+    assert (found.icl[:2] >= found.bic[:2] - 1e-9).all()
+    assert list(found.failures) == [60]
+    assert "collapsed" in found.failures[60] or "empty" in found.failures[60]
+
+
+def test_multiple_imputation_of_a_mean():
+    random = np.random.default_rng(0)
+    X = random.normal(size=(200, 2)) @ np.array([[1.0, 0.9], [0.0, 0.5]])
+    X[random.random(200) < 1 / (1 + np.exp(-2 * X[:, 0])), 1] = np.nan  # large ones are lost
+    model = GaussianMixture(1, fill="gibbs", max_iterations=60).fit(X)
+    pooled = model.multiple_imputation(
+        X, lambda filled: (filled[:, 1].mean(), filled[:, 1].var() / 200), draws=20
+    )
+    low, high = pooled.interval(0.99)[0]
+    assert low < 0 < high
+    assert not low < np.nanmean(X[:, 1]) < high
+    assert len(model.learned_.draws) == 30
+
+
+def test_shards_of_a_folder(tmp_path):
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    X = numbers(rows=120)
+    for i in range(3):
+        columns = {name: arrow.array(X[i::3, j], from_pandas=True) for j, name in enumerate("abcd")}
+        parquet.write_table(arrow.table(columns), tmp_path / f"part_{i}.parquet", row_group_size=25)
+    parts = Shards.parquet(tmp_path)
+    assert len(parts.parts) == 6
+    whole = GaussianMixture(2).fit(X)
+    model = GaussianMixture(2, start=whole.parameters_, max_iterations=3).fit(parts)
+    assert model.score(parts) == pytest.approx(whole.score(X), abs=1e-5)
+    assert model.feature_names_in_.tolist() == list("abcd")
+    with pytest.raises(InputError, match="holds no Parquet files"):
+        Shards.parquet(tmp_path / "nowhere")
