@@ -1,7 +1,7 @@
 """How long does a turn of EM for a Gaussian mixture take, with and without holes, compared with scikit-learn?
 
 A mixture of full covariances is learned from 100,000 rows of 10 columns with 10 components. A turn is an E step and an
-M step from the same parameters; scikit-learn's are its own two methods. Rows with holes have no rival that is exact: they
+M step from the same parameters; scikit-learn's are its own two methods. Rows with holes have no exact rival: they
 are compared with complete rows. Of the rows of 30 columns almost every one misses other cells than all others. The
 candidates alternate; best of several runs, one thread. The deviation is the
 largest difference of a mean after the turn from scikit-learn's; with holes, on 200 rows, from the textbook's formulas

@@ -206,9 +206,11 @@ def _moments(
                 if begin + end == bounds[p + 1]:
                     p += 1
             for i in range(dim):
-                total = 0.0
+                # Sums by themselves: beside a store LLVM chooses by the addresses whether it adds in vectors.
                 for n in range(size):
                     heavy[n] = scaled[k, begin + n] * filled[i, n]
+                total = 0.0
+                for n in range(size):
                     total += heavy[n]
                 first[k, i] += total
                 for j in range(i + 1):
