@@ -4,6 +4,7 @@ from .latent import (
     LATENT as LATENT,
     LatentEstimator as LatentEstimator,
 )
+from .mixed_mixture import MixedMixture as MixedMixture
 from .relational import RelationalModel as RelationalModel
 from .saving import load as load
 from .sizes import (

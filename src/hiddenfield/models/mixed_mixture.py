@@ -18,7 +18,7 @@ from hiddenfield.learning.em import Arrays, Fill
 from hiddenfield.learning.starts import group_rows
 from hiddenfield.models import column_priors
 from hiddenfield.models.column_families import ColumnFamilies, FeatureRows
-from hiddenfield.models.responsibilities import draw_rows, fill_in, log_sum
+from hiddenfield.models.gaussian_rows import draw_rows, fill_in, log_sum
 from hiddenfield.shapes import Array, Float, Int
 
 MOST_STARTING = 20_000
@@ -29,7 +29,7 @@ MOST_STARTING = 20_000
 class MixtureOfColumns:
     r"""K classes with weights, and a distribution of each column in each: the model that `fit_em` learns.
 
-    Parameters are ``weights`` (K) and, as the columns are, ``probabilities`` (all symbols of all columns of symbols, K),
+    Parameters are ``weights`` (K) and, as the columns are, ``probabilities`` (symbols of all columns of symbols, K),
     ``means`` and ``variances`` (continuous columns, K), and ``rates`` (counts, K).
 
     Parameters

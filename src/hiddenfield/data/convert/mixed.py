@@ -124,6 +124,8 @@ def _read(
     if isinstance(source, (str, Path)):
         file: FileColumns = read_columns(source, header=header, separator=separator, missing=missing)
         return _Source(file.columns, file.rows, file.refuse)
+    if hasattr(source, "toarray"):
+        raise InputError("Sparse data was passed, but a table is dense; convert it with X.toarray()")
     if isinstance(source, Table):
         source = source.to_dict() if source.form is None else source.restore()
     if isinstance(source, Mapping):
@@ -142,8 +144,6 @@ def _read(
         )
     if isinstance(source, (list, tuple)):
         return _rows(source, names)
-    if hasattr(source, "toarray"):
-        raise InputError("Sparse data was passed, but a table is dense; convert it with X.toarray()")
     arrow = as_arrow(source)
     if len(set(arrow.column_names)) != arrow.num_columns:
         raise InputError(f"the names of columns must differ, got {arrow.column_names!r:.300}")
