@@ -1,4 +1,5 @@
 from .base import StructureEstimator as StructureEstimator
+from .bayesian_network import BayesianNetwork as BayesianNetwork
 from .gaussian_mixture import GaussianMixture as GaussianMixture
 from .latent import (
     LATENT as LATENT,

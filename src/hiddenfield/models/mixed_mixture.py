@@ -19,6 +19,7 @@ from hiddenfield.learning.starts import group_rows
 from hiddenfield.models import column_priors
 from hiddenfield.models.column_families import ColumnFamilies, FeatureRows
 from hiddenfield.models.gaussian_rows import draw_rows, fill_in, log_sum
+from hiddenfield.models.log_ratios import free_ratios, log_ratios, with_ratios
 from hiddenfield.shapes import Array, Float, Int
 
 MOST_STARTING = 20_000
@@ -142,10 +143,7 @@ class MixtureOfColumns:
 
     def as_vector(self, parameters: Arrays) -> Float[Array, " free"]:
         """Return log ratios of positive probabilities to the largest of their column, means, and other logarithms."""
-        found = []
-        for name, values, reference, free in self._ratios(parameters):
-            del name
-            found.append(np.log(values[free] / reference[free]))
+        found = [log_ratios(parameters[name].ravel(), owner) for name, owner in self._owners(parameters)]
         if "means" in parameters:
             found += [parameters["means"].ravel(), np.log(parameters["variances"]).ravel()]
         if "rates" in parameters:
@@ -155,12 +153,11 @@ class MixtureOfColumns:
     def from_vector(self, vector: Float[Array, " free"], parameters: Arrays) -> Arrays:
         """Return the parameters at these coordinates; probabilities of 0 stay 0."""
         found, at = dict(parameters), 0
-        for name, values, _, free in self._ratios(parameters):
-            odds = (values > 0).astype(np.float64)
-            odds[free] = np.exp(vector[at : at + int(free.sum())])
-            at += int(free.sum())
-            whole = odds / (odds.sum(axis=0) if name == "weights" else self.families.per_column(odds))
-            found[name] = whole[:, 0] if name == "weights" else whole
+        for name, owner in self._owners(parameters):
+            values = parameters[name].ravel()
+            size = int(free_ratios(values, owner)[0].sum())
+            found[name] = with_ratios(vector[at : at + size], values, owner).reshape(parameters[name].shape)
+            at += size
         for name in ("means", "variances", "rates"):
             if name in parameters:
                 part = vector[at : at + parameters[name].size].reshape(parameters[name].shape)
@@ -168,20 +165,12 @@ class MixtureOfColumns:
                 at += part.size
         return found
 
-    def _ratios(self, parameters: Arrays) -> Iterator[tuple[str, Array, Array, Array]]:
-        """Yield for weights and probabilities: values, those that ratios are taken to, and which ratios are free."""
-        for name in ("weights", "probabilities"):
-            if name not in parameters:
-                continue
-            values = parameters[name].reshape(len(parameters[name]), -1)
-            owner = np.zeros(len(values), np.int64) if name == "weights" else self.families.owner
-            largest = np.zeros_like(values)
-            np.maximum.at(largest, owner, values)
-            largest = largest[owner]
-            first = np.full(values.shape, len(values))
-            place = np.arange(len(values))[:, None]
-            np.minimum.at(first, owner, np.where(values == largest, place, len(values)))
-            yield name, values, largest, (values > 0) & (place != first[owner])
+    def _owners(self, parameters: Arrays) -> Iterator[tuple[str, Int[Array, " entries"]]]:
+        """Yield the names of probabilities, and which of their entries sum to 1 together."""
+        yield "weights", np.zeros(self.num_classes, np.int64)
+        if "probabilities" in parameters:
+            own = self.families.owner[:, None] * self.num_classes + np.arange(self.num_classes)
+            yield "probabilities", np.unique(own, return_inverse=True)[1].reshape(-1)
 
     # -- Bayes ---------------------------------------------------------------------------------------------
 
