@@ -22,8 +22,8 @@ from hiddenfield.inference.cliques.rows import RowInference
 from hiddenfield.inference.infer import infer
 from hiddenfield.learning.em import Arrays, Fill
 from hiddenfield.models.conditional_tables import ConditionalTables
-from hiddenfield.models.gaussian_rows import draw_rows
 from hiddenfield.models.log_ratios import log_ratios, with_ratios
+from hiddenfield.models.responsibilities import draw_rows
 from hiddenfield.shapes import Array, Bool, Float, Int
 
 MOST_STATES = 2e9
@@ -46,24 +46,38 @@ class CodedRows:
         The distinct rows, and the sum of the weights of those alike.
     number
         The distinct row of each row.
-    counts
-        Of the entries of all tables in the complete rows.
+    network
+        Whose variables they are.
     """
 
     codes: Int[Array, "distinct variables"]
     weights: Float[Array, " distinct"]
     number: Int[Array, " rows"]
-    counts: Float[Array, " entries"]
+    network: ConditionalTables
 
     @classmethod
     def of(cls, network: ConditionalTables, table: Table) -> CodedRows:
         """Return the rows of a table with a column for each variable."""
         distinct, number = table.distinct()
         assert distinct.weights is not None
-        codes, complete = distinct.codes(), ~distinct.missing.any(axis=1)
-        return cls(
-            codes, distinct.weights, number, network.counts(codes[complete], distinct.weights[complete])
-        )
+        return cls(distinct.codes(), distinct.weights, number, network)
+
+    @cached_property
+    def counts(self) -> Float[Array, " entries"]:
+        """How often the complete rows read each entry of all tables."""
+        return self.network.counts(self.codes[~self.holes], self.weights[~self.holes])
+
+    def __getitem__(self, rows: Any) -> CodedRows:
+        """Return some of the rows; of those alike each has the same part of the weight."""
+        own = self.number[rows]
+        kept, number = np.unique(own, return_inverse=True)
+        weights = np.bincount(number, weights=self.row_weights[own], minlength=len(kept))
+        return CodedRows(self.codes[kept], weights, number, self.network)
+
+    @cached_property
+    def row_weights(self) -> Float[Array, " distinct"]:
+        """The weight of one of the rows that each distinct row stands for."""
+        return self.weights / np.bincount(self.number, minlength=len(self.weights))
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -136,7 +150,7 @@ class LearnedNetwork:
             drawn = fill.kind == "sample"
             if drawn:
                 own = data.number[data.holes[data.number]]
-                codes, weights = data.codes[own], (data.weights / np.bincount(data.number))[own]
+                codes, weights = data.codes[own], data.row_weights[own]
             _, filled = self.rows.completed(tables, codes, fill.generator if drawn else None)
             counts = self.network.counts(filled, weights)
             objective += log_product(counts, tables)

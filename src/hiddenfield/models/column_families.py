@@ -254,8 +254,8 @@ class ColumnFamilies:
             if (variances < LEAST_VARIANCE).any():
                 column, component = (int(place) for place in np.argwhere(variances < LEAST_VARIANCE)[0])
                 raise CollapseError(
-                    f"the variance of {self.columns[own[column]].name!r} in class {component} has shrunk to 0; use "
-                    "smoothing above 0, fewer classes, or take the column for categorical",
+                    f"the variance of {self.columns[own[column]].name!r} in class {component} has shrunk to 0, which "
+                    "smoothing above 0 prevents",
                     component=component,
                 )
             found["means"] = self.centre[own, None] + self.spread[own, None] * moments[0]

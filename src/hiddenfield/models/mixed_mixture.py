@@ -18,8 +18,8 @@ from hiddenfield.learning.em import Arrays, Fill
 from hiddenfield.learning.starts import group_rows
 from hiddenfield.models import column_priors
 from hiddenfield.models.column_families import ColumnFamilies, FeatureRows
-from hiddenfield.models.gaussian_rows import draw_rows, fill_in, log_sum
 from hiddenfield.models.log_ratios import free_ratios, log_ratios, with_ratios
+from hiddenfield.models.responsibilities import draw_rows, fill_in, log_sum
 from hiddenfield.shapes import Array, Float, Int
 
 MOST_STARTING = 20_000

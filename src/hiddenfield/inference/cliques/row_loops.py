@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hiddenfield.ops.compile import compiled, prange, subroutine
+from hiddenfield.ops.compile import compiled, subroutine
 
 
 class RowPlan(NamedTuple):
@@ -243,9 +243,9 @@ def begin_inside(plan, clique, s, codes):  # type: ignore[no-untyped-def]
 def complete(plan, s, codes, draws, maximise):  # type: ignore[no-untyped-def]
     """Write the best states of what a row lacks, or drawn ones, from the roots to the leaves."""
     for clique in range(plan.clique_ptr.size - 2, -1, -1):
-        first, residual = plan.clique_ptr[clique], s.total[clique] // s.inside[clique]
-        if residual == 1:
+        if s.num_hidden[clique] == 0:
             continue
+        first, residual = plan.clique_ptr[clique], s.total[clique] // s.inside[clique]
         total, best, chosen = 0.0, -1.0, 0
         begin_inside(plan, clique, s, codes)
         for number in range(residual):
@@ -273,37 +273,22 @@ def complete(plan, s, codes, draws, maximise):  # type: ignore[no-untyped-def]
                 chosen //= s.size[first + i]
 
 
-@compiled(watched=True)
-def infer_rows(stop, plan, capacity, tables, codes, weights, blocks, log_likelihood, counts, marginals):  # type: ignore[no-untyped-def]
-    """Write the log-likelihood of every row, expected counts of each block of rows, and marginals where wanted."""
-    stop[1] = 1
-    length = -(-codes.shape[0] // blocks)
-    for block in prange(blocks):
-        s = make_scratch(plan, capacity)
-        s.values[: plan.entries] = tables
-        for row in range(block * length, min((block + 1) * length, codes.shape[0])):
-            if stop[0]:
-                break
-            lay_out(plan, codes[row], s)
-            log_likelihood[row] = collect(plan, s, False)
-            if counts.shape[0] > 0 and weights[row] > 0.0 and log_likelihood[row] > -np.inf:
-                distribute(plan, s, weights[row], marginals[min(row, marginals.shape[0] - 1)])
-        if counts.shape[0] > 0:
-            counts[block] = s.sums[: plan.entries]
+@compiled
+def infer_rows(plan, capacity, tables, codes, weights, draws, maximise, log_likelihood, counts, marginals):  # type: ignore[no-untyped-def]
+    """Write the log-likelihood of every row, and what there is room for: expected counts, marginals, completions.
 
-
-@compiled(watched=True)
-def complete_rows(stop, plan, capacity, tables, codes, draws, maximise, blocks, log_value):  # type: ignore[no-untyped-def]
-    """Fill in what rows lack by their best joint state, or by draws from its posterior."""
-    stop[1] = 1
-    length = -(-codes.shape[0] // blocks)
-    for block in prange(blocks):
-        s = make_scratch(plan, capacity)
-        s.values[: plan.entries] = tables
-        for row in range(block * length, min((block + 1) * length, codes.shape[0])):
-            if stop[0]:
-                break
-            lay_out(plan, codes[row], s)
-            log_value[row] = collect(plan, s, maximise)
-            if log_value[row] > -np.inf:
-                complete(plan, s, codes[row], draws[min(row, draws.shape[0] - 1)], maximise)
+    With `draws` (a number for each clique, or a single one), what rows lack is written into `codes`: draws from its
+    posterior or, to maximise, its best joint state; the log-likelihood is then that of the row completed so.
+    """
+    s = make_scratch(plan, capacity)
+    s.values[: plan.entries] = tables
+    for row in range(codes.shape[0]):
+        lay_out(plan, codes[row], s)
+        log_likelihood[row] = collect(plan, s, maximise)
+        if log_likelihood[row] == -np.inf:
+            continue
+        if draws.size > 0:
+            complete(plan, s, codes[row], draws[min(row, draws.shape[0] - 1)], maximise)
+        elif counts.size > 0 and weights[row] > 0.0:
+            distribute(plan, s, weights[row], marginals[min(row, marginals.shape[0] - 1)])
+    counts[:] = s.sums[: counts.size]

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
+import torch
 
 from hiddenfield.fields.graphs.elimination_order import elimination_order, interactions_of
 from hiddenfield.fields.graphs.junction_tree import JunctionTree, junction_tree_of
-from hiddenfield.inference.cliques.row_loops import RowPlan, complete_rows, infer_rows
+from hiddenfield.inference.cliques.row_loops import RowPlan, infer_rows
 from hiddenfield.shapes import Array, Float, Int
 
 BLOCKS = 16
 """Stretches of rows that threads take; fixed, so that sums do not depend on the number of threads."""
 
+LEAST = 64
+"""Rows of a block."""
+
 ROWS = 4096
-"""Rows whose costs, or numbers to draw with, are held at once."""
+"""Rows whose costs are held at once."""
 
 
 ROOMY = 1 << 20
@@ -128,16 +131,13 @@ class RowInference:
         most = float(np.exp(self.tree.log_separator_states).sum())
         return int(most * (1 + 1e-9)) + 1 if most < ROOMY else self.costs(codes)[1]
 
-    def _work(self, codes: Array) -> float:
-        return 16.0 * len(codes) * self.tree.num_cliques
-
     # -- inference -----------------------------------------------------------------------------------------
 
     def log_likelihood(
         self, tables: Float[Array, " entries"], codes: Int[Array, "rows variables"]
     ) -> Float[Array, " rows"]:
         """Return the log-likelihood of what each row has; -1 stands for what it lacks."""
-        return self._run(tables, codes, np.zeros(len(codes)), np.zeros((0, 0)), np.zeros((1, 0)))[0]
+        return self._run(tables, codes)[0]
 
     def expected_counts(
         self,
@@ -146,10 +146,7 @@ class RowInference:
         weights: Float[Array, " rows"],
     ) -> tuple[Float[Array, " rows"], Float[Array, " entries"]]:
         """Return the log-likelihoods and the expected counts of the entries of all tables, summed over the rows."""
-        blocks = min(BLOCKS, max(len(codes) // 32, 1))
-        counts = np.zeros((blocks, self.plan.entries))
-        values, counts = self._run(tables, codes, weights, counts, np.zeros((1, 0)))
-        return values, counts.sum(axis=0)
+        return self._run(tables, codes, weights)
 
     def marginals(
         self, tables: Float[Array, " entries"], codes: Int[Array, "rows variables"]
@@ -158,27 +155,8 @@ class RowInference:
         found, ptr = np.zeros((len(codes), int(self.plan.state_ptr[-1]))), self.plan.state_ptr
         rows, variables = np.nonzero(codes >= 0)
         found[rows, ptr[variables] + codes[rows, variables]] = 1
-        if len(codes):
-            self._run(
-                tables,
-                codes,
-                np.ones(len(codes)),
-                np.zeros((min(BLOCKS, len(codes)), self.plan.entries)),
-                found,
-            )
+        self._run(tables, codes, np.ones(len(codes)), marginals=found)
         return found
-
-    def _run(
-        self, tables: Array, codes: Array, weights: Array, counts: Array, marginals: Array
-    ) -> tuple[Array, Array]:
-        values = np.zeros(len(codes))
-        if not len(codes):
-            return values, counts
-        capacity, codes = self._capacity(codes), np.ascontiguousarray(codes, np.int32)
-        blocks = len(counts) or min(BLOCKS, len(codes))
-        arguments = (np.asarray(tables, np.float64), codes, np.asarray(weights, np.float64), blocks)
-        infer_rows(self.plan, capacity, *arguments, values, counts, marginals, work=self._work(codes))
-        return values, counts
 
     def completed(
         self,
@@ -191,24 +169,59 @@ class RowInference:
         Also returned are the log-likelihoods of the rows, or log probabilities of the best completions. A row of
         probability 0 is left as it is.
         """
-        filled, values = np.ascontiguousarray(codes, np.int32).copy(), np.zeros(len(codes))
-        for part, draws in self._draws(len(codes), generator):
-            here = filled[part]
-            complete_rows(
-                self.plan,
-                self._capacity(here),
-                np.asarray(tables, np.float64),
-                here,
-                draws,
-                generator is None,
-                min(BLOCKS, len(here)),
-                values[part],
-                work=self._work(here),
-            )
+        filled = np.array(codes, np.int32)
+        draws = (
+            np.zeros((1, 1)) if generator is None else generator.random((len(codes), self.tree.num_cliques))
+        )
+        values, _ = self._run(tables, filled, draws=draws, maximise=generator is None)
         return values, filled
 
-    def _draws(self, rows: int, generator: np.random.Generator | None) -> Iterator[tuple[slice, Any]]:
-        for begin in range(0, rows, ROWS):
-            part = slice(begin, min(begin + ROWS, rows))
-            size = (part.stop - begin, self.tree.num_cliques)
-            yield part, np.zeros((1, 1)) if generator is None else generator.random(size)
+    def _run(
+        self,
+        tables: Array,
+        codes: Array,
+        weights: Array | None = None,
+        *,
+        draws: Array | None = None,
+        maximise: bool = False,
+        marginals: Array | None = None,
+    ) -> tuple[Array, Array]:
+        """Take blocks of rows in threads, and add up their counts in the order of the rows."""
+        codes, tables = np.ascontiguousarray(codes, np.int32), np.asarray(tables, np.float64)
+        values, capacity = np.zeros(len(codes)), self._capacity(codes)
+        length = max(-(-len(codes) // BLOCKS), LEAST)
+        entries = 0 if weights is None else self.plan.entries
+        none, given = (
+            np.zeros((1, 0)),
+            np.zeros(len(codes)) if weights is None else np.asarray(weights, np.float64),
+        )
+
+        def work(begin: int) -> Array:
+            part = slice(begin, begin + length)
+            counts = np.zeros(entries)
+            own = [
+                none if each is None else each[part] if len(each) == len(codes) else each
+                for each in (draws, marginals)
+            ]
+            infer_rows(
+                self.plan,
+                capacity,
+                tables,
+                codes[part],
+                given[part],
+                own[0],
+                maximise,
+                values[part],
+                counts,
+                own[1],
+            )
+            return counts
+
+        begins = range(0, len(codes), length)
+        threads = min(torch.get_num_threads(), len(begins))
+        if threads <= 1:
+            found = [work(begin) for begin in begins]
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                found = list(pool.map(work, begins))
+        return values, np.sum(found, axis=0) if found else np.zeros(entries)
