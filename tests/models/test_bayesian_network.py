@@ -21,7 +21,6 @@ from hiddenfield.learning.em import Fill, fit_em
 from hiddenfield.models.bayesian_network import CodedRows, LearnedNetwork
 from hiddenfield.models.conditional_tables import ConditionalTables, as_structure, network_of
 
-ARCHIVE = Path("/work/shared/data/inference/bnlearn_bif.tar.xz")
 SPRINKLER = Path(__file__).parents[2] / "docs/examples/sprinkler.bif"
 
 
@@ -212,9 +211,8 @@ def test_states_that_a_network_does_not_have_are_named():
         network_of(as_structure(SPRINKLER), as_table({"rain": ["maybe", "yes"]}).columns)
 
 
-@pytest.mark.skipif(not ARCHIVE.exists(), reason="the archive of networks is not there")
-def test_alarm_is_learned_from_rows_with_a_fifth_of_cells_missing(tmp_path):
-    with tarfile.open(ARCHIVE) as archive:
+def test_alarm_is_learned_from_rows_with_a_fifth_of_cells_missing(tmp_path, data_path):
+    with tarfile.open(data_path / "inference/bnlearn_bif.tar.xz") as archive:
         archive.extract("bif/alarm.bif", tmp_path, filter="data")
     structure = as_structure(tmp_path / "bif/alarm.bif")
     network = network_of(structure, [])

@@ -244,7 +244,7 @@ class LearnedNetwork:
     def start(self, data: CodedRows, how: str, generator: np.random.Generator) -> Arrays:
         """Return given tables or ("auto") counts of available cases, those of hidden variables drawn; or all drawn."""
         if how == "auto" and self.given is not None:
-            found = self.given
+            found = self.given + 1e-3 * (self.prior > 0)  # what is impossible would stay so
         else:
             drawn = generator.standard_gamma(2.0, self.network.num_entries) + 0.1
             found = drawn
