@@ -137,10 +137,10 @@ def test_the_maximum_is_that_of_a_general_optimiser():
 @pytest.mark.parametrize("seed", range(3))
 def test_coordinates_are_free_and_lead_back(seed):
     table, p = table_of(seed, 10, 0.0), parameters_of(seed, 3)
-    p["probabilities"][:3, 0] = [0.0, 0.25, 0.75]  # a zero is no coordinate
+    p["probabilities"][:3, 0] = [0.25, 0.0, 0.75]  # a zero stays
     model = MixtureOfColumns(3, ColumnFamilies.of(table))
     vector = model.as_vector(p)
-    assert len(vector) == 2 + (1 + 2 + 2) + 3 + 6 + 6 + 3
+    assert len(vector) == 2 + 3 * 2 + 3 * 1 + 6 + 6 + 3
     for name, value in model.from_vector(vector, p).items():
         np.testing.assert_allclose(value, p[name], rtol=1e-12)
 

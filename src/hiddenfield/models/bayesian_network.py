@@ -258,7 +258,7 @@ class LearnedNetwork:
         return {"tables": found / self.network.per_row(found)}
 
     def as_vector(self, parameters: Arrays) -> Float[Array, " free"]:
-        """Return the log ratios of the positive entries of each row to its largest."""
+        """Return the log ratios of the entries of each row to its first."""
         return log_ratios(parameters["tables"], self.network.row_of_entry)
 
     def from_vector(self, vector: Float[Array, " free"], parameters: Arrays) -> Arrays:

@@ -142,7 +142,7 @@ class MixtureOfColumns:
     # -- free coordinates ----------------------------------------------------------------------------------
 
     def as_vector(self, parameters: Arrays) -> Float[Array, " free"]:
-        """Return log ratios of positive probabilities to the largest of their column, means, and other logarithms."""
+        """Return log ratios of probabilities to the first of their column, means, and other logarithms."""
         found = [log_ratios(parameters[name].ravel(), owner) for name, owner in self._owners(parameters)]
         if "means" in parameters:
             found += [parameters["means"].ravel(), np.log(parameters["variances"]).ravel()]
@@ -155,7 +155,7 @@ class MixtureOfColumns:
         found, at = dict(parameters), 0
         for name, owner in self._owners(parameters):
             values = parameters[name].ravel()
-            size = int(free_ratios(values, owner)[0].sum())
+            size = int(free_ratios(owner).sum())
             found[name] = with_ratios(vector[at : at + size], values, owner).reshape(parameters[name].shape)
             at += size
         for name in ("means", "variances", "rates"):
