@@ -167,7 +167,7 @@ def test_new_data_have_the_old_symbols():
     assert strange.missing.tolist() == [[False] * 3, [True, False, False]]
     with pytest.raises(InputError, match="unknown column 'n'"):
         as_table({"a": ["x"], "k": [1]}, like=old.columns)
-    with pytest.raises(InputError, match="X has 1 features, but the model was fitted with 3 features"):
+    with pytest.raises(InputError, match="X has 1 columns, but the model was fitted with 3: a, n, k"):
         as_table([["x"]], like=old.columns)
 
 

@@ -7,12 +7,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
 
 import hiddenfield as hf
 from hiddenfield.data import as_table
 from hiddenfield.errors import InputError
 from hiddenfield.estimators import LATENT, BayesianNetwork, MixedMixture
+from hiddenfield.learning import Shards
 
 TABLES = (
     "BreastCancer HouseVotes84 Ozone PimaIndiansDiabetes2 Soybean airquality boys faithful geyser iris nhanes nhanes2 "
@@ -39,15 +41,11 @@ def frame(rows: int = 80, seed: int = 0) -> pd.DataFrame:
     return table.mask(rng.random(table.shape) < 0.15)
 
 
-@pytest.mark.parametrize(
-    ("estimator", "expected"),
-    [(MixedMixture(4, max_iterations=50), {}), (BayesianNetwork(max_iterations=50), NOT_APPLICABLE)],
-    ids=["mixed_mixture", "bayesian_network"],
-)
 @pytest.mark.bad_input
 @pytest.mark.filterwarnings("ignore")
-def test_scikit_learn_is_content(estimator, expected):
-    results = check_estimator(estimator, expected_failed_checks=expected, on_skip=None)
+def test_scikit_learn_is_content_with_networks():
+    model = BayesianNetwork(max_iterations=50)
+    results = check_estimator(model, expected_failed_checks=NOT_APPLICABLE, on_skip=None)
     assert {result["status"] for result in results} <= {"passed", "skipped", "xfail"}
 
 
@@ -206,3 +204,35 @@ def test_estimates_say_so():
     model.fit(visits(60))
     assert model.guarantee_ == "estimate"
     np.testing.assert_allclose(model.tables_["wet"].sum(axis=-1), 1)
+
+
+def test_columns_that_are_dropped_stay_out():
+    table = frame()
+    for X, drop in ((table, ["wi*"]), (table.drop(columns="kind").astype(float).to_numpy(), ["x2"])):
+        model = MixedMixture(2, drop=drop).fit(X)
+        assert len(model.columns_) == X.shape[1] - 1
+        assert model.predict(X).shape == (80,)
+
+
+def test_what_is_too_wide_is_estimated(monkeypatch):
+    monkeypatch.setattr("hiddenfield.estimators.bayesian_network.MOST_STATES", 10)
+    model = BayesianNetwork({"wet": ["rain", "sprinkler"]}, max_iterations=20, tolerance=1e-3).fit(visits(60))
+    assert (model.guarantee_, model.model_.inference) == ("estimate", "loopy_bp")
+    exact = BayesianNetwork(model.structure, inference="exact", tolerance=1e-3).fit(visits(60))
+    np.testing.assert_allclose(model.tables_["rain"], exact.tables_["rain"], atol=0.02)
+
+
+@pytest.mark.parametrize(
+    "model", [MixedMixture(2), BayesianNetwork({"wild": ["kind"]})], ids=lambda m: type(m).__name__
+)
+def test_shards_batches_leaps_and_checkpoints(tmp_path, model):
+    table = frame(90)[["kind", "wild"]].astype({"kind": object})
+    parts = Shards([table.iloc[:30], table.iloc[30:60], table.iloc[60:]])
+    whole = clone(model).set_params(acceleration="squarem", checkpoint=tmp_path).fit(table)
+    again = clone(whole).fit(table)
+    np.testing.assert_array_equal(again.log_likelihood(table), whole.log_likelihood(table))
+    start = {"start": whole.parameters_, "max_iterations": 20, "tolerance": 1e-4}
+    sharded = clone(model).set_params(**start).fit(parts)
+    assert sharded.score(table) == pytest.approx(whole.score(table), abs=1e-2)
+    stepwise = clone(model).set_params(batch_size=30, **start).fit(table)
+    assert stepwise.score(table) == pytest.approx(whole.score(table), abs=0.05)

@@ -219,7 +219,7 @@ def test_rows_with_labels_are_of_their_class():
 
 
 def test_what_cannot_be_learned_is_named():
-    with pytest.raises(InputError, match="column 'b' has no value in any row"):
+    with pytest.raises(InputError, match="column 'b' has no values; leave it out"):
         ColumnFamilies.of(as_table({"a": [1, 2], "b": [None, None]}))
     table = as_table({"u": [0.5, 0.5, 7.25, 1.5], "v": [3.5, 3.5, 3.5, 3.5]})
     families = ColumnFamilies.of(table)

@@ -32,6 +32,7 @@ PRIORS = ("bdeu", "laplace", "none")
     summary="conditional tables of a Bayesian network of known structure",
     reference="Lauritzen 1995",
     data="table",
+    symbols=True,
 )
 @dataclass(eq=False, repr=False)
 class BayesianNetwork(TableEstimator):

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-import numpy as np
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted
 
@@ -56,25 +55,23 @@ class TableEstimator(LatentEstimator):
 
     def _table(self, X: Any, fitting: bool = False, sample_weight: Any = None) -> Table:
         """Read a table; in fitting, keep what its columns are."""
-        if isinstance(X, np.ndarray) or hasattr(X, "columns"):
-            if not fitting and not (self.drop and hasattr(X, "columns")):
-                _check_feature_names(self, X, reset=False)
-            if isinstance(X, np.ndarray) and X.ndim == 2 and not (self.drop and not fitting):
-                _check_n_features(self, X, reset=fitting)
         if fitting:
             table = as_table(X, kinds=self._wanted_kinds(), drop=() if self.drop is None else self.drop)
-            if not len(table):
-                raise InputError(
-                    f"Found 0 sample(s) (shape={table.values.shape}) while a minimum of 1 is required."
-                )
-            if not table.columns:
-                raise InputError(f"0 feature(s) (shape=({len(table)}, 0)) while a minimum of 1 is required.")
+            if not table.values.size:
+                what = f"{len(table)} sample(s)" if not len(table) else f"{len(table.columns)} feature(s)"
+                shape = table.values.shape
+                raise InputError(f"Found {what} (shape={shape}) while a minimum of 1 is required.")
             self.columns_ = [column.as_dict() for column in table.columns]
-            self.n_features_in_ = len(table.columns) + (0 if self.drop is None else len(self.drop))
-            if hasattr(X, "columns"):
-                _check_feature_names(self, X, reset=True)
-            self._form = table.form
-        else:
+            self.n_features_in_, self._form = len(table.columns), table.form
+        if (
+            len(getattr(X, "shape", ())) == 2
+        ):  # of files, dicts and lists the columns are found by name, or counted
+            try:
+                _check_feature_names(self, X, reset=fitting)
+                _check_n_features(self, X, reset=fitting)
+            except ValueError as error:
+                raise InputError(str(error)) from None
+        if not fitting:
             table = as_table(X, like=self.table_columns_, unseen=self.unseen)
         weights = _weights(sample_weight, len(table))
         return table if weights is None else replace(table, weights=weights)

@@ -109,7 +109,7 @@ class ColumnFamilies:
         for j, column in enumerate(table.columns):
             seen = ~table.missing[:, j] & (weights > 0)
             if not seen.any():
-                raise InputError(f"column {column.name!r} has no value in any row; leave it out (drop)")
+                raise InputError(f"column {column.name!r} has no values; leave it out")
             if column.kind == "continuous":
                 centre[j] = np.average(table.values[seen, j], weights=weights[seen])
                 square = np.average((table.values[seen, j] - centre[j]) ** 2, weights=weights[seen])

@@ -199,11 +199,11 @@ def _kept(
 ) -> dict[str, Any]:
     """Return the columns to keep, in their order; with `like` in that order."""
     known = list(read.columns)
-    if like is not None and read.by_position:
+    if like is not None and read.by_position and not {column.name for column in like} < set(known):
         if len(known) != len(like):
+            names = ", ".join(column.name for column in like)
             raise InputError(
-                f"X has {len(known)} features, but the model was fitted with {len(like)} features: "
-                + ", ".join(column.name for column in like)[:200]
+                f"X has {len(known)} columns, but the model was fitted with {len(like)}: {names:.200}"
             )
         return {column.name: values for column, values in zip(like, read.columns.values(), strict=True)}
     if like is not None:
