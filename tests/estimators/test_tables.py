@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -236,3 +237,20 @@ def test_shards_batches_leaps_and_checkpoints(tmp_path, model):
     assert sharded.score(table) == pytest.approx(whole.score(table), abs=1e-2)
     stepwise = clone(model).set_params(batch_size=30, **start).fit(table)
     assert stepwise.score(table) == pytest.approx(whole.score(table), abs=0.05)
+
+
+def test_latent_classes_as_published():
+    """Goodman (1974), Exploratory latent structure analysis: the role conflicts of Stouffer and Toby (1951)."""
+    counts = np.array([42, 23, 6, 25, 6, 24, 7, 38, 1, 4, 1, 6, 2, 9, 2, 20])
+    rows = np.array(list(itertools.product([1, 2], repeat=4)))
+    perfect = (counts * np.log(counts / 216)).sum()
+    for classes, published in ((1, 81.084), (2, 2.720)):
+        model = MixedMixture(classes, smoothing=0, restarts=3, tolerance=1e-12, max_iterations=20_000)
+        model.set_params(kinds="categorical", acceleration="squarem").fit(rows, sample_weight=counts)
+        gap = 2 * (perfect - (model.log_likelihood(rows) * counts).sum())
+        assert gap == pytest.approx(published, abs=5e-4)
+    assert sorted(model.weights_.round(3)) == [0.279, 0.721]
+    first = np.array([model.profiles()[f"x{j}"]["1"] for j in range(4)])[:, model.weights_.argsort()]
+    np.testing.assert_allclose(
+        first.T, [[0.993, 0.940, 0.927, 0.769], [0.714, 0.330, 0.354, 0.132]], atol=6e-4
+    )

@@ -7,6 +7,8 @@ A row has some of the variables; a variable that no row has is hidden.
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -16,7 +18,7 @@ import numpy as np
 import torch
 
 from hiddenfield.data.table import Table
-from hiddenfield.errors import InputError
+from hiddenfield.errors import ConvergenceWarning, InputError
 from hiddenfield.fields.factor_graph import FactorGraph, FactorGroup
 from hiddenfield.inference.cliques.rows import RowInference
 from hiddenfield.inference.infer import infer
@@ -34,6 +36,9 @@ MOST_MESSAGES = 1 << 27
 
 COPIES = 256
 """Copies of the network for which an estimate is made at once."""
+
+ENOUGH: Mapping[str, Mapping[str, Any]] = {"loopy_bp": {"damping": 0.3, "max_iterations": 100}}
+"""Options of estimates: a row on which an algorithm does not settle enters as it is after that."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,7 +210,9 @@ class LearnedNetwork:
             field.counts.repeat(copies),
             field.log_constant.repeat(copies),
         )
-        return infer(batch, self.inference)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            return infer(batch, self.inference, **ENOUGH.get(self.inference, {}))
 
     def _entries(self, posterior: Any, weights: Array) -> Float[Array, " entries"]:
         """Return the expected counts of a batch of copies."""
