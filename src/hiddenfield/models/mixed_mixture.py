@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hiddenfield.data.table import Table
 from hiddenfield.errors import InputError
 from hiddenfield.learning.em import Arrays, Fill
 from hiddenfield.learning.starts import group_rows
@@ -294,7 +293,3 @@ class MixtureOfColumns:
             else:
                 filled[holes, j] = draw_rows(own.T, generator)
         return filled
-
-    def as_table(self, values: Float[Array, "rows columns"]) -> Table:
-        """Return cells as a table of these columns."""
-        return Table(values, self.families.columns)
