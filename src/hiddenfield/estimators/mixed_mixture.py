@@ -66,7 +66,7 @@ class MixedMixture(TableEstimator):
     >>> model = MixedMixture(2, smoothing=0.1).fit(rows)
     >>> filled = model.impute(rows)
     >>> round(filled["length"][2], 1), filled["colour"][3]
-    (1.2, 'blue')
+    (1.4, 'blue')
     """
 
     num_components: int = 2
