@@ -30,6 +30,7 @@ QUESTIONS = (
     "regions",
     "relational",
     "mixtures",
+    "tables",
 )
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results.json"

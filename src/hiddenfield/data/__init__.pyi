@@ -1,6 +1,7 @@
 from .build import concatenate as concatenate, from_arcs as from_arcs, from_edges as from_edges
 from .columns import Columns as Columns
 from .convert.edge_lists import from_edge_lists as from_edge_lists, to_edge_lists as to_edge_lists
+from .convert.mixed import as_table as as_table
 from .convert.networkx import from_networkx as from_networkx, to_networkx as to_networkx
 from .convert.parents import from_parents as from_parents, to_parents as to_parents
 from .convert.pyg import from_pyg as from_pyg, to_pyg as to_pyg
@@ -15,4 +16,5 @@ from .description import Description as Description, describe as describe
 from .formats import read as read, scan as scan, write as write
 from .molecules import from_smiles as from_smiles
 from .structures import Structures as Structures
+from .table import Patterns as Patterns, Table as Table, TableColumn as TableColumn
 from .vocabulary import Vocabulary as Vocabulary

@@ -122,24 +122,8 @@ class Columns:
         return Columns(values, self.names, new)
 
     def distinct(self) -> tuple[Tensor, Tensor]:
-        """Return the distinct rows of labels, sorted, and for each row the number of its own.
-
-        The columns are read as digits of one number, so that one sort of integers does it.
-        """
-        labels = self.values
-        number = torch.zeros(len(self), dtype=torch.int64, device=labels.device)
-        size = 1
-        for column, vocabulary in enumerate(self.vocabularies):
-            base = max(len(vocabulary or ()), 1)
-            if size * base >= 2**62:
-                number = torch.unique(number, return_inverse=True)[1]
-                size = int(number.max()) + 1 if len(number) else 1
-            number = number * base + labels[:, column]
-            size *= base
-        found, inverse = torch.unique(number, return_inverse=True)
-        first = torch.full((len(found),), len(number), dtype=torch.int64, device=labels.device)
-        first.scatter_reduce_(0, inverse, torch.arange(len(number), device=labels.device), "amin")
-        return labels[first], inverse
+        """Return the distinct rows of labels, sorted, and for each row the number of its own."""
+        return distinct_rows(self.values, [len(vocabulary or ()) for vocabulary in self.vocabularies])
 
     def joined(self) -> Columns:
         """Return the labels as one column whose symbols are the combinations that occur, with ``|`` in between."""
@@ -182,6 +166,38 @@ class Columns:
         return named and same_values(self.values, other.values)
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def distinct_rows(
+    labels: Int[Tensor, "rows columns"], sizes: Sequence[int]
+) -> tuple[Int[Tensor, "distinct columns"], Int[Tensor, " rows"]]:
+    """Return the distinct rows of codes, sorted, and for each row the number of its own.
+
+    The columns are read as digits of one number, so that one sort of integers does it.
+
+    Parameters
+    ----------
+    labels, sizes
+        Codes from 0 up, and how many there may be in each column.
+
+    Examples
+    --------
+    >>> distinct_rows(torch.tensor([[1, 0], [0, 1], [1, 0]]), [2, 2])
+    (tensor([[0, 1],
+            [1, 0]]), tensor([1, 0, 1]))
+    """
+    number = torch.zeros(len(labels), dtype=torch.int64, device=labels.device)
+    size = 1
+    for column, base in enumerate(max(size, 1) for size in sizes):
+        if size * base >= 2**62:
+            number = torch.unique(number, return_inverse=True)[1]
+            size = int(number.max()) + 1 if len(number) else 1
+        number = number * base + labels[:, column]
+        size *= base
+    found, inverse = torch.unique(number, return_inverse=True)
+    first = torch.full((len(found),), len(number), dtype=torch.int64, device=labels.device)
+    first.scatter_reduce_(0, inverse, torch.arange(len(number), device=labels.device), "amin")
+    return labels[first], inverse
 
 
 def union(words: Vocabularies) -> Vocabulary | None:

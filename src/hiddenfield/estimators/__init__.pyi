@@ -1,9 +1,11 @@
 from .base import StructureEstimator as StructureEstimator
+from .bayesian_network import BayesianNetwork as BayesianNetwork
 from .gaussian_mixture import GaussianMixture as GaussianMixture
 from .latent import (
     LATENT as LATENT,
     LatentEstimator as LatentEstimator,
 )
+from .mixed_mixture import MixedMixture as MixedMixture
 from .relational import RelationalModel as RelationalModel
 from .saving import load as load
 from .sizes import (

@@ -47,7 +47,7 @@ def from_table(table: Any, *, columns: Sequence[str] | None = None) -> Structure
     """
     from hiddenfield.data.readers.arrow import from_arrow
 
-    return from_arrow(_as_arrow(table), columns=columns)
+    return from_arrow(as_arrow(table), columns=columns)
 
 
 def to_table(structures: Structures, kind: Literal["arrow", "pandas"] = "arrow") -> Any:
@@ -75,7 +75,8 @@ def to_table(structures: Structures, kind: Literal["arrow", "pandas"] = "arrow")
     return convert(to_arrow(structures))
 
 
-def _as_arrow(table: Any) -> Any:
+def as_arrow(table: Any) -> Any:
+    """Return a pyarrow Table of a data frame, or of whatever exports Arrow data."""
     import pyarrow
 
     if isinstance(table, pyarrow.Table):

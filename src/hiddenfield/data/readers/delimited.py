@@ -115,7 +115,7 @@ def read_table(path: str | Path, *, header: bool = True, separator: str | None =
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise ReadError("expected text, got a NUL byte; is this a binary file?", file=path, line=line)
-    separator = _separator(text, path) if separator is None else _checked(separator)
+    separator = separator_of(text, path) if separator is None else _checked(separator)
     rows, lines = _quoted(text, separator, path) if '"' in text else _plain(text, separator)
     width = len(rows[0])
     for row, line in zip(rows, lines, strict=True):
@@ -123,13 +123,14 @@ def read_table(path: str | Path, *, header: bool = True, separator: str | None =
             raise ReadError(_ragged(row, width, separator, header), file=path, line=line)
     if not header:
         return Table(path, tuple(str(position) for position in range(width)), rows, lines)
-    names = _names(rows[0], path)
+    names = column_names(rows[0], path)
     if len(rows) == 1:
         raise ReadError("there are no rows beneath the header", file=path, line=1)
     return Table(path, names, rows[1:], lines[1:])
 
 
-def _separator(text: str, path: Path) -> str:
+def separator_of(text: str, path: Path) -> str:
+    """Return a tab for .tsv; otherwise the one of comma, tab and semicolon that the first line has most of."""
     if SUFFIXES.get(inner_suffix(path)) == "\t":
         return "\t"
     first = re.sub(r'"[^"]*"', "", text[: text.find("\n")] if "\n" in text else text)
@@ -183,7 +184,8 @@ def _ragged(row: Sequence[str], width: int, separator: str, header: bool) -> str
     return f"expected {width} entries separated by {separator!r}, {what}, got {len(row)}"
 
 
-def _names(row: Sequence[str], path: Path) -> tuple[str, ...]:
+def column_names(row: Sequence[str], path: Path) -> tuple[str, ...]:
+    """Return the names in a header, which must differ."""
     names = tuple(name.strip() for name in row)
     if len(set(names)) != len(names):
         twice = next(name for position, name in enumerate(names) if name in names[:position])
@@ -234,7 +236,7 @@ def target_column(
             raise refuse(message, row)
         return result, None
     if not classes:
-        _refuse_mixture(entries, present, name, missing, refuse)
+        refuse_mixture(entries, present, name, missing, refuse)
     vocabulary, result[present] = Vocabulary.from_values(name, _symbols(values))
     return result, vocabulary
 
@@ -289,13 +291,14 @@ def _symbols(values: Sequence[str]) -> list[Symbol]:
     return list(values)
 
 
-def _refuse_mixture(
+def refuse_mixture(
     entries: Sequence[str],
     present: Array,
     name: str,
     missing: Collection[str],
-    refuse: Callable[[str, int], ReadError],
+    refuse: Callable[[str, int], InputError],
 ) -> None:
+    """Refuse a column of texts most of which are numbers, naming the first that is none."""
     is_number = np.array([NUMBER.fullmatch(entry) is not None for entry in entries], dtype=bool) & present
     count, total = int(is_number.sum()), int(present.sum())
     if 2 * count <= total:

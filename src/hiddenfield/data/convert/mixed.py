@@ -1,0 +1,321 @@
+"""Tables of mixed columns from data frames, arrays, dicts, lists and files, kinds recognised; and back again."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hiddenfield.data.columns import as_ids, chosen_names
+from hiddenfield.data.convert.column_kinds import (
+    Refuse,
+    column_as_before,
+    numbers_of,
+    raw_column,
+    refuse_infinite,
+    typed_column,
+)
+from hiddenfield.data.convert.tables import as_arrow
+from hiddenfield.data.readers.text_columns import NO_VALUE, FileColumns, read_columns
+from hiddenfield.data.table import KINDS, Table, TableColumn
+from hiddenfield.errors import InputError
+from hiddenfield.registry import choose
+from hiddenfield.shapes import Array
+
+
+def as_table(
+    source: Any,
+    *,
+    kinds: Mapping[Any, str] | str | None = None,
+    like: Sequence[TableColumn] | None = None,
+    unseen: str = "error",
+    id: str | None = None,
+    weight: str | None = None,
+    columns: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
+    names: Sequence[str] | None = None,
+    header: bool = True,
+    separator: str | None = None,
+    missing: Collection[str] = NO_VALUE,
+) -> Table:
+    """Make a table of a file, data frame, array, dict of columns or list of rows; nothing is filled in or dropped.
+
+    The kind of a column is recognised where it is not given. Texts and truth values are binary or categorical, and so
+    are whole numbers of at most two (binary) or ten values, each of which occurs three times on average; other whole
+    numbers that begin at 0 are counts if their variance is at most ten times their mean; all other numbers are
+    continuous. `Table.describe` says what each was taken for.
+
+    Parameters
+    ----------
+    source
+        A path of CSV, TSV (also .gz, .xz), Parquet or Feather; a data frame of pandas, polars or Arrow; a NumPy matrix;
+        a dict of columns; a list of rows; or a table. None, NaN and the missing values of data frames are holes.
+    kinds
+        The kind of all columns, or of some by name, by position, or by a pattern such as ``"V*"``; see `KINDS`.
+    like
+        The columns of another table, whose kinds and symbols hold here too: those of data frames and dicts are found by
+        name, those of arrays and lists by position.
+    unseen
+        What happens to a symbol that `like` does not have: "error", or "missing", which makes it a hole.
+    id, weight
+        Columns that hold the rows' ids and weights.
+    columns, drop
+        Columns to keep (all by default), and columns to leave out; names and patterns.
+    names
+        Names of the columns of an array or list; ``"x0"``, ``"x1"``, … by default.
+    header, separator, missing
+        Of CSV and TSV: whether the first row has the names, what stands between entries, and the entries that stand
+        for no value.
+
+    Raises
+    ------
+    InputError
+        Naming the row (or file and line) and the column.
+
+    Examples
+    --------
+    >>> table = as_table([[1.5, "a"], [None, "b"], [2.5, None]], names=["length", "kind"])
+    >>> table
+    Table(3 rows; columns: 1 continuous, 1 binary; 2 cells missing)
+    >>> table.restore()
+    [[1.5, 'a'], [None, 'b'], [2.5, None]]
+    """
+    choose("unseen", {"error": 0, "missing": 0}, unseen)
+    read = _read(source, names, header, separator, missing)
+    kept = _kept(read, id, weight, columns, drop, like)
+    wanted = _wanted_kinds(kinds, list(kept))
+    found: list[tuple[TableColumn, Array]] = []
+    for position, (name, values) in enumerate(kept.items()):
+        raw = raw_column(values, name, read.refuse)
+        if like is None:
+            found.append(typed_column(raw, name, wanted.get(name), read.refuse))
+        else:
+            found.append((like[position], column_as_before(raw, like[position], unseen, read.refuse)))
+    cells = [values for _, values in found]
+    matrix = np.stack(cells, axis=1) if cells else np.empty((read.rows, 0))
+    refuse_infinite(matrix, list(kept), read.refuse)
+    ids = None if id is None else as_ids(_plain(read.columns[id]), read.rows)
+    weights = (
+        None if weight is None else numbers_of(raw_column(read.columns[weight], weight, read.refuse), weight)
+    )
+    form = read.form if like is None or read.by_position or len(kept) == len(read.columns) else None
+    return Table(matrix, tuple(column for column, _ in found), ids, weights, form)
+
+
+@dataclass(frozen=True, eq=False)
+class _Source:
+    """Columns as they came; how to name a row in an error; and how to give back a table of the same type."""
+
+    columns: Mapping[str, Any]
+    rows: int
+    refuse: Refuse
+    form: Callable[[Table], Any] | None = None
+    by_position: bool = False
+
+
+def _read(
+    source: Any,
+    names: Sequence[str] | None,
+    header: bool,
+    separator: str | None,
+    missing: Collection[str],
+) -> _Source:
+    """Split what came into columns."""
+    if isinstance(source, (str, Path)):
+        file: FileColumns = read_columns(source, header=header, separator=separator, missing=missing)
+        return _Source(file.columns, file.rows, file.refuse)
+    if hasattr(source, "toarray"):
+        raise InputError("Sparse data was passed, but a table is dense; convert it with X.toarray()")
+    if isinstance(source, Table):
+        source = source.to_dict() if source.form is None else source.restore()
+    if isinstance(source, Mapping):
+        return _checked({str(name): values for name, values in source.items()}, None, False)
+    if isinstance(source, np.ndarray) or (hasattr(source, "__array__") and not hasattr(source, "columns")):
+        array = np.asarray(source)
+        if array.ndim != 2:
+            raise InputError(
+                f"Reshape your data: expected a table of two axes, got an array of shape {array.shape}"
+            )
+        if array.dtype.kind == "c":
+            raise InputError("Complex data not supported: expected real numbers or symbols")
+        form: Callable[[Table], Any] = _to_objects if array.dtype.kind in "OUST" else _to_numbers
+        return _checked(
+            dict(zip(_positions(names, array.shape[1]), array.T, strict=True)), form, True, len(array)
+        )
+    if isinstance(source, (list, tuple)):
+        return _rows(source, names)
+    arrow = as_arrow(source)
+    if len(set(arrow.column_names)) != arrow.num_columns:
+        raise InputError(f"the names of columns must differ, got {arrow.column_names!r:.300}")
+    form = _former(source, arrow.schema)
+    return _checked(dict(zip(arrow.column_names, arrow.columns, strict=True)), form, False, arrow.num_rows)
+
+
+def _rows(source: Sequence[Any], names: Sequence[str] | None) -> _Source:
+    if source and isinstance(source[0], Mapping):
+        keys = list(dict.fromkeys(str(key) for row in source for key in row))
+        return _checked({key: [row.get(key) for row in source] for key in keys}, _to_records, False)
+    widths = {len(row) if isinstance(row, (list, tuple, np.ndarray)) else -1 for row in source}
+    if len(widths) != 1 or -1 in widths:
+        raise InputError(
+            f"Reshape your data: expected a list of equally long rows, got rows of lengths {sorted(widths)[:5]} "
+            "(-1: no row)"
+        )
+    listed = _positions(names, widths.pop())
+    return _checked({name: [row[k] for row in source] for k, name in enumerate(listed)}, _to_lists, True)
+
+
+def _positions(names: Sequence[str] | None, width: int) -> list[str]:
+    if names is None:
+        return [f"x{position}" for position in range(width)]
+    if len(names) != width or len(set(names)) != width:
+        raise InputError(f"names must be {width} distinct names, got {list(names)!r:.300}")
+    return [str(name) for name in names]
+
+
+def _checked(
+    columns: Mapping[str, Any],
+    form: Callable[[Table], Any] | None,
+    by_position: bool,
+    rows: int | None = None,
+) -> _Source:
+    lengths = {name: len(values) for name, values in columns.items()}
+    rows = next(iter(lengths.values()), 0) if rows is None else rows
+    for name, length in lengths.items():
+        if length != rows:
+            raise InputError(
+                f"columns must be equally long: {name!r} has {length} rows, the first has {rows}"
+            )
+    return _Source(columns, rows, lambda message, row: InputError(f"row {row}: {message}"), form, by_position)
+
+
+def _kept(
+    read: _Source,
+    id: str | None,
+    weight: str | None,
+    columns: Sequence[str] | None,
+    drop: Sequence[str],
+    like: Sequence[TableColumn] | None,
+) -> dict[str, Any]:
+    """Return the columns to keep, in their order; with `like` in that order."""
+    known = list(read.columns)
+    if like is not None and read.by_position and not {column.name for column in like} < set(known):
+        if len(known) != len(like):
+            names = ", ".join(column.name for column in like)
+            raise InputError(
+                f"X has {len(known)} columns, but the model was fitted with {len(like)}: {names:.200}"
+            )
+        return {column.name: values for column, values in zip(like, read.columns.values(), strict=True)}
+    if like is not None:
+        columns, drop = [column.name for column in like], ()
+    beside = [name for name in (id, weight) if name is not None]
+    chosen = known if columns is None else chosen_names(columns, known, beside)
+    dropped = chosen_names(drop, known)
+    for name in [*chosen, *dropped, *beside]:
+        choose("column", read.columns, name)
+    return {name: read.columns[name] for name in chosen if name not in dropped and name not in beside}
+
+
+def _wanted_kinds(kinds: Mapping[Any, str] | str | None, known: Sequence[str]) -> dict[str, str]:
+    """Return the kinds that were asked for, by name."""
+    if kinds is None or isinstance(kinds, str):
+        kinds = {} if kinds is None else dict.fromkeys(known, kinds)
+    wanted: dict[str, str] = {}
+    for given, kind in kinds.items():
+        choose("kind of column", KINDS, kind)
+        if isinstance(given, (int, np.integer)) and not isinstance(given, bool):
+            if not -len(known) <= given < len(known):
+                raise InputError(f"kinds: there is no column {given}; there are {len(known)}")
+            given = known[int(given)]
+        for name in chosen_names([given], known):
+            choose("column", dict.fromkeys(known), name)
+            wanted[name] = kind
+    return wanted
+
+
+# -- back to the type that came ----------------------------------------------------------------------------
+
+
+def _plain(values: Any) -> list[Any]:
+    return list(values.to_pylist() if hasattr(values, "to_pylist") else values)
+
+
+def _to_lists(table: Table) -> list[list[Any]]:
+    return [list(row) for row in zip(*table.to_dict().values(), strict=True)]
+
+
+def _to_records(table: Table) -> list[dict[str, Any]]:
+    return [dict(zip(table.names, row, strict=True)) for row in _to_lists(table)]
+
+
+def _to_objects(table: Table) -> Array:
+    result = np.empty(table.values.shape, dtype=object)
+    for column, values in enumerate(table.to_dict().values()):
+        result[:, column] = values
+    return result
+
+
+def _to_numbers(table: Table) -> Array:
+    """Return a matrix of numbers; symbols were whole numbers."""
+    result = table.values.copy()
+    for j, column in enumerate(table.columns):
+        if column.vocabulary is not None:
+            symbols = np.array([*column.vocabulary.symbols, np.nan], np.float64)
+            result[:, j] = symbols[np.where(table.missing[:, j], -1, table.values[:, j]).astype(np.int64)]
+    return result
+
+
+def to_arrow(table: Table) -> Any:
+    """Return a pyarrow Table, null where a cell is missing."""
+    import pyarrow
+
+    return pyarrow.table({name: pyarrow.array(values) for name, values in table.to_dict().items()})
+
+
+def _former(source: Any, schema: Any) -> Callable[[Table], Any]:
+    """Return what makes a data frame like the given one: of the same library, index and types where values allow it."""
+    pandas, polars = sys.modules.get("pandas"), sys.modules.get("polars")
+    if pandas is not None and isinstance(source, pandas.DataFrame):
+        index, types = source.index, {str(name): (name, source[name].dtype) for name in source.columns}
+        return lambda table: _to_pandas(table, index, types)
+
+    def form(table: Table) -> Any:
+        import pyarrow
+
+        made = to_arrow(table)
+        for k, name in enumerate(table.names):
+            try:
+                same = made.column(name).cast(schema.field(name).type)
+            except (pyarrow.ArrowException, KeyError):
+                continue  # an imputed mean is no integer
+            made = made.set_column(k, name, same)
+        return polars.from_arrow(made) if polars and isinstance(source, polars.DataFrame) else made
+
+    return form
+
+
+def _to_pandas(table: Table, index: Any, types: Mapping[str, tuple[Any, Any]]) -> Any:
+    import pandas
+
+    columns: dict[Any, Any] = {}
+    for k, described in enumerate(table.columns):
+        name, kind = types.get(described.name, (described.name, object))
+        values: Any = table.decoded(k)
+        if described.vocabulary is None:
+            values = table.values[:, k]
+        series = pandas.Series(values, index=index if len(index) == len(table) else None)
+        try:
+            converted = series.astype(kind)
+            # An imputed mean is no integer: what would lose something keeps its own type.
+            if described.vocabulary is not None or np.array_equal(
+                converted.to_numpy(np.float64, na_value=np.nan), table.values[:, k], equal_nan=True
+            ):
+                series = converted
+        except (ValueError, TypeError):
+            pass
+        columns[name] = series
+    return pandas.DataFrame(columns)
