@@ -31,8 +31,8 @@ Answer = TypeVar("Answer", Posterior, MapState)
 SHARE = 0.3
 """Part of the time in which an elimination order must be found."""
 
-SAFE = 0.8
-"""Part of the time that exact inference may take, expected or in fact: the estimate is a rough one."""
+SAFE, ROUGH = 0.8, 3.0
+"""Part of the time that exact inference may take, and how far beyond that the estimate may lie: it is a rough one."""
 
 FIRST, STEP = 8.0, 3.0
 """Log2 of the states of a clique with which relaxations begin, and by how much they grow."""
@@ -64,8 +64,8 @@ def auto(
 
     .. math:: \text{seconds} \approx \sum_C (\text{terms of } C) \prod_{v \in C} k_v \cdot 10^{-9}
 
-    over the cliques of a junction tree, twice that where logarithms are needed against underflow.
-    Where the estimate fits the limits, `exact`. Otherwise `generalized_bp`, where regions of short cycles cover the
+    over the cliques of a junction tree. Where it may fit the limits, `exact`; it is given up as soon as its speed
+    shows that it will not end in time. Otherwise `generalized_bp`, where regions of short cycles cover the
     field (grids and the like) and it converges. Otherwise `relaxed`, with cliques that grow as long as there is time
     and memory for larger ones; the last that converged is the answer, with how much it differs from the one before.
     Where the field is very large, `loopy_bp`, or `double_loop` where that does not converge. Where variables stand for
@@ -137,19 +137,21 @@ def _if_it_fits(
     except TooLargeError as error:
         return None, plan, str(error).split(";")[0]
     cost = f"about {plan.seconds:.2g} s" if plan.seconds > 0.01 else "milliseconds"
-    if plan.seconds > SAFE * seconds_left():
+    if plan.seconds > ROUGH * seconds_left():
         return None, plan, f"exact inference would take {cost}"
-    with contextlib.suppress(OutOfTimeError), limited(SAFE * seconds_left()):
-        fits = f"chosen by auto: exact inference fits the limits (treewidth at most {plan.width}, {cost})"
-        return run(plan), plan, fits
-    return None, plan, "exact inference took longer than expected"
+    try:
+        with limited(SAFE * seconds_left()):
+            fits = f"chosen by auto: exact inference fits the limits (treewidth at most {plan.width}, {cost})"
+            return run(plan), plan, fits
+    except OutOfTimeError as error:
+        return None, plan, f"exact inference was begun and given up: {error}"
 
 
 def _estimate(field: FactorGraph, plan: Plan | None, why: str, memory_limit: float | None) -> Posterior:
     """Return what comes closest where exact inference does not fit."""
     ports = sum(group.scopes.numel() for group in field.groups)
     if ports <= 10 * MOST_PORTS:
-        with contextlib.suppress(OutOfTimeError), limited(seconds_left() / 2):
+        with contextlib.suppress(OutOfTimeError), limited(SHARE * seconds_left()):
             regions = choose_regions(field, "auto")
             expected = USUAL * NANOSECONDS * 1e-9 * regions.sweep_entries(field)
             if not bool((regions.inner.sizes == 1).all()) and expected < seconds_left():
@@ -249,21 +251,25 @@ def _decoded(field: FactorGraph, why: str) -> MapState:
 
 
 def _relaxations(cuts: Cuts, memory_limit: float | None) -> Iterator[Posterior]:
-    """Solve relaxations with larger and larger cliques while the next one fits into the time that is left."""
-    bits, overhead = FIRST, 0.0
+    """Solve relaxations with larger and larger cliques while the next one fits into the time that is left.
+
+    What an iteration takes is measured: it grows by so much from state to state, beyond what it takes anyhow.
+    """
+    bits, each, states, growth = FIRST, 0.0, 0.0, NANOSECONDS * 1e-9
     while True:
         split = cuts.split(bits)
-        expected = USUAL * (overhead + NANOSECONDS * 1e-9 * split.order.total_states)
-        if expected > seconds_left() or split.order.log2_largest > bits + STEP:
+        more = split.order.total_states - states
+        if USUAL * (each + growth * more) > seconds_left() or split.order.log2_largest > bits + STEP:
             return
         try:
             before = seconds_left()
             posterior = cuts.solve(split, max_memory=memory_limit)
-            each = (before - seconds_left()) / max(int(posterior.iterations.max()), 1)
-            overhead = max(each - NANOSECONDS * 1e-9 * split.order.total_states, 0.0)
-            yield posterior
         except (OutOfTimeError, TooLargeError):
             return
+        yield posterior
+        took = (before - seconds_left()) / max(int(posterior.iterations.max()), 1)
+        growth = max(growth, (took - each) / more) if states else growth
+        each, states = took, states + more
         if not len(split.original) or seconds_left() <= 0:
             return
         bits += STEP

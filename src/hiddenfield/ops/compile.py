@@ -114,8 +114,8 @@ class Compiled:
         if not self._watched:
             return self._dispatch(arguments, work)
         if work < WATCHED_WORK:
-            return self._dispatch((np.zeros(2, np.int64), *arguments), work)
-        return call_watched(lambda *given: self._dispatch(given, work), arguments)
+            return self._dispatch((np.zeros(3, np.int64), *arguments), work)
+        return call_watched(lambda *given: self._dispatch(given, work), arguments, work)
 
     def _dispatch(self, arguments: tuple[Any, ...], work: float) -> None:
         """Run on one thread or several."""
@@ -263,7 +263,8 @@ def compiled(
     looked for (it gives inf or NaN): what a loop needs to run on whole vectors. With `reorder` too, the terms of a sum
     may be added in another order. A loop that may take seconds is ``watched=True``: it gets an array `stop` before its
     arguments, sets ``stop[1]`` as it begins, and returns soon after ``stop[0]`` has become 1, at Ctrl-C or when a
-    `time_limit` is over.
+    `time_limit` is over. If it adds up in ``stop[2]`` how much of `work` is done, one that will not end in time is given
+    up early.
 
     Cost: the first call of each combination of element types compiles (about a second) or loads the result
     from the cache on disk, which all environments of a user share (`hiddenfield.ops.disk_cache`); later calls cost
