@@ -8,8 +8,8 @@ networks. Fits without maximum have no interval: where they are many, the covera
 
 ``python -m benchmarks.coverage --jobs 16 --networks 500`` fits the networks in as many processes, one thread each,
 keeps the rows in benchmarks/networks.json and writes them into docs/networks.md; some 15 minutes on 16 cores. With
-``--minutes`` no fit is begun after so many, and there are fewer networks. ``--quick`` fits ten networks of the first two
-models and writes nothing; ``--only mutual,triangle`` chooses models.
+``--minutes`` no fit is begun after so many, and there are fewer networks. ``--quick`` fits ten networks of the first
+two models and writes nothing; ``--only mutual,triangle`` chooses models.
 """
 
 from __future__ import annotations
