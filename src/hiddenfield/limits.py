@@ -105,4 +105,6 @@ def call_watched(function: Callable[..., None], arguments: tuple[Any, ...], work
     if failure:
         raise failure[0]
     if stop[0]:
-        raise OutOfTimeError(f"it would take about {needed:.2g} s more" if needed > 0 else "the time limit is over")
+        raise OutOfTimeError(
+            f"it would take about {needed:.2g} s more" if needed > 0 else "the time limit is over"
+        )

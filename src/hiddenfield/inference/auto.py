@@ -24,7 +24,7 @@ from hiddenfield.inference.posterior import MAP_METHODS, METHODS, MapState, Post
 from hiddenfield.inference.relaxed import Cuts
 from hiddenfield.inference.sampling.search import improved
 from hiddenfield.inference.tree_reweighted import tree_reweighted
-from hiddenfield.limits import OutOfTimeError, seconds_left, time_limit as limited
+from hiddenfield.limits import OutOfTimeError, check_time, seconds_left, time_limit as limited
 
 Answer = TypeVar("Answer", Posterior, MapState)
 
@@ -39,6 +39,9 @@ FIRST, STEP = 8.0, 3.0
 
 USUAL, NANOSECONDS = 25, 8.0
 """Iterations that a relaxation, or propagation between regions, is expected to take; what a joint state costs."""
+
+PLANNING = 0.6e-6
+"""Seconds that planning exact inference takes at least, for each variable of a factor."""
 
 MANY = 200_000
 """Variables of a forest beyond which planning takes longer than inference by messages."""
@@ -115,7 +118,9 @@ def auto(
             note = "chosen by auto: on a forest two sweeps of all messages are exact, and the least work"
             return dataclasses.replace(loopy_bp(field, schedule="sequential"), note=note)
         exact, plan, why = _if_it_fits(
-            lambda: plan_exact(field, "best", memory_limit), lambda plan: run_plan(field, plan, backend)
+            field,
+            lambda: plan_exact(field, "best", memory_limit),
+            lambda plan: run_plan(field, plan, backend),
         )
         if exact is not None:
             return dataclasses.replace(exact, note=why)
@@ -125,10 +130,12 @@ def auto(
 
 
 def _if_it_fits(
-    make: Callable[[], Plan], run: Callable[[Plan], Answer]
+    field: FactorGraph, make: Callable[[], Plan], run: Callable[[Plan], Answer]
 ) -> tuple[Answer | None, Plan | None, str]:
     """Run a plan of exact inference where it fits the limits; return the answer, the plan, and the reason."""
     plan, share = None, SHARE * seconds_left()
+    if (planning := PLANNING * _ports(field)) > share:
+        return None, plan, f"to look for an elimination order would take more than {planning:.2g} s"
     try:
         with limited(share):
             plan = make()
@@ -147,9 +154,14 @@ def _if_it_fits(
         return None, plan, f"exact inference was begun and given up: {error}"
 
 
+def _ports(field: FactorGraph) -> int:
+    """Return how many variables all factors have together."""
+    return sum(group.scopes.numel() for group in field.groups)
+
+
 def _estimate(field: FactorGraph, plan: Plan | None, why: str, memory_limit: float | None) -> Posterior:
     """Return what comes closest where exact inference does not fit."""
-    ports = sum(group.scopes.numel() for group in field.groups)
+    ports = _ports(field)
     if ports <= 10 * MOST_PORTS:
         with contextlib.suppress(OutOfTimeError), limited(SHARE * seconds_left()):
             regions = choose_regions(field, "auto")
@@ -220,6 +232,7 @@ def map_state(field: FactorGraph, *, time_limit: float = 5.0, memory_limit: floa
             return dataclasses.replace(MAP_METHODS["loopy_bp"](field, schedule="sequential"), note=note)
         every = np.ones(field.num_variables, np.int64)
         best, _, why = _if_it_fits(
+            field,
             lambda: plan_states(field, every, max_memory=memory_limit),
             lambda plan: run_map_plan(field, plan, every),
         )
@@ -235,6 +248,7 @@ def _decoded(field: FactorGraph, why: str) -> MapState:
         assignments.append(plain.extra["assignment"])
         preference = plain.log_marginals
     with contextlib.suppress(OutOfTimeError, InputError), limited(0.3 * left):
+        check_time()
         weighted = tree_reweighted(
             field, temperature=0, tolerance=1e-8 if field.dtype == torch.float64 else 1e-6
         )

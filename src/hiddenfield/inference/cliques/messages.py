@@ -58,7 +58,16 @@ def collect_messages(
     cliques = plan.tree.num_cliques
     in_logs, log_scale = np.zeros((cliques, 2), np.bool_), np.zeros(cliques)
     over = np.zeros(cliques, np.bool_) if maximise is None else maximise
-    collect(plan.layout, over, plan.scratch, values, tables.logs, in_logs, log_scale, work=(1 + back) * plan.products)
+    collect(
+        plan.layout,
+        over,
+        plan.scratch,
+        values,
+        tables.logs,
+        in_logs,
+        log_scale,
+        work=(1 + back) * plan.products,
+    )
     graph = as_array(field.variable_graph) if owner is None else owner
     total = as_array(field.log_constant.detach().double()).copy()
     first = plan.tree.clique_variables[plan.tree.clique_ptr[:-1]]
