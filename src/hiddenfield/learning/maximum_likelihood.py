@@ -154,9 +154,8 @@ def climb_ridge(objective: Objective, ascent: Ascent) -> Ascent:
     found = minimize(
         lambda row: -_at(objective, row)[0], ascent.parameters, method="Nelder-Mead", options=options
     )
-    value, gradient = _at(objective, found.x)
-    if value <= ascent.value:
-        return ascent
+    end = found.x if -found.fun > ascent.value else ascent.parameters
+    value, gradient = _at(objective, end)
     steepest = float(np.abs(gradient).max(initial=0.0))
     good, status = steepest <= 1e-4 * max(1.0, abs(value)), "converged"
     if not good:
@@ -164,8 +163,8 @@ def climb_ridge(objective: Objective, ascent: Ascent) -> Ascent:
             f"no stationary point: the best lies on a ridge, where one phase takes over from another and the gradient "
             f"({steepest:.3g}) does not vanish"
         )
-    trace = np.concatenate([ascent.trace, found.x[None]])
-    return Ascent(np.asarray(found.x), value, gradient, good, status, trace)
+    trace = np.concatenate([ascent.trace, end[None]])
+    return Ascent(np.asarray(end), value, gradient, good, status, trace)
 
 
 def confirm_maximum(objective: Objective, ascent: Ascent, names: Sequence[str]) -> Ascent:

@@ -31,7 +31,7 @@ BLOCK = 1024
 """Most places of a block: with its offsets it stays in the first-level cache."""
 
 SECONDS = 0.8e-9
-"""What multiplying a number into a clique takes, on the way up and down together: on an idle core a third to three times so long."""
+"""What multiplying a number into a clique takes on the way up and down, within a factor of three on an idle core."""
 
 REMEDY = (
     "raise max_memory=, give evidence, or use an approximate method: 'loopy_bp', 'tree_reweighted' (an upper bound) or "
