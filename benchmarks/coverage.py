@@ -15,6 +15,7 @@ two models and writes nothing; ``--only mutual,triangle`` chooses models.
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
 import time
@@ -162,7 +163,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--networks", type=int, default=500, help="networks of each model")
     parser.add_argument("--minutes", type=float, default=math.inf, help="begin no fit after so many")
-    parser.add_argument("--only", default="", help="models by name, with commas; nothing is written")
+    parser.add_argument("--only", default="", help="models by name, with commas; the rows of others are kept")
     arguments = parser.parse_args()
     chosen = [case for case in CASES if not arguments.only or case.name in arguments.only.split(",")]
     if arguments.quick:
@@ -170,10 +171,11 @@ def main() -> None:
         return
     rows = run(chosen, networks=arguments.networks, jobs=arguments.jobs, minutes=arguments.minutes)
     print(table(rows))
-    if not arguments.only:
-        from benchmarks.networks import keep
+    from benchmarks.networks import RESULTS, keep
 
-        keep("coverage", rows)
+    kept = json.loads(RESULTS.read_text()).get("coverage", {}).get("rows", [])
+    found = {each["model"]: each for each in [*kept, *rows]}
+    keep("coverage", list(found.values()))
 
 
 if __name__ == "__main__":
