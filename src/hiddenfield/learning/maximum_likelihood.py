@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -111,13 +112,14 @@ def maximise(
         if np.abs(trace[-1]).max() > BOUND:
             raise _Runaway
 
-    ran_away = False
-    first, _ = _at(objective, begin)
-    goal = tolerance * max(1.0, abs(first))
-    options = {"maxiter": max_iterations, "gtol": goal}
+    ran_away, last = False, math.inf
     try:
-        minimize(descend, begin / unit, jac=True, method=method, callback=look, options=options)
-        _backtrack(descend, trace[-1] / unit, goal, look)
+        # What is small beside the value at the start may be large beside that at the end.
+        while (goal := tolerance * max(1.0, abs(_at(objective, trace[-1])[0]))) < last / 2:
+            options = {"maxiter": max_iterations, "gtol": goal}
+            minimize(descend, trace[-1] / unit, jac=True, method=method, callback=look, options=options)
+            _backtrack(descend, trace[-1] / unit, goal, look)
+            last = goal
     except _Runaway:
         ran_away = True
     end = trace[-1]

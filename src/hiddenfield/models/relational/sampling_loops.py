@@ -21,7 +21,7 @@ MANY = 5000
 class Schedule(NamedTuple):
     """How long to run: free pairs (none listed: all), proposals before and between samples, how many samples.
 
-    From `many` free pairs on, sparse networks are sampled by edges.
+    From `many` free pairs on, sparse networks are sampled by edges. A chain with more than `most` edges stays as it is.
     """
 
     first: Array
@@ -30,6 +30,7 @@ class Schedule(NamedTuple):
     thin: int
     samples: int
     many: int = MANY
+    most: int = 2**62
 
 
 VISITS = 2
@@ -272,7 +273,7 @@ def sample_bits(
             if count >= 0 and steps > 0:
                 steps = max(1, int(steps * share))
             for _ in range(steps):
-                if stop[0]:
+                if stop[0] or total[0] + edges > schedule.most:
                     break
                 bits, s0, s1 = _next(s0, s1)
                 i, j = _choose(bits, size, schedule)
