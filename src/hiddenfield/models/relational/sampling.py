@@ -29,6 +29,7 @@ from hiddenfield.models.relational.sampling_loops import (
 )
 from hiddenfield.models.relational.term_counts import check_terms
 from hiddenfield.registry import choose
+from hiddenfield.ops.compile import WATCHED_WORK
 from hiddenfield.shapes import Array, Bool, Float, Int
 
 STARTS = {name: name for name in ("empty", "full", "observed")}
@@ -311,8 +312,9 @@ class _Chains:
         self.begin, self.theta, self.random, self.plan, self.kept = begin, theta, random, plan, kept
         self.count, self.domain = len(begin), domain
         self.flips = np.zeros(self.count, dtype=np.int64)
-        # Several chains are worth several threads, and one is not.
-        self.work = 0 if self.count == 1 else 1 << 30
+        # Several chains are worth several threads, and one is not, unless it is long: then it must hear Ctrl-C.
+        proposals = plan.burn_in + plan.samples * plan.thin
+        self.work = 0 if self.count == 1 and proposals < WATCHED_WORK else 1 << 30
 
     def bits(self, basis: Basis) -> tuple[Array, Array, Array, Array]:
         """Sample with adjacency as bits: all features are combinations of the basis.
