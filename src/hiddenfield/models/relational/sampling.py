@@ -28,8 +28,8 @@ from hiddenfield.models.relational.sampling_loops import (
     sample_bits,
 )
 from hiddenfield.models.relational.term_counts import check_terms
-from hiddenfield.registry import choose
 from hiddenfield.ops.compile import WATCHED_WORK
+from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Bool, Float, Int
 
 STARTS = {name: name for name in ("empty", "full", "observed")}
