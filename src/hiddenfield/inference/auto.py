@@ -173,7 +173,7 @@ def _estimate(field: FactorGraph, plan: Plan | None, why: str, memory_limit: flo
                     return dataclasses.replace(posterior, note=note)
     if ports <= MOST_PORTS:
         with contextlib.suppress(OutOfTimeError):
-            with limited(SHARE * seconds_left()):
+            with limited(2 * SHARE * seconds_left()):
                 cuts = Cuts(field.detach(), None if plan is None else plan.cliques.order)
             if found := list(_relaxations(cuts, memory_limit)):
                 return _chosen(found, why)
