@@ -7,17 +7,20 @@ converged fits hold the true weight, for each weight and over all. The standard 
 networks. Fits without maximum have no interval: where they are many, the coverage is of a selection.
 
 ``python -m benchmarks.coverage --jobs 16 --networks 500`` fits the networks in as many processes, one thread each,
-keeps the rows in benchmarks/networks.json and writes them into docs/networks.md; some 15 minutes on 16 cores.
-``--quick`` fits ten networks of the first two models and writes nothing; ``--only mutual,triangle`` chooses models.
+keeps the rows in benchmarks/networks.json and writes them into docs/networks.md; some 15 minutes on 16 cores. With
+``--minutes`` no fit is begun after so many, and there are fewer networks. ``--quick`` fits ten networks of the first
+two models and writes nothing; ``--only mutual,triangle`` chooses models.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import math
 import os
 import time
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from typing import Any
@@ -72,7 +75,7 @@ class Case:
             scheme.term(kind, decay=decay)
         return scheme
 
-    def draw(self, networks: int) -> list[Network]:
+    def draw(self, networks: int, seed: int) -> list[Network]:
         """Draw networks from it."""
         scheme = self.scheme()
         values = {"color": np.arange(self.size) % self.colors} if self.colors else {}
@@ -86,7 +89,7 @@ class Case:
             thin=100,
             network=empty,
             keep_networks=True,
-            seed=11,
+            seed=seed,
         )
         return as_drawn(scheme, drawn, empty)
 
@@ -103,11 +106,10 @@ CASES = (
 )
 
 
-def fit(task: tuple[Case, Sequence[Network], int]) -> list[dict[str, Any]]:
-    """Fit a few networks of a model, and say how each fit ended and which intervals hold the truth."""
-    case, networks, first = task
+def fit(case: Case, first: int, networks: int = CHUNK) -> list[dict[str, Any]]:
+    """Draw and fit a few networks of a model; say how each fit ended, and how far weights are off in their errors."""
     scheme, found = case.scheme(), []
-    for number, network in enumerate(networks, start=first):
+    for number, network in enumerate(case.draw(networks, seed=first), start=first):
         begun = time.perf_counter()
         one = fit_relational(scheme, network, method="monte_carlo", check=False, seed=number)
         end = "converged" if one.converged else "edge" if "at an edge" in one.status else "other"
@@ -137,25 +139,21 @@ def row(case: Case, fits: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def run(cases: Sequence[Case] = CASES, *, networks: int = 500, jobs: int = 1) -> list[dict[str, Any]]:
-    """Fit as many networks of each model, in `jobs` processes."""
+def run(
+    cases: Sequence[Case] = CASES, *, networks: int = 500, jobs: int = 1, minutes: float = math.inf
+) -> list[dict[str, Any]]:
+    """Fit as many networks of each model, in `jobs` processes; those that are not begun in time are left out."""
     for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):  # for the processes that are to come
         os.environ[name] = "1"
-    tasks = [
-        (case, drawn[first : first + CHUNK], first)
-        for case in cases
-        for drawn in [case.draw(networks)]
-        for first in range(0, networks, CHUNK)
-    ]
-    if jobs == 1:
-        found = [fit(task) for task in tasks]
-    else:
-        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-            found = list(pool.map(fit, tasks))
-    return [
-        row(case, [one for task, fits in zip(tasks, found, strict=True) if task[0] is case for one in fits])
-        for case in cases
-    ]
+    tasks = [(case, first) for first in range(0, networks, CHUNK) for case in cases]
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        futures = [pool.submit(fit, case, first, min(CHUNK, networks - first)) for case, first in tasks]
+        wait(futures, None if minutes == math.inf else 60 * minutes)
+        cancelled = [future.cancel() for future in reversed(futures)][::-1]
+    fits: dict[str, list[dict[str, Any]]] = {case.name: [] for case in cases}
+    for (case, _), future, left_out in zip(tasks, futures, cancelled, strict=True):
+        fits[case.name] += [] if left_out else future.result()
+    return [row(case, fits[case.name]) for case in cases]
 
 
 def main() -> None:
@@ -164,18 +162,20 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="ten networks of two models; nothing is written")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--networks", type=int, default=500, help="networks of each model")
-    parser.add_argument("--only", default="", help="models by name, with commas; nothing is written")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no fit after so many")
+    parser.add_argument("--only", default="", help="models by name, with commas; the rows of others are kept")
     arguments = parser.parse_args()
     chosen = [case for case in CASES if not arguments.only or case.name in arguments.only.split(",")]
     if arguments.quick:
         print(table(run(chosen[:2], networks=10, jobs=arguments.jobs)))
         return
-    rows = run(chosen, networks=arguments.networks, jobs=arguments.jobs)
+    rows = run(chosen, networks=arguments.networks, jobs=arguments.jobs, minutes=arguments.minutes)
     print(table(rows))
-    if not arguments.only:
-        from benchmarks.networks import keep
+    from benchmarks.networks import RESULTS, keep
 
-        keep("coverage", rows)
+    kept = json.loads(RESULTS.read_text()).get("coverage", {}).get("rows", [])
+    found = {each["model"]: each for each in [*kept, *rows]}
+    keep("coverage", list(found.values()))
 
 
 if __name__ == "__main__":

@@ -319,12 +319,12 @@ def _scored(group: list[dict[str, Any]]) -> bool:
 
 
 def _mean(values: list[float | None], absolute: bool = False) -> float | None:
-    known = [abs(value) if absolute else value for value in values if value is not None]
+    known = [abs(value) if absolute else value for value in values if value is not None and value == value]
     return float(np.mean(known)) if known else None
 
 
 def _middle(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
+    known = [value for value in values if value is not None and value == value]  # NaN: broke down
     return float(np.median(known)) if known else None
 
 

@@ -29,7 +29,7 @@ STATIONS = (
     {"cli", "studio"},
 )
 RANK = {name: rank for rank, names in enumerate(STATIONS) for name in names}
-COMMON = {"errors", "iteration", "limits", "machine", "progress", "registry", "shapes"}
+COMMON = {"errors", "iteration", "limits", "loading", "machine", "progress", "registry", "shapes"}
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 NAMES = [path.relative_to(PACKAGE).as_posix() for path in MODULES]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -79,3 +82,22 @@ def test_every_public_name_resolves() -> None:
 def test_no_submodule_hides_a_public_name() -> None:
     """Importing a module must not replace a function of the same name."""
     loaded_by(SUBMODULES)
+
+
+def test_ctrl_c_waits_for_the_end_of_an_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "interrupted").mkdir()
+    (tmp_path / "interrupted/__init__.py").write_text(
+        "from hiddenfield.loading import attach\n__getattr__, __dir__, __all__ = attach(__name__, __file__)\n"
+    )
+    (tmp_path / "interrupted/__init__.pyi").write_text("from .part import value\n__all__ = ['value']\n")
+    (tmp_path / "interrupted/part.py").write_text(
+        "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nfor _ in range(1000):\n    pass\nvalue = 7\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    before = signal.getsignal(signal.SIGINT)
+    package = importlib.import_module("interrupted")
+    with pytest.raises(KeyboardInterrupt):
+        _ = package.value
+    assert sys.modules["interrupted.part"].value == 7  # it was loaded to its end
+    assert package.value == 7
+    assert signal.getsignal(signal.SIGINT) is before

@@ -21,7 +21,7 @@ from hiddenfield.fields.graphs.elimination_order import elimination_order, inter
 from hiddenfield.fields.graphs.splitting import split_variables
 from hiddenfield.inference import infer
 from hiddenfield.iteration import iterate
-from hiddenfield.limits import OutOfTimeError, check_time, seconds_left, time_limit
+from hiddenfield.limits import OutOfTimeError, call_watched, check_time, seconds_left, time_limit
 from hiddenfield.ops.compile import compiled, prange
 
 
@@ -55,6 +55,27 @@ def test_a_limit_ends_a_loop() -> None:
     with time_limit(0.2), pytest.raises(OutOfTimeError):
         spin(2**62, out)
     assert time.monotonic() - start < 5.0
+
+
+@pytest.mark.parametrize(("work", "ends"), [(1000, False), (20, True)])
+def test_a_loop_that_will_not_end_in_time_is_given_up_early(work: int, ends: bool) -> None:
+    done = []
+
+    def creep(stop: np.ndarray) -> None:
+        stop[1] = 1
+        while not stop[0] and stop[2] < work:
+            time.sleep(0.005)
+            stop[2] += 1
+        done.append(int(stop[2]))
+
+    with time_limit(1.5 if ends else 1.0):
+        if ends:
+            call_watched(creep, (), work)
+        else:
+            with pytest.raises(OutOfTimeError, match=r"it would take about .* s more"):
+                call_watched(creep, (), work)
+            assert seconds_left() > 0
+    assert (done[0] == work) == ends
 
 
 def test_an_inner_limit_only_shortens() -> None:

@@ -8,7 +8,7 @@ Examples
 (100, ('gap', 'pi_energy', 'pce'))
 """
 
-import lazy_loader
+from hiddenfield.loading import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach(__name__, __file__)
 __version__ = "0.1.0"

@@ -326,6 +326,23 @@ def test_hub_with_many_leaves_is_computed_in_logs() -> None:
     assert exact(soft).log_partition.item() == pytest.approx(np.logaddexp(0.0, -leaves), abs=1e-9)
 
 
+@pytest.mark.parametrize("strength", [0.3, 300.0])
+def test_the_loops_tell_how_far_they_are(strength: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    field, told = ising_grid(4, 4, strength, 0.1), []
+
+    def watch(function: Any, arguments: tuple[Any, ...], work: float) -> None:
+        stop = np.zeros(3, np.int64)
+        function(stop, *arguments)
+        told.append(stop[2] / work)
+
+    exact(field)
+    monkeypatch.setattr("hiddenfield.ops.compile.WATCHED_WORK", 0)
+    monkeypatch.setattr("hiddenfield.ops.compile.call_watched", watch)
+    exact(field)
+    # The way back, which is longer, comes on top of the way up.
+    assert told[-2:] == [pytest.approx(0.4), 1.0]
+
+
 # -- what it leaves out, and what it refuses ---------------------------------------------------------------
 
 

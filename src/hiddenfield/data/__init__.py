@@ -1,5 +1,5 @@
 """Structured data: packs of sequences, trees and graphs; readers, converters, the Arrow format, generators."""
 
-import lazy_loader
+from hiddenfield.loading import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

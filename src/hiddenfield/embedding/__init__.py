@@ -4,6 +4,6 @@ Every algorithm is a `torch.nn.Module` from a batch of structures to node embedd
 head on top. `EMBEDDINGS` is the registry that ``model="loopy_bp"`` is looked up in.
 """
 
-import lazy_loader
+from hiddenfield.loading import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -1,5 +1,5 @@
 """scikit-learn estimators on structures: each a thin composition of data, embedding and learning."""
 
-import lazy_loader
+from hiddenfield.loading import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

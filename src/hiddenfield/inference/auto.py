@@ -24,21 +24,24 @@ from hiddenfield.inference.posterior import MAP_METHODS, METHODS, MapState, Post
 from hiddenfield.inference.relaxed import Cuts
 from hiddenfield.inference.sampling.search import improved
 from hiddenfield.inference.tree_reweighted import tree_reweighted
-from hiddenfield.limits import OutOfTimeError, seconds_left, time_limit as limited
+from hiddenfield.limits import OutOfTimeError, check_time, seconds_left, time_limit as limited
 
 Answer = TypeVar("Answer", Posterior, MapState)
 
 SHARE = 0.3
 """Part of the time in which an elimination order must be found."""
 
-SAFE = 0.8
-"""Part of the time that exact inference may take, expected or in fact: the estimate is a rough one."""
+SAFE, ROUGH = 0.8, 3.0
+"""Part of the time that exact inference may take, and how far beyond that the estimate may lie: it is a rough one."""
 
 FIRST, STEP = 8.0, 3.0
 """Log2 of the states of a clique with which relaxations begin, and by how much they grow."""
 
 USUAL, NANOSECONDS = 25, 8.0
 """Iterations that a relaxation, or propagation between regions, is expected to take; what a joint state costs."""
+
+PLANNING = 0.6e-6
+"""Seconds that planning exact inference takes at least, for each variable of a factor."""
 
 MANY = 200_000
 """Variables of a forest beyond which planning takes longer than inference by messages."""
@@ -64,8 +67,8 @@ def auto(
 
     .. math:: \text{seconds} \approx \sum_C (\text{terms of } C) \prod_{v \in C} k_v \cdot 10^{-9}
 
-    over the cliques of a junction tree, twice that where logarithms are needed against underflow.
-    Where the estimate fits the limits, `exact`. Otherwise `generalized_bp`, where regions of short cycles cover the
+    over the cliques of a junction tree. Where it may fit the limits, `exact`; it is given up as soon as its speed
+    shows that it will not end in time. Otherwise `generalized_bp`, where regions of short cycles cover the
     field (grids and the like) and it converges. Otherwise `relaxed`, with cliques that grow as long as there is time
     and memory for larger ones; the last that converged is the answer, with how much it differs from the one before.
     Where the field is very large, `loopy_bp`, or `double_loop` where that does not converge. Where variables stand for
@@ -115,7 +118,9 @@ def auto(
             note = "chosen by auto: on a forest two sweeps of all messages are exact, and the least work"
             return dataclasses.replace(loopy_bp(field, schedule="sequential"), note=note)
         exact, plan, why = _if_it_fits(
-            lambda: plan_exact(field, "best", memory_limit), lambda plan: run_plan(field, plan, backend)
+            field,
+            lambda: plan_exact(field, "best", memory_limit),
+            lambda plan: run_plan(field, plan, backend),
         )
         if exact is not None:
             return dataclasses.replace(exact, note=why)
@@ -125,10 +130,12 @@ def auto(
 
 
 def _if_it_fits(
-    make: Callable[[], Plan], run: Callable[[Plan], Answer]
+    field: FactorGraph, make: Callable[[], Plan], run: Callable[[Plan], Answer]
 ) -> tuple[Answer | None, Plan | None, str]:
     """Run a plan of exact inference where it fits the limits; return the answer, the plan, and the reason."""
     plan, share = None, SHARE * seconds_left()
+    if (planning := PLANNING * _ports(field)) > share:
+        return None, plan, f"to look for an elimination order would take more than {planning:.2g} s"
     try:
         with limited(share):
             plan = make()
@@ -137,19 +144,26 @@ def _if_it_fits(
     except TooLargeError as error:
         return None, plan, str(error).split(";")[0]
     cost = f"about {plan.seconds:.2g} s" if plan.seconds > 0.01 else "milliseconds"
-    if plan.seconds > SAFE * seconds_left():
+    if plan.seconds > ROUGH * seconds_left():
         return None, plan, f"exact inference would take {cost}"
-    with contextlib.suppress(OutOfTimeError), limited(SAFE * seconds_left()):
-        fits = f"chosen by auto: exact inference fits the limits (treewidth at most {plan.width}, {cost})"
-        return run(plan), plan, fits
-    return None, plan, "exact inference took longer than expected"
+    try:
+        with limited(SAFE * seconds_left()):
+            fits = f"chosen by auto: exact inference fits the limits (treewidth at most {plan.width}, {cost})"
+            return run(plan), plan, fits
+    except OutOfTimeError as error:
+        return None, plan, f"exact inference was begun and given up: {error}"
+
+
+def _ports(field: FactorGraph) -> int:
+    """Return how many variables all factors have together."""
+    return sum(group.scopes.numel() for group in field.groups)
 
 
 def _estimate(field: FactorGraph, plan: Plan | None, why: str, memory_limit: float | None) -> Posterior:
     """Return what comes closest where exact inference does not fit."""
-    ports = sum(group.scopes.numel() for group in field.groups)
+    ports = _ports(field)
     if ports <= 10 * MOST_PORTS:
-        with contextlib.suppress(OutOfTimeError), limited(seconds_left() / 2):
+        with contextlib.suppress(OutOfTimeError), limited(SHARE * seconds_left()):
             regions = choose_regions(field, "auto")
             expected = USUAL * NANOSECONDS * 1e-9 * regions.sweep_entries(field)
             if not bool((regions.inner.sizes == 1).all()) and expected < seconds_left():
@@ -159,7 +173,7 @@ def _estimate(field: FactorGraph, plan: Plan | None, why: str, memory_limit: flo
                     return dataclasses.replace(posterior, note=note)
     if ports <= MOST_PORTS:
         with contextlib.suppress(OutOfTimeError):
-            with limited(SHARE * seconds_left()):
+            with limited(2 * SHARE * seconds_left()):
                 cuts = Cuts(field.detach(), None if plan is None else plan.cliques.order)
             if found := list(_relaxations(cuts, memory_limit)):
                 return _chosen(found, why)
@@ -218,6 +232,7 @@ def map_state(field: FactorGraph, *, time_limit: float = 5.0, memory_limit: floa
             return dataclasses.replace(MAP_METHODS["loopy_bp"](field, schedule="sequential"), note=note)
         every = np.ones(field.num_variables, np.int64)
         best, _, why = _if_it_fits(
+            field,
             lambda: plan_states(field, every, max_memory=memory_limit),
             lambda plan: run_map_plan(field, plan, every),
         )
@@ -233,6 +248,7 @@ def _decoded(field: FactorGraph, why: str) -> MapState:
         assignments.append(plain.extra["assignment"])
         preference = plain.log_marginals
     with contextlib.suppress(OutOfTimeError, InputError), limited(0.3 * left):
+        check_time()
         weighted = tree_reweighted(
             field, temperature=0, tolerance=1e-8 if field.dtype == torch.float64 else 1e-6
         )
@@ -249,21 +265,25 @@ def _decoded(field: FactorGraph, why: str) -> MapState:
 
 
 def _relaxations(cuts: Cuts, memory_limit: float | None) -> Iterator[Posterior]:
-    """Solve relaxations with larger and larger cliques while the next one fits into the time that is left."""
-    bits, overhead = FIRST, 0.0
+    """Solve relaxations with larger and larger cliques while the next one fits into the time that is left.
+
+    What an iteration takes is measured: it grows by so much from state to state, beyond what it takes anyhow.
+    """
+    bits, each, states, growth = FIRST, 0.0, 0.0, NANOSECONDS * 1e-9
     while True:
         split = cuts.split(bits)
-        expected = USUAL * (overhead + NANOSECONDS * 1e-9 * split.order.total_states)
-        if expected > seconds_left() or split.order.log2_largest > bits + STEP:
+        more = split.order.total_states - states
+        if USUAL * (each + growth * more) > seconds_left() or split.order.log2_largest > bits + STEP:
             return
         try:
             before = seconds_left()
             posterior = cuts.solve(split, max_memory=memory_limit)
-            each = (before - seconds_left()) / max(int(posterior.iterations.max()), 1)
-            overhead = max(each - NANOSECONDS * 1e-9 * split.order.total_states, 0.0)
-            yield posterior
         except (OutOfTimeError, TooLargeError):
             return
+        yield posterior
+        took = (before - seconds_left()) / max(int(posterior.iterations.max()), 1)
+        growth = max(growth, (took - each) / more) if states else growth
+        each, states = took, states + more
         if not len(split.original) or seconds_left() <= 0:
             return
         bits += STEP

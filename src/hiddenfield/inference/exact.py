@@ -144,7 +144,7 @@ def plan_exact(
 def run_plan(field: FactorGraph, plan: Plan, backend: str = "auto") -> Posterior:
     """Run a plan; see `exact`."""
     if use_compiled(field.log_unary.detach(), backend=backend, converts=True):
-        collected = collect_messages(field, plan.tables, plan.cliques)
+        collected = collect_messages(field, plan.tables, plan.cliques, back=1.5)
         probabilities = torch.from_numpy(distribute_messages(plan.cliques, collected)).to(field.device)
         log_partition = torch.from_numpy(collected.log_partition).to(field.device)
     else:

@@ -1,5 +1,5 @@
 """Graph kernels by their explicit features: structures go in, sparse counts come out."""
 
-import lazy_loader
+from hiddenfield.loading import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -111,13 +112,14 @@ def maximise(
         if np.abs(trace[-1]).max() > BOUND:
             raise _Runaway
 
-    ran_away = False
-    first, _ = _at(objective, begin)
-    goal = tolerance * max(1.0, abs(first))
-    options = {"maxiter": max_iterations, "gtol": goal}
+    ran_away, last = False, math.inf
     try:
-        minimize(descend, begin / unit, jac=True, method=method, callback=look, options=options)
-        _backtrack(descend, trace[-1] / unit, goal, look)
+        # What is small beside the value at the start may be large beside that at the end.
+        while (goal := tolerance * max(1.0, abs(_at(objective, trace[-1])[0]))) < last / 2:
+            options = {"maxiter": max_iterations, "gtol": goal}
+            minimize(descend, trace[-1] / unit, jac=True, method=method, callback=look, options=options)
+            _backtrack(descend, trace[-1] / unit, goal, look)
+            last = goal
     except _Runaway:
         ran_away = True
     end = trace[-1]
@@ -154,9 +156,8 @@ def climb_ridge(objective: Objective, ascent: Ascent) -> Ascent:
     found = minimize(
         lambda row: -_at(objective, row)[0], ascent.parameters, method="Nelder-Mead", options=options
     )
-    value, gradient = _at(objective, found.x)
-    if value <= ascent.value:
-        return ascent
+    end = found.x if -found.fun > ascent.value else ascent.parameters
+    value, gradient = _at(objective, end)
     steepest = float(np.abs(gradient).max(initial=0.0))
     good, status = steepest <= 1e-4 * max(1.0, abs(value)), "converged"
     if not good:
@@ -164,8 +165,8 @@ def climb_ridge(objective: Objective, ascent: Ascent) -> Ascent:
             f"no stationary point: the best lies on a ridge, where one phase takes over from another and the gradient "
             f"({steepest:.3g}) does not vanish"
         )
-    trace = np.concatenate([ascent.trace, found.x[None]])
-    return Ascent(np.asarray(found.x), value, gradient, good, status, trace)
+    trace = np.concatenate([ascent.trace, end[None]])
+    return Ascent(np.asarray(end), value, gradient, good, status, trace)
 
 
 def confirm_maximum(objective: Objective, ascent: Ascent, names: Sequence[str]) -> Ascent:

@@ -5,6 +5,6 @@ gradient that can itself be differentiated. Numba is loaded when the first compi
 imported.
 """
 
-import lazy_loader
+from hiddenfield.loading import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

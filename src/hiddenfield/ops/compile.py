@@ -22,6 +22,7 @@ import numpy as np
 import torch
 
 from hiddenfield.limits import call_watched, forgive
+from hiddenfield.loading import in_one_piece
 from hiddenfield.ops.disk_cache import identity, keep_on_disk
 from hiddenfield.shapes import Array, Tensor
 
@@ -114,8 +115,8 @@ class Compiled:
         if not self._watched:
             return self._dispatch(arguments, work)
         if work < WATCHED_WORK:
-            return self._dispatch((np.zeros(2, np.int64), *arguments), work)
-        return call_watched(lambda *given: self._dispatch(given, work), arguments)
+            return self._dispatch((np.zeros(3, np.int64), *arguments), work)
+        return call_watched(lambda *given: self._dispatch(given, work), arguments, work)
 
     def _dispatch(self, arguments: tuple[Any, ...], work: float) -> None:
         """Run on one thread or several."""
@@ -158,7 +159,8 @@ class Compiled:
         return made
 
     def _compile(self, *, parallel: bool, suffix: str = "") -> Any:
-        import numba
+        with in_one_piece():
+            import numba
 
         plain, anew = self.function, bool(suffix)
         copy = _with_subroutines(plain, {"prange": numba.prange})
@@ -263,7 +265,8 @@ def compiled(
     looked for (it gives inf or NaN): what a loop needs to run on whole vectors. With `reorder` too, the terms of a sum
     may be added in another order. A loop that may take seconds is ``watched=True``: it gets an array `stop` before its
     arguments, sets ``stop[1]`` as it begins, and returns soon after ``stop[0]`` has become 1, at Ctrl-C or when a
-    `time_limit` is over.
+    `time_limit` is over. One that adds up in ``stop[2]`` how much of `work` is done is given up early where it will not
+    end in time.
 
     Cost: the first call of each combination of element types compiles (about a second) or loads the result
     from the cache on disk, which all environments of a user share (`hiddenfield.ops.disk_cache`); later calls cost

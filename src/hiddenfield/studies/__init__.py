@@ -1,5 +1,5 @@
 """Published experiments: one file each, with its data, protocol, grid and published figures."""
 
-import lazy_loader
+from hiddenfield.loading import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -126,6 +126,23 @@ def test_a_runaway_is_told(edges: list[tuple[int, int]], method: str) -> None:
     assert np.isnan(fit.standard_errors).all()
 
 
+def test_what_the_data_lack_is_named() -> None:
+    fit = fit_relational(*florentine("edge", "quadruplet"), method="pseudo_likelihood", starts=1)
+    assert fit.converged
+    scheme = graph_scheme("edge", "triangle")
+    fit = fit_relational(scheme, network_from_edges(scheme, [(0, 1), (1, 2), (2, 3)], vertices=range(8)))
+    assert "the data have no triangle at all" in fit.status
+    assert len(fit.ascents) == 2  # one from zero and one along the ridge
+
+
+def test_a_large_sparse_network_has_its_maximum_from_any_start() -> None:
+    scheme = graph_scheme("edge")
+    network = network_from_edges(scheme, [(i, i + 1) for i in range(0, 900, 2)], vertices=range(1200))
+    fit = fit_relational(scheme, network, method="pseudo_likelihood", check=False, starts=2)
+    assert [ascent.converged for ascent in fit.ascents] == [True, True]
+    assert fit.theta[0] == pytest.approx(logit(450 / (1200 * 1199 / 2)), abs=1e-4)
+
+
 def test_a_ridge_keeps_it_from_running() -> None:
     scheme = graph_scheme("edge")
     network = network_from_edges(scheme, [], vertices=range(6))

@@ -13,6 +13,7 @@ import torch
 
 from hiddenfield.errors import InputError, TooLargeError
 from hiddenfield.fields.relational import RelationalScheme, graph_scheme
+from hiddenfield.limits import OutOfTimeError, time_limit
 from hiddenfield.models.relational import enumerate_networks, sample_networks, sampling
 from hiddenfield.models.relational.counts import as_statistics
 from hiddenfield.models.relational.sampling_loops import Schedule
@@ -256,3 +257,16 @@ def test_what_is_refused(options: dict[str, Any], message: str) -> None:
     theta = options.pop("theta", [-1.0, 0.5])
     with pytest.raises(InputError, match=message):
         sample_networks(graph_scheme("edge", "triangle"), 5, theta, **options)
+
+
+def test_a_chain_stops_on_its_way_to_a_full_network() -> None:
+    scheme = graph_scheme("edge", "triangle")
+    drawn = sample_networks(scheme, 60, [1.0, 0.1], samples=20, most_edges=100)
+    assert drawn.edges.tolist() == [[101.0] * 20]
+
+
+def test_a_time_limit_reaches_the_samplers() -> None:
+    sample_networks(graph_scheme("edge", "triangle"), 10, [-2.0, 0.0], samples=2)
+    for scheme in (graph_scheme("edge", "triangle"), path_scheme()):
+        with time_limit(0.2), pytest.raises(OutOfTimeError):
+            sample_networks(scheme, 16, [-2.0, 0.0], samples=20_000, thin=1000)

@@ -1,5 +1,5 @@
 """Which structures a model learns from and which it is measured on."""
 
-import lazy_loader
+from hiddenfield.loading import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

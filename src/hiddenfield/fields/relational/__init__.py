@@ -1,5 +1,5 @@
 """Relational models: a language of types, attributes and features, and its fields on a domain."""
 
-import lazy_loader
+from hiddenfield.loading import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

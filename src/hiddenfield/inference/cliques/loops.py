@@ -277,6 +277,7 @@ def collect(stop, plan, maximise, scratch, values, logs, in_logs, log_scale):  #
         for number in range(blocks):
             if stop[0]:
                 return
+            stop[2] += size * (2 + plan.term_ptr[clique + 1] - plan.term_ptr[clique])
             if number > 0:
                 advance(plan, clique, count, terms)
             if not fill_block(
@@ -371,6 +372,7 @@ def distribute(stop, plan, scratch, values, logs, in_logs, log_scale, out):  # t
         for number in range(plan.num_blocks[clique]):
             if stop[0]:
                 return
+            stop[2] += size * (2 + plan.term_ptr[clique + 1] - plan.term_ptr[clique])
             if number > 0:
                 advance(plan, clique, count, terms)
                 advance(plan, clique, outputs, sinks)

@@ -46,17 +46,28 @@ def collect_messages(
     maximise: Array | None = None,
     *,
     owner: Array | None = None,
+    back: float = 0.0,
 ) -> Collected:
     """Run a plan from the leaves to the roots; where `maximise` says so a clique maximises instead of summing.
 
-    `owner` is the graph of every variable where the field's own numbering of graphs is not to be used.
+    `owner` is the graph of every variable where the field's own numbering of graphs is not to be used. `back` is how
+    much longer the way back is going to take than the way up: a time limit has to leave that much.
     """
     values = np.empty(plan.num_tables + plan.num_messages)
     torch.exp(torch.from_numpy(tables.logs), out=torch.from_numpy(values[: plan.num_tables]))
     cliques = plan.tree.num_cliques
     in_logs, log_scale = np.zeros((cliques, 2), np.bool_), np.zeros(cliques)
     over = np.zeros(cliques, np.bool_) if maximise is None else maximise
-    collect(plan.layout, over, plan.scratch, values, tables.logs, in_logs, log_scale, work=plan.products)
+    collect(
+        plan.layout,
+        over,
+        plan.scratch,
+        values,
+        tables.logs,
+        in_logs,
+        log_scale,
+        work=(1 + back) * plan.products,
+    )
     graph = as_array(field.variable_graph) if owner is None else owner
     total = as_array(field.log_constant.detach().double()).copy()
     first = plan.tree.clique_variables[plan.tree.clique_ptr[:-1]]

@@ -381,6 +381,7 @@ def wire_regions(regions: RegionGraph, field: FactorGraph) -> RegionWiring:
     table_ptr, message_ptr = _bounds(outer_size), _bounds(inner_size[regions.pair_inner])
 
     def project(row: Array, start: Array, maps: Array, target_ptr: Array) -> Projection:
+        check_time()
         return _projection(table_ptr, row, start, maps, target_ptr, field.device)
 
     pair_maps = _maps(regions.outer, cards, regions.pair_outer, pair_sets)

@@ -11,6 +11,7 @@ from hiddenfield.inference.regions.loops import RegionArrays, Tables, sweep_regi
 from hiddenfield.inference.regions.mixing import Mixing
 from hiddenfield.inference.regions.passing import RegionPassing
 from hiddenfield.iteration import lag
+from hiddenfield.limits import check_time
 from hiddenfield.ops.dispatch import use_compiled
 from hiddenfield.shapes import Array, Bool, Float, Tensor
 
@@ -106,6 +107,7 @@ class Sweeps:
             active = self.residual > self.tolerance
             if not bool(active.any()):
                 break
+            check_time()
             new, belief, gap = self.sweep(now, anchor, active)
             self.iterations = self.iterations + active
             self.residual = torch.where(active, gap, self.residual)

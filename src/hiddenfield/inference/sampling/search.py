@@ -191,7 +191,7 @@ def improved(
     which = field.log_value(given).max(0).indices[field.variable_graph]
     best = given[which, torch.arange(field.num_variables, device=field.device)]
     impossible = torch.zeros(field.num_graphs, dtype=torch.bool, device=field.device)
-    if field.is_ground and field.num_variables:
+    if field.is_ground and field.num_variables and seconds_left() > 0:
         with contextlib.suppress(OutOfTimeError):
             search = Search(field, given, preference)
             moves = search.rounds() if math.isfinite(rounds) else search.deepen()

@@ -22,6 +22,7 @@ from hiddenfield.models.relational.likelihood import (
     Likelihood,
     Penalised,
     Search,
+    SmoothLikelihood,
     Values,
     as_list,
     check_weights,
@@ -35,6 +36,9 @@ IMPOSSIBLE = (
     "for does not hold networks like the data"
 )
 
+
+FEW_STARTS = 2
+"""Ascents that end at no maximum after which no further ones begin."""
 
 FEW_PAIRS = 2_000_000
 """Pairs of a network up to which the pseudo-likelihood's optimum is worth looking for as a start."""
@@ -164,7 +168,8 @@ def fit_relational(
     optimiser
         "lbfgs" or "conjugate_gradient".
     starts
-        How many starts: the zero vector, the pseudo-likelihood's optimum where it exists, and random ones.
+        At most how many starts: the zero vector, the pseudo-likelihood's optimum where it exists, and random ones.
+        Where the first two lead to no maximum, there are no more.
     start
         A first start of one's own; weights that are left out begin at zero.
     ridge
@@ -229,15 +234,24 @@ def fit_relational(
         raise InputError("all weights are fixed; there is nothing to fit")
     objective = Penalised(likelihood, held, free, ridge)
     search = Search(optimiser, tolerance, max_iterations, seed)
+    complete = all(network.complete for network in given)
+    absent = [
+        name for name, i in zip(objective.names, free, strict=True) if complete and not likelihood.observed[i]
+    ]
     ascents = []
     for begin in _starts(objective, starts, own, seed):
         ascents.append(likelihood.ascend(objective, begin, search))
         if advance is not None:
             advance(1)
+        if not any(ascent.converged for ascent in ascents) and (absent or len(ascents) == FEW_STARTS):
+            break
     best = max(ascents, key=lambda ascent: (ascent.converged, ascent.value))
+    if isinstance(likelihood, SmoothLikelihood) and not best.converged:
+        best = likelihood.ascend_ridge(objective, best)
+        ascents.append(best)
     theta = objective.full(best.parameters[None])
     values = likelihood.examine(theta)
-    value, complete = float(values.log_likelihood[0]), all(network.complete for network in given)
+    value = float(values.log_likelihood[0])
     if likelihood.quantity == "log-likelihood" and value > 1e-6 and complete:
         best = dataclasses.replace(best, converged=False, status=IMPOSSIBLE)
     elif best.converged and not ridge and (names := dependent_features(scheme, given, free)):
@@ -251,6 +265,10 @@ def fit_relational(
         told.append(str(simulated))
     if likelihood.diagnostics is not None and not likelihood.diagnostics.mixed:
         told.append("the chains do not mix well: the standard errors are too small")
+    if not best.converged and absent:
+        best = dataclasses.replace(
+            best, status=f"{best.status}; the data have no {' and no '.join(absent)} at all"
+        )
     if not best.converged:
         told.insert(0, f"the weights are not estimates: {best.status}")
     errors = np.zeros(len(scheme.features))

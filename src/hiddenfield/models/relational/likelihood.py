@@ -119,7 +119,7 @@ class SmoothLikelihood(Likelihood):
         return float(value[0]), gradient[0]
 
     def ascend(self, objective: Penalised, start: Float[Array, " free"], search: Search) -> Ascent:
-        """Climb by gradients, along a ridge where they fail, and confirm the maximum by Newton's method."""
+        """Climb by gradients, and confirm the maximum by Newton's method."""
         found = maximise(
             objective,
             start,
@@ -128,7 +128,11 @@ class SmoothLikelihood(Likelihood):
             max_iterations=search.max_iterations,
             scale=objective.units,
         )
-        return confirm_maximum(objective, climb_ridge(objective, found), objective.names)
+        return confirm_maximum(objective, found, objective.names)
+
+    def ascend_ridge(self, objective: Penalised, end: Ascent) -> Ascent:
+        """Climb on along a ridge, from where gradients failed."""
+        return confirm_maximum(objective, climb_ridge(objective, end), objective.names)
 
 
 @dataclass(eq=False)

@@ -28,6 +28,7 @@ from hiddenfield.models.relational.sampling_loops import (
     sample_bits,
 )
 from hiddenfield.models.relational.term_counts import check_terms
+from hiddenfield.ops.compile import WATCHED_WORK
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Bool, Float, Int
 
@@ -120,6 +121,7 @@ def sample_networks(
     fixed: Any = None,
     weights: str = "ground",
     keep_networks: bool = False,
+    most_edges: int | None = None,
     seed: int = 0,
 ) -> NetworkSamples:
     r"""Draw networks from a scheme by Gibbs sampling, a random pair at a time.
@@ -157,6 +159,9 @@ def sample_networks(
         What a weight counts: each different ground feature once ("ground") or each legal binding ("binding").
     keep_networks
         Whether to return all networks, not only their features.
+    most_edges
+        A chain of an undirected network that has more edges stays as it is: on the way to an almost full one every
+        proposal takes far longer, and nothing is learned. By default there is no such number.
     seed
         Of the random numbers; results do not depend on the number of threads.
 
@@ -210,6 +215,7 @@ def sample_networks(
         raise InputError("there is no pair to draw: every one is fixed, or there is one vertex only")
     before, between = round(burn_in * number), max(1, round(thin * number))
     plan = Schedule(pairs[:, 0].copy(), pairs[:, 1].copy(), before, between, samples)
+    plan = plan if most_edges is None else plan._replace(most=most_edges)
     random = np.random.SeedSequence(seed).generate_state(2 * chains, np.uint64).reshape(chains, 2)
     found = sampling_basis(scheme, domain.sizes, given)
     if found is None:
@@ -306,8 +312,9 @@ class _Chains:
         self.begin, self.theta, self.random, self.plan, self.kept = begin, theta, random, plan, kept
         self.count, self.domain = len(begin), domain
         self.flips = np.zeros(self.count, dtype=np.int64)
-        # Several chains are worth several threads, and one is not.
-        self.work = 0 if self.count == 1 else 1 << 30
+        # Several chains are worth several threads, and one is not, unless it is long: then it must hear Ctrl-C.
+        proposals = plan.burn_in + plan.samples * plan.thin
+        self.work = 0 if self.count == 1 and proposals < WATCHED_WORK else 1 << 30
 
     def bits(self, basis: Basis) -> tuple[Array, Array, Array, Array]:
         """Sample with adjacency as bits: all features are combinations of the basis.

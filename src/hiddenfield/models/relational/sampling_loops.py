@@ -21,7 +21,7 @@ MANY = 5000
 class Schedule(NamedTuple):
     """How long to run: free pairs (none listed: all), proposals before and between samples, how many samples.
 
-    From `many` free pairs on, sparse networks are sampled by edges.
+    From `many` free pairs on, sparse networks are sampled by edges. A chain with more than `most` edges stays as it is.
     """
 
     first: Array
@@ -30,6 +30,7 @@ class Schedule(NamedTuple):
     thin: int
     samples: int
     many: int = MANY
+    most: int = 2**62
 
 
 VISITS = 2
@@ -218,8 +219,9 @@ def _accept(uniform: Any, score: Any, present: int, count: int, pairs: int) -> A
     return uniform * forward < math.exp(min(score, 700.0)) * (0.5 / (count + 1) + 0.5 * every)
 
 
-@compiled
+@compiled(watched=True)
 def sample_bits(
+    stop: Array,
     rows: Array,
     degree: Array,
     totals: Array,
@@ -239,6 +241,7 @@ def sample_bits(
     proposal is an edge (Morris, Handcock and Hunter 2008), and a sweep takes as many fewer of them; whether it is
     sparse, and how long a sweep is, is settled when the burn-in ends.
     """
+    stop[1] = 1
     size = rows.shape[1]
     pairs = schedule.first.size or size * (size - 1) // 2
     more = totals.shape[1] - 5
@@ -270,6 +273,8 @@ def sample_bits(
             if count >= 0 and steps > 0:
                 steps = max(1, int(steps * share))
             for _ in range(steps):
+                if stop[0] or total[0] + edges > schedule.most:
+                    break
                 bits, s0, s1 = _next(s0, s1)
                 i, j = _choose(bits, size, schedule)
                 chosen = bits >> np.uint64(32)
@@ -339,8 +344,9 @@ def sample_bits(
         flips[chain] = changed
 
 
-@compiled
+@compiled(watched=True)
 def sample_any(
+    stop: Array,
     present: Array,
     state: Array,
     totals: Array,
@@ -356,12 +362,15 @@ def sample_any(
 
     `schedule.first` lists the free pairs by number.
     """
+    stop[1] = 1
     free = np.uint64(schedule.first.size)
     for chain in prange(present.shape[0]):
         s0, s1 = random[chain, 0], random[chain, 1]
         changed = 0
         for sample in range(-1, schedule.samples):
             for _ in range(schedule.burn_in if sample < 0 else schedule.thin):
+                if stop[0]:
+                    break
                 bits, s0, s1 = _next(s0, s1)
                 pair = schedule.first[np.int64(((bits >> np.uint64(32)) * free) >> np.uint64(32))]
                 bits, s0, s1 = _next(s0, s1)

@@ -1,5 +1,5 @@
 """The page of a study, from its result alone: conclusion, tables, shortfalls, plots, protocols."""
 
-import lazy_loader
+from hiddenfield.loading import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -41,6 +41,8 @@ UNSURE = 1.0
 """Standard error from which on a log-likelihood counts as unknown: criteria would compare nothing."""
 PILOT = 3.0
 """Sweeps after which the edges of a large network tell how many pairs a sweep draws."""
+MOST_TIMES = 20
+"""Times as many edges as the data have at which a chain on a large network has left for another phase."""
 SHORTEST_BURN_IN = 10.0
 """Sweeps that chains on large networks, which start from the data, run before the first sample."""
 
@@ -75,6 +77,8 @@ class SampledLikelihood(Likelihood):
             sample = partial(sample_networks, self.scheme, network.sizes, theta, **chosen)
             sweep = count_pairs(self.scheme, network)
             if sweep >= MANY and pair_attribute(self.scheme).type.unordered:
+                own = len(network.pairs[pair_attribute(self.scheme).name])
+                sample = partial(sample, most_edges=MOST_TIMES * max(own, sum(network.sizes.values())))
                 edges = int(sample(samples=1, burn_in=PILOT, thin=1).edges[0, 0])
                 sweep = min(sweep, VISITS * max(edges, sum(network.sizes.values())))
             total = total + sample(**self.sampling_options(effort, sweep)).statistics
