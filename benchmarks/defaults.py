@@ -28,6 +28,8 @@ import numpy as np
 from benchmarks.environment import environment, table
 
 MOST = 3000
+LARGE = {"Tox21 whole": 10_000, "HIV half": 25_000}
+"""Sets that are large enough for networks alone, with the most structures that are read; one part is tested on."""
 PARTS, TESTED = 5, 3
 """Parts that a set is cut into, and how many of them are tested on: all of a set below `SMALL` structures."""
 SMALL = 1300
@@ -40,6 +42,7 @@ CANDIDATES: dict[str, dict[str, Any]] = {
         "every_round": False,
         "standardise": False,
     },
+    "counted": {"counts": True},
 }
 ORDER = ("default", "WL-3", "Morgan forest", "forest", "one network", "labels", "networks")
 BASELINES = ("labels", "WL-3", "forest", "Morgan forest")
@@ -58,6 +61,7 @@ MOLECULES = {
     "HIV": ("MOLECULENET/hiv.csv.xz", "smiles", "HIV_active"),
     "malaria": ("MOLECULENET/malaria.csv.xz", "1", "0"),
 }
+MOLECULES |= {name: MOLECULES[name.split()[0]] for name in LARGE}
 NUMBERS = ("ESOL", "FreeSolv", "QM7", "malaria")
 GRAPHS = {
     "MUTAG": "MUTAG/MUTAG.zip",
@@ -76,7 +80,7 @@ GRAPHS = {
     "INEX 2005": "INEX2005/inex05.train.elastic.tree.xz",
 }
 UNTOUCHED = ("HIV", "malaria", "DHFR", "MSRC_9", "MSRC_21", "Synthie", "AIDS IAM", "INEX 2005")
-CHOSEN_ON = tuple(name for name in ("splice sites", *MOLECULES, *GRAPHS) if name not in UNTOUCHED)
+CHOSEN_ON = tuple(name for name in ("splice sites", *MOLECULES, *GRAPHS) if name not in (*UNTOUCHED, *LARGE))
 
 
 INTRODUCTION = """\
@@ -101,10 +105,12 @@ def pack_sets(data: Path, out: Path) -> None:
     import hiddenfield as hf
 
     out.mkdir(parents=True, exist_ok=True)
-    for name in (*CHOSEN_ON, *UNTOUCHED):
+    for name in (*CHOSEN_ON, *UNTOUCHED, *LARGE):
         draw, prints = np.random.default_rng(0), None
         if name in MOLECULES:
-            pack, y, prints = _molecules(data / "graphs" / MOLECULES[name][0], *MOLECULES[name][1:], draw)
+            pack, y, prints = _molecules(
+                data / "graphs" / MOLECULES[name][0], *MOLECULES[name][1:], draw, LARGE.get(name, MOST)
+            )
         elif name in GRAPHS:
             pack = hf.data.read(data / "graphs" / GRAPHS[name])
             assert pack.targets is not None
@@ -128,14 +134,16 @@ def _rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(lines))
 
 
-def _molecules(path: Path, smiles: str, targets: str, draw: np.random.Generator) -> tuple[Any, Any, Any]:
+def _molecules(
+    path: Path, smiles: str, targets: str, draw: np.random.Generator, most: int
+) -> tuple[Any, Any, Any]:
     from rdkit import Chem, rdBase
     from rdkit.Chem import rdFingerprintGenerator
 
     import hiddenfield as hf
 
     rows = _rows(path)
-    rows = [rows[k] for k in np.sort(draw.permutation(len(rows))[:MOST])]
+    rows = [rows[k] for k in np.sort(draw.permutation(len(rows))[:most])]
     with rdBase.BlockLogs():
         found = [(row, Chem.MolFromSmiles(row[smiles].strip())) for row in rows]
     good = [(row, one) for row, one in found if one is not None and one.GetNumAtoms()]
@@ -165,7 +173,7 @@ def splits(y: Any, numbers: bool) -> list[tuple[Any, Any]]:
     single = not numbers and y.shape[1] == 1
     maker = (StratifiedKFold if single else KFold)(PARTS, shuffle=True, random_state=0)
     parts = list(maker.split(np.zeros(len(y)), y[:, 0] if single else None))
-    return parts if len(y) < SMALL else parts[:TESTED]
+    return parts if len(y) < SMALL else parts[: TESTED if len(y) <= MOST else 1]
 
 
 def score(y: Any, predicted: Sequence[Any], numbers: bool) -> dict[str, float]:
@@ -345,6 +353,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", default="", help="names of sets, by commas; the rows of others are kept")
     parser.add_argument("--who", default="", help="candidates and baselines; the rows of others are kept")
+    parser.add_argument("--commit", default="", help="of this code, where it is not in its repository")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/defaults.json"))
     chosen = parser.parse_args()
@@ -352,7 +361,7 @@ def main() -> None:
         pack_sets(chosen.data, chosen.sets)
         return
     if chosen.action == "run":
-        names = [name for name in chosen.only.split(",") if name] or [*CHOSEN_ON, *UNTOUCHED]
+        names = [name for name in chosen.only.split(",") if name] or [*CHOSEN_ON, *UNTOUCHED, *LARGE]
         old = (
             json.loads(chosen.out.read_text())["rows"]
             if chosen.out.exists() and (chosen.only or chosen.who)
@@ -361,12 +370,12 @@ def main() -> None:
 
         def keep(rows: list[dict[str, Any]]) -> None:
             new = {(row["set"], row["who"]) for row in rows}
-            every = [row for row in old if (row["set"], row["who"]) not in new] + rows
+            every = [row for row in old if (row["set"], row["who"]) not in new]
+            every += [row | {"commit": chosen.commit or where["revision"]} for row in rows]
             if not chosen.quick:
-                chosen.out.write_text(
-                    json.dumps({"environment": environment(), "rows": every}, indent=1) + "\n"
-                )
+                chosen.out.write_text(json.dumps({"environment": where, "rows": every}, indent=1) + "\n")
 
+        where = environment()
         who = [name for name in chosen.who.split(",") if name] or ORDER
         run_all(chosen.sets, chosen.jobs, ("MUTAG", "FreeSolv") if chosen.quick else names, who, keep)
         if chosen.quick:
