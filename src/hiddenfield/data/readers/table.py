@@ -193,7 +193,9 @@ def scan(
             if start + size in starts:
                 coming = begin(start + size)
             if skipped is not None:
-                failures += [(start + k, why) for k, why in zip(skipped.positions, skipped.reasons, strict=True)]
+                failures += [
+                    (start + k, why) for k, why in zip(skipped.positions, skipped.reasons, strict=True)
+                ]
             yield pack
     told = skipped_rows(failures, content.structures, lambda row: f"line {content.lines[row]}", content.ids)
     if told is not None:
