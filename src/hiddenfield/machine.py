@@ -11,7 +11,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-
 CHANGED = " with changes"
 """End of a revision whose files have been changed since."""
 

@@ -70,7 +70,7 @@ def test_a_page_begins_with_the_conclusion():
 
 
 def test_below_the_conclusion_there_is_one_small_table():
-    """A collection is one line, by the model with the best mean and not the best of every set; what was seen is marked."""
+    """A collection is one line, by the model with the best mean, not the best of every set."""
     scop = {("1.1", "m"): 0.9, ("1.1", "n"): 0.6, ("1.2", "m"): 0.5, ("1.2", "n"): 0.7}
     rival = [{"value": 0.9, "source": "GaKCo, in a paper", "protocol": ""}]
     rows = [

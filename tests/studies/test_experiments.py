@@ -366,7 +366,8 @@ def test_a_full_run_that_no_commit_describes_is_refused(capsys, monkeypatch, tmp
 
     monkeypatch.setattr(machine, "describe_machine", lambda packages: {"revision": "abc1234 with changes"})
     code, _, err = call(capsys, "reproduce", "inex", "--data", tmp_path, "--out", tmp_path / "x.json")
-    assert code == 1 and "changes since abc1234; commit them first" in err
+    assert code == 1
+    assert "changes since abc1234; commit them first" in err
 
 
 def test_the_page_names_every_experiment_and_split():

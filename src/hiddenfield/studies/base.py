@@ -394,8 +394,8 @@ def join_results(experiment: Experiment, results: Sequence[Result]) -> Result:
     """Return one result with the rows of several, in the order of the experiment's trials.
 
     Of the same trial the last row stays; rows of trials that the experiment does not have come at the end. Trials
-    without a row are listed as missing. What was published, and what is known of how the settings were found, is no part
-    of a run: it is what the experiment says now, as are title and remarks.
+    without a row are listed as missing. What was published, and how the settings were found, is no part of a run: it is
+    what the experiment says now, as are title and remarks.
     """
     content = results[0]
     for other in results[1:]:

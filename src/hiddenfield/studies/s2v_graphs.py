@@ -1,11 +1,11 @@
 """Graph classification.
 
 Accuracy on five data sets of the TU collection, with node labels only. *As published*: settings and epoch are
-selected by the mean over the reported folds, as in the papers, which is too optimistic. *Nested*: settings
-are selected within each training part, or fixed, never on the test folds; the splits are those of the fair-comparison study (Errica et al. 2020) where it has some, else the
-ten given folds with an inner hold-out. The recipe itself was found on these data sets, in earlier runs, and rows that
-use it are marked; what the defaults reach on sets that had no part in any choice is in [the page on
-defaults](defaults.md).
+selected by the mean over the reported folds, as in the papers, which is too optimistic. *Nested*: settings are
+selected within each training part, or fixed, never on the test folds; the splits are those of the fair-comparison
+study (Errica et al. 2020) where it has some, else the ten given folds with an inner hold-out. The recipe itself was
+found on these data sets, in earlier runs, and rows that use it are marked; what the defaults reach on sets that had
+no part in any choice is in [the page on defaults](defaults.md).
 
 - The quoted figures were selected on the folds that they report, from unknown settings and epochs. Here the plain
   model is selected from the paper's 36 settings, the recipe of mean field and loopy BP from twelve (dropout, weight
