@@ -241,7 +241,7 @@ def run_baseline(folder: Path, name: str, baseline: str) -> dict[str, Any] | Non
             own, x = column[train][rows], before[rows]
             classes = None if numbers else int(np.nanmax(column)) + 1
             if "forest" in baseline:
-                predicted.append(fit_forest(x, own, classes, trees=300).predict(after))
+                predicted.append(fit_forest(x, own, classes, trees=300)[0].predict(after))
                 continue
             order, size = np.random.default_rng(0).permutation(len(rows)), len(rows) // 10
             predicted.append(fit_linear(x, own, order[size:], order[:size], classes).predict(after))
