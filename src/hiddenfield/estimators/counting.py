@@ -1,8 +1,8 @@
 r"""Models on counted colours beside the networks, and how much of each goes into a prediction.
 
 Networks lose to counting where there are few structures, and counting to networks where what matters is no small piece.
-Every member m of an ensemble has a network and a linear model on Weisfeiler-Lehman counts, both fitted to the structures
-that it does not hold out; one forest on the counts of all structures is common to them. A member predicts
+Every member m of an ensemble has a network and a linear model on Weisfeiler-Lehman counts, both fitted to what it does
+not hold out; one forest on the counts of all structures is common to them. A member predicts
 
 .. math:: f_m(\chi) = \sum_k w_k f_{mk}(\chi), \qquad w_k \ge 0, \quad \sum_k w_k = 1.
 
