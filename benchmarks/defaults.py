@@ -90,13 +90,13 @@ are chosen on predictions of structures that were not seen. The tables compare t
 network, and with baselines fitted to the same training parts; the sets that had no part in any choice are the ones to
 quote. The decision is [0017](../decisions/0017-defaults-by-evidence.md)."""
 HOW = f"""\
-At most {MOST:,} structures of each set, drawn at random, in {PARTS} parts; {TESTED} of them are tested on, all of a set
-with fewer than {SMALL:,} structures. RMSE is smaller where better; AUC is the mean over the targets where these have
-two classes, else accuracy. *Weights* are those of networks, linear models and forests, averaged over the splits.
+At most {MOST:,} structures of each set, drawn at random, in {PARTS} parts; {TESTED} of them are tested on, all of a
+set with fewer than {SMALL:,} structures. RMSE is smaller where better; AUC is the mean over the targets where these
+have two classes, else accuracy. *Weights* are those of networks, linear models and forests, averaged over the splits.
 *Seconds* are of one fit, beside others on the same machine. Baselines: linear models on counted labels and on the
 colours of three rounds (strength of the penalty chosen on a tenth of the training part), forests of 300 trees on the
-same colours and on Morgan fingerprints (radius 2, 2,048 bits); a blank was not run. As good means: within half a point of
-accuracy or area, or half a per cent of the error. Written by `python -m benchmarks.defaults run`."""
+same colours and on Morgan fingerprints (radius 2, 2,048 bits); a blank was not run. Near means: within half a point
+of accuracy or area, or half a per cent of the error. Written by `python -m benchmarks.defaults run`."""
 BEFORE = "324cea0 with changes"
 """The revision of rows from before commits were kept with them."""
 
