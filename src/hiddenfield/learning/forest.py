@@ -57,7 +57,8 @@ class Forest:
         out = np.zeros((features.shape[0], self.values.shape[1]))
         rows = (features.indptr, features.indices, features.data, self.columns)
         trees = (self.roots, self.column, self.threshold, self.left, self.right, self.values)
-        _fall(*rows, *trees, out, work=features.shape[0] * len(self.roots) * 16)
+        # From a thousand rows on, so that small sets need not have the loop compiled for several threads.
+        _fall(*rows, *trees, out, work=features.shape[0] * len(self.roots) // 8)
         return out if self.classes else out[:, 0]
 
 
