@@ -401,7 +401,8 @@ def _commits(rows: Sequence[dict[str, Any]]) -> str:
     """Say which rows are of which commit."""
     found: dict[str, dict[str, list[str]]] = {}
     for row in rows:
-        found.setdefault(row.get("commit") or BEFORE, {}).setdefault(row["who"], []).append(row["set"])
+        when = (row.get("commit") or BEFORE) + (f", on {row['where']}" if "where" in row else "")
+        found.setdefault(when, {}).setdefault(row["who"], []).append(row["set"])
     return "\n".join(
         f"- {commit}: " + "; ".join(f"{who} ({', '.join(sets)})" for who, sets in own.items()) + "."
         for commit, own in found.items()
