@@ -11,6 +11,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+CHANGED = " with changes"
+"""End of a revision whose files have been changed since."""
+
 
 def describe_machine(packages: Sequence[str]) -> dict[str, Any]:
     """Return where and when something was measured, in plain values.
@@ -69,7 +72,7 @@ def _revision() -> str | None:
         return None
     try:
         changed = bool(_git(root, "status", "--porcelain", "--", "src"))
-        return _git(root, "rev-parse", "--short", "HEAD") + (" with changes" if changed else "")
+        return _git(root, "rev-parse", "--short", "HEAD") + (CHANGED if changed else "")
     except (OSError, subprocess.CalledProcessError):
         return None
 

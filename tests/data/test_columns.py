@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings, strategies as st
 
 import hiddenfield as hf
 from hiddenfield.data import Columns, Vocabulary
@@ -99,3 +100,20 @@ def test_an_edge_attribute_that_is_not_finite_is_named_with_its_structure_and_ed
         hf.data.from_edges(
             [0, 2, 3], [1, 3, 4], node_ptr=[0, 2, 5], ids=["a", "b"], edge_attributes=[1.0, 2.0, np.nan]
         )
+
+
+@given(
+    sizes=st.lists(st.integers(1, 40), min_size=1, max_size=4),
+    rows=st.integers(0, 300),
+    seed=st.integers(0, 9),
+)
+@settings(deadline=None, max_examples=60)
+def test_distinct_rows_are_those_of_numpy(sizes, rows, seed):
+    """Where few combinations are possible, and where more are possible than there are rows."""
+    draw = np.random.default_rng(seed)
+    values = np.stack([draw.integers(size, size=rows) for size in sizes], axis=1).astype(np.int32)
+    words = tuple(Vocabulary(f"c{k}", tuple(range(size))) for k, size in enumerate(sizes))
+    found, inverse = Columns(torch.from_numpy(values), tuple(word.name for word in words), words).distinct()
+    expected, places = np.unique(values, axis=0, return_inverse=True)
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(inverse, places.reshape(-1))

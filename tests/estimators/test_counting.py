@@ -95,8 +95,8 @@ def test_damaged_counts_are_refused(words, counted, tmp_path):
 
     refused("counting.linear.0.0.weights", lambda value: value[:-1].contiguous())
     refused("counting.linear.0.0.weights", lambda value: value * torch.inf)
-    refused("counting.forest.0.0.left", lambda value: torch.zeros_like(value))
-    refused("counting.forest.0.0.column", lambda value: value + 10_000)
+    refused("counting.forest.0.left", lambda value: torch.zeros_like(value))
+    refused("counting.forest.0.column", lambda value: value + 10_000)
     refused("counting.round1.ptr", lambda value: value[:-1].contiguous())
     refused("counting.round1.ptr", lambda value: None)
 

@@ -102,7 +102,7 @@ def published(base, mean, figure):
 
 def result(experiment, rows, **more):
     """Return a result with these rows, given as plain values."""
-    about = "Accuracy on made-up data. *As published*: selected on the reported folds. *Honest*: not."
+    about = "Accuracy on made-up data. *As published*: selected on the reported folds. *Nested*: not."
     content = {
         "experiment": experiment, "title": "A made-up experiment", "about": about, "layout": "table", "remarks": [],
         "scale": SCALE, "rows": rows,
@@ -134,7 +134,7 @@ def graphs():
             base = row(
                 data,
                 model,
-                "honest",
+                "nested",
                 mean,
                 seed=m,
                 variant=variant,
@@ -244,7 +244,7 @@ def ingredients():
                 row(
                     data,
                     "loopy_bp",
-                    "honest",
+                    "nested",
                     0.46 + 0.3 * k + (0.0, 0.001, -0.05, 0.12)[m],
                     seed=m,
                     variant=variant,

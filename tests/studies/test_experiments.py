@@ -150,8 +150,8 @@ def test_results_of_different_scales_do_not_go_together():
 
 
 def test_of_the_same_trial_the_later_row_stays():
-    before = made_up.result("x", [made_up.row("A", "m", "honest", 0.1)])
-    after = made_up.result("x", [made_up.row("B", "m", "honest", 0.1), made_up.row("A", "m", "honest", 0.2)])
+    before = made_up.result("x", [made_up.row("A", "m", "nested", 0.1)])
+    after = made_up.result("x", [made_up.row("B", "m", "nested", 0.1), made_up.row("A", "m", "nested", 0.2)])
     assert [(row.data, row.mean) for row in merge_results(before, after).rows] == [("A", 0.2), ("B", 0.1)]
 
 
@@ -170,7 +170,7 @@ def ablation_in(order, monkeypatch):
     """Return the result of an ablation of which nothing is fitted, its variants run one at a time in this order."""
 
     def assessed(model, structures, *, parameters, **_):
-        found = made_up.row("A", model, "honest", parameters["mean"], seed=parameters["seed"], baselines={})
+        found = made_up.row("A", model, "nested", parameters["mean"], seed=parameters["seed"], baselines={})
         return msgspec.convert(found, Assessment)
 
     monkeypatch.setattr("hiddenfield.studies.base.assess", assessed)
@@ -180,7 +180,7 @@ def ablation_in(order, monkeypatch):
         Trial(
             "A",
             "m",
-            "honest",
+            "nested",
             lambda _: (words, None),
             AssessmentSettings(),
             {"mean": mean, "seed": k},
@@ -220,7 +220,7 @@ def call(capsys, *given):
 
 def test_a_page_from_a_result(capsys, tmp_path):
     figure = {"value": 0.8828, "source": "s2v", "protocol": "tuned"}
-    row = made_up.row("MUTAG", "loopy_bp", "honest", 0.9, figures=[figure])
+    row = made_up.row("MUTAG", "loopy_bp", "nested", 0.9, figures=[figure])
     content = {"experiment": "s2v-graphs", "title": "Graphs", "scale": {"folds": None}, "rows": [row]}
     file, page = tmp_path / "result.json", tmp_path / "results" / "page.md"
     file.write_text(json.dumps(content))
@@ -230,7 +230,7 @@ def test_a_page_from_a_result(capsys, tmp_path):
     for part in (
         "| s2v | tuned | loopy_bp | 0.8828 | 0.9000 | reached |",
         "12 test structures (6.4%) have a copy",
-        "| *WL-3 + logistic* | honest |  | 0.5500 ± 0.0200 |",
+        "| *WL-3 + logistic* | nested |  | 0.5500 ± 0.0200 |",
         "Protocol: 10 splits (files); 4 candidates",
     ):
         assert part in out
@@ -286,7 +286,7 @@ def test_damaged_results_are_one_line(capsys, tmp_path, change, message):
     ],
 )
 def test_damaged_rows_are_one_line_with_their_number(capsys, tmp_path, change, message):
-    good = made_up.row("MUTAG", "loopy_bp", "honest", 0.9)
+    good = made_up.row("MUTAG", "loopy_bp", "nested", 0.9)
     file = tmp_path / "result.json"
     file.write_text(json.dumps({"experiment": "s2v-graphs", "scale": {}, "rows": [good, good | change]}))
     check_one_line(capsys, file, f"row 2 is damaged: {message}")
@@ -359,6 +359,15 @@ def test_mistakes(capsys, monkeypatch, more, message):
     code, out, err = call(capsys, "reproduce", *more)
     assert (code, out) == (1, "")
     assert message in err
+
+
+def test_a_full_run_that_no_commit_describes_is_refused(capsys, monkeypatch, tmp_path):
+    from hiddenfield import machine
+
+    monkeypatch.setattr(machine, "describe_machine", lambda packages: {"revision": "abc1234 with changes"})
+    code, _, err = call(capsys, "reproduce", "inex", "--data", tmp_path, "--out", tmp_path / "x.json")
+    assert code == 1
+    assert "changes since abc1234; commit them first" in err
 
 
 def test_the_page_names_every_experiment_and_split():

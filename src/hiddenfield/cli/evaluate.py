@@ -252,6 +252,8 @@ def reproduce(
         if out is not None:
             write_json(out, content.as_dict())
     else:
+        if out is not None and not quick:
+            _check_committed()
         content = run_experiment(
             experiment,
             None if experiment.computed else _data(data),
@@ -266,6 +268,18 @@ def reproduce(
     cli.emit(content.as_dict(), results_page(content, None if page is None else page.stem), json)
     if page is not None:
         write_page(page, content)
+
+
+def _check_committed() -> None:
+    """Refuse hours of work whose result could not say what was run."""
+    from hiddenfield.machine import CHANGED, describe_machine
+
+    revision = describe_machine(())["revision"]
+    if revision is not None and revision.endswith(CHANGED):
+        raise InputError(
+            f"a full run is recorded with its commit, and the files of the package have changes since {revision[:7]}; "
+            "commit them first"
+        )
 
 
 def _data(given: Path | None) -> Path:

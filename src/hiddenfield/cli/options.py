@@ -90,13 +90,20 @@ def expanded(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def named_values(settings: list[str] | None, option: str) -> dict[str, Any]:
-    """Read ``NAME=VALUE`` from each of the texts that an option was given."""
+    """Read ``NAME=VALUE`` from each of the texts that an option was given; ``none`` is Python's None.
+
+    Examples
+    --------
+    >>> named_values(["patience=none", "dim=8"], "--parameter")
+    {'patience': None, 'dim': 8}
+    """
     found: dict[str, Any] = {}
     for setting in settings or []:
         name, equals, value = setting.partition("=")
         if not equals or not name:
             raise InputError(f"{option} expects NAME=VALUE, got {setting!r}")
-        found[name.strip()] = parse(value)
+        # A reader's own options know the word.
+        found[name.strip()] = None if value == "none" and option != "--set" else parse(value)
     return found
 
 

@@ -173,7 +173,8 @@ def distinct_rows(
 ) -> tuple[Int[Tensor, "distinct columns"], Int[Tensor, " rows"]]:
     """Return the distinct rows of codes, sorted, and for each row the number of its own.
 
-    The columns are read as digits of one number, so that one sort of integers does it.
+    The columns are read as digits of one number. Where few such numbers are possible, those that occur are marked in a
+    table of all; else one sort of integers finds them.
 
     Parameters
     ----------
@@ -194,10 +195,16 @@ def distinct_rows(
             size = int(number.max()) + 1 if len(number) else 1
         number = number * base + labels[:, column]
         size *= base
-    found, inverse = torch.unique(number, return_inverse=True)
-    first = torch.full((len(found),), len(number), dtype=torch.int64, device=labels.device)
-    first.scatter_reduce_(0, inverse, torch.arange(len(number), device=labels.device), "amin")
-    return labels[first], inverse
+    if size <= len(number):
+        occurs = torch.zeros(size, dtype=torch.bool, device=labels.device)
+        occurs[number] = True
+        count, inverse = int(occurs.sum()), (occurs.cumsum(0) - 1)[number]
+    else:
+        found, inverse = torch.unique(number, return_inverse=True)
+        count = len(found)
+    rows = labels.new_empty((count, labels.shape[1]))
+    rows[inverse] = labels  # equal rows overwrite each other
+    return rows, inverse
 
 
 def union(words: Vocabularies) -> Vocabulary | None:

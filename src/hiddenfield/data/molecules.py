@@ -229,10 +229,11 @@ def _chunks(
     try:
         for chunk in results:  # noqa: UP028 - "yield from" would close them before the warnings are quiet
             yield chunk
-    finally:
+    except BaseException:  # an error, or whoever reads has stopped: the chunks under way are of no use
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*tasks (have|which)")
-            results.close()  # after an error the chunks under way are of no use
+            results.close()
+        raise
 
 
 def skipped_rows(

@@ -83,8 +83,8 @@ def read_chunk(smiles: Sequence[Any], columns: tuple[str, ...], explicit_hydroge
                 failures.append((position, molecule))
                 continue
             # By number: RDKit's own iterators take half as long again.
-            atoms = [molecule.GetAtomWithIdx(k) for k in range(molecule.GetNumAtoms())]
-            bonds = [molecule.GetBondWithIdx(k) for k in range(molecule.GetNumBonds())]
+            atoms = list(map(molecule.GetAtomWithIdx, range(molecule.GetNumAtoms())))
+            bonds = list(map(molecule.GetBondWithIdx, range(molecule.GetNumBonds())))
             sizes[:, position] = len(atoms), len(bonds)
             for values, atom_reader in zip(atom_values, atom_readers, strict=True):
                 values.extend(map(atom_reader, atoms))

@@ -293,14 +293,13 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
     def _blend(self, begun: Begun) -> None:
         """Fit models on counts beside each network, and weigh all by their predictions of held-out structures."""
         structures, task = begun.structures, begun.task
-        counting = fit_counting(structures, task, begun.parts, begun.fits[0].settings.seed)
+        counting, unseen = fit_counting(structures, task, begun.parts, begun.fits[0].settings.seed)
         tables: list[list[list[Array]]] = [[[] for _ in task.columns] for _ in KINDS]
         for member, (_, aside) in enumerate(begun.parts):
-            found = counting.predict(structures[aside], [member])
+            (linear,), _ = counting.predict(structures[aside], [member])
             outputs = predict(self.networks_[member], structures[aside], device=self.device)
-            for kind, own in zip(
-                tables, (task.predictions(outputs), *(one[0] for one in found)), strict=True
-            ):
+            forests = [table[aside] for table in unseen]
+            for kind, own in zip(tables, (task.predictions(outputs), linear, forests), strict=True):
                 for column, values in zip(kind, own, strict=True):
                     column.append(values)
         assert structures.targets is not None

@@ -1,13 +1,14 @@
 r"""Models on counted colours beside the networks, and how much of each goes into a prediction.
 
 Networks lose to counting where there are few structures, and counting to networks where what matters is no small piece.
-Every member m of an ensemble has a network, a linear model and a forest on Weisfeiler-Lehman counts, all fitted to the
-structures that it does not hold out, and predicts
+Every member m of an ensemble has a network and a linear model on Weisfeiler-Lehman counts, both fitted to what it does
+not hold out; one forest on the counts of all structures is common to them. A member predicts
 
 .. math:: f_m(\chi) = \sum_k w_k f_{mk}(\chi), \qquad w_k \ge 0, \quad \sum_k w_k = 1.
 
-The weights are the best of a grid for the predictions of structures that were held out (stacking, Wolpert 1992), the
-same for all members and targets.
+The weights are the best of a grid for predictions of structures that were not seen (stacking, Wolpert 1992), the same
+for all members and targets: of networks and linear models for those that they hold out, of the forest by the trees that
+did not draw them.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ KINDS = ("networks", "linear", "forest")
 """What is averaged: networks, linear models on counts, forests on counts."""
 ROUNDS = 3
 TREES = 50
-MOST_COUNTED = 20_000
+"""Of a forest, for each member of the ensemble."""
+MOST_COUNTED = 50_000
 """Structures times targets above which networks are alone: there counting no longer wins, and takes longer."""
 STEPS = 10
 """Weights are tenths."""
@@ -50,19 +52,21 @@ Part = tuple[Int[Array, " kept"], Int[Array, " aside"]]
 
 @dataclass(frozen=True, eq=False)
 class Counting:
-    """Models on counted colours, for each member and target.
+    """Models on counted colours: linear ones for each member and target, a forest for each target.
 
     Parameters
     ----------
     vocabulary
         The colours.
-    linear, forests
+    linear
         By member and target.
+    forests
+        By target.
     """
 
     vocabulary: ColourDictionary
     linear: list[list[Linear]]
-    forests: list[list[Forest]]
+    forests: list[Forest]
 
     def predict(
         self, structures: Structures, members: Sequence[int] | None = None
@@ -70,23 +74,30 @@ class Counting:
         """Return by kind, member (all, or those named) and target what is predicted."""
         counts = weisfeiler_lehman(structures, vocabulary=self.vocabulary)[0]
         chosen = range(len(self.linear)) if members is None else members
-        kinds: tuple[list[list[Any]], ...] = (self.linear, self.forests)
-        return [[[model.predict(counts) for model in kind[member]] for member in chosen] for kind in kinds]
+        linear = [[model.predict(counts) for model in self.linear[member]] for member in chosen]
+        return [linear, [[model.predict(counts) for model in self.forests]] * len(chosen)]
 
 
-def fit_counting(structures: Structures, task: Task, parts: Sequence[Part], seed: int) -> Counting:
-    """Fit a linear model and a forest for each member and target to the structures that the member does not hold out.
+def fit_counting(
+    structures: Structures, task: Task, parts: Sequence[Part], seed: int
+) -> tuple[Counting, list[Float[Array, "structures ..."]]]:
+    """Fit linear models for each member and target to the structures that it does not hold out, and a forest to all.
 
     The strength of a linear model's penalty is chosen once for each target, with the first member.
+
+    Returns
+    -------
+    The models, and for each target what the forest predicts by the trees that did not see a structure, NaN where its
+    target is missing.
     """
     assert structures.targets is not None
     targets = structures.targets.double().cpu().numpy()
     counts, vocabulary = weisfeiler_lehman(structures, ROUNDS)
     linear: list[list[Linear]] = []
-    forests: list[list[Forest]] = []
+    forests: list[Forest] = []
+    unseen: list[Array] = []
     for member, (kept, _) in enumerate(parts):
         linear.append([])
-        forests.append([])
         for k, column in enumerate(task.columns):
             rows = kept[~np.isnan(targets[kept, k])]
             classes = None if column.classes is None else len(column.classes)
@@ -101,8 +112,15 @@ def fit_counting(structures: Structures, task: Task, parts: Sequence[Part], seed
                 name: getattr(model, name).astype(np.float32) for name in ("scale", "weights", "intercept")
             }
             linear[-1].append(replace(model, **short))
-            forests[-1].append(fit_forest(own, y, classes, trees=TREES, seed=(seed + member) % 2**32))
-    return Counting(vocabulary, linear, forests)
+    for k, column in enumerate(task.columns):
+        classes = None if column.classes is None else len(column.classes)
+        rows = np.flatnonzero(~np.isnan(targets[:, k]))
+        y, trees = targets[rows, k], TREES * len(parts)
+        forest, predicted = fit_forest(counts[rows], y, classes, trees=trees, seed=seed % 2**32)
+        forests.append(forest)
+        unseen.append(np.full((len(targets), *predicted.shape[1:]), np.nan))
+        unseen[-1][rows] = predicted
+    return Counting(vocabulary, linear, forests), unseen
 
 
 def choose_weights(
@@ -169,8 +187,8 @@ def as_arrays(counting: Counting) -> dict[str, Array]:
         *((f"round{t}", rows) for t, rows in enumerate(words.rounds)),
     ]:
         found |= {f"{name}.ptr": rows.ptr, f"{name}.values": rows.values}
-    for kind, members in (("linear", counting.linear), ("forest", counting.forests)):
-        for place, model in _named(members):
+    for kind, models in (("linear", _named(counting.linear)), ("forest", enumerate(counting.forests))):
+        for place, model in models:
             parts = {name: value for name, value in vars(model).items() if isinstance(value, np.ndarray)}
             found |= {f"{kind}.{place}.{name}": value for name, value in parts.items()}
             if isinstance(model, Linear):
@@ -193,8 +211,8 @@ def from_arrays(
         f"linear.{place}.{name}" for place in places for name in ("scale", "weights", "intercept", "settings")
     }
     expected |= {
-        f"forest.{place}.{name}"
-        for place in places
+        f"forest.{target}.{name}"
+        for target in range(len(columns))
         for name in ("roots", "column", "threshold", "left", "right", "values")
     }
     if set(own) != expected or not all(np.isfinite(value).all() for value in own.values()):
@@ -205,27 +223,39 @@ def from_arrays(
     words = ColourDictionary(
         features.node_vocabularies, features.arc_vocabularies, rows.pop("arcs"), tuple(rows.values())
     )
-    linear, forests = [], []
-    for place in places:
-        column = columns[int(place.split(".")[1])]
-        outputs, classes = column.outputs, column.classes is not None
-        part = {name.split(".")[-1]: own[name] for name in sorted(own) if name.startswith(f"linear.{place}.")}
-        unit, strength = part.pop("settings").tolist()
-        model = Linear(**part, classes=classes, unit=bool(unit), strength=strength)
-        part = {name.split(".")[-1]: own[name] for name in sorted(own) if name.startswith(f"forest.{place}.")}
-        forest = Forest(**part, classes=classes, columns=words.num_features)
-        shapes = (model.weights.shape, model.scale.shape, model.intercept.shape, forest.values.shape[1:])
-        wanted = ((words.num_features, outputs), (words.num_features,), (outputs,), (outputs,))
-        if shapes != wanted or not _grown(forest):
-            raise InputError(f"the models on counts of target {column.name!r} do not fit the colours")
-        linear.append(model)
-        forests.append(forest)
-    width = len(columns)
-    cut = range(0, len(places), width)
-    return Counting(words, [linear[k : k + width] for k in cut], [forests[k : k + width] for k in cut])
+    linear = [_linear(own, place, columns[int(place.split(".")[1])], words) for place in places]
+    forests = [_forest(own, place, column, words) for place, column in enumerate(columns)]
+    cut = range(0, len(places), len(columns))
+    return Counting(words, [linear[k : k + len(columns)] for k in cut], forests)
 
 
-def _named(members: Sequence[Sequence[Any]]) -> Iterator[tuple[str, Any]]:
+def _linear(own: Mapping[str, Array], place: str, column: Column, words: ColourDictionary) -> Linear:
+    part = _part(own, f"linear.{place}.")
+    unit, strength = part.pop("settings").tolist()
+    model = Linear(**part, classes=column.classes is not None, unit=bool(unit), strength=strength)
+    shapes = (model.weights.shape, model.scale.shape, model.intercept.shape)
+    if shapes != ((words.num_features, column.outputs), (words.num_features,), (column.outputs,)):
+        raise _unfit(column)
+    return model
+
+
+def _forest(own: Mapping[str, Array], place: int, column: Column, words: ColourDictionary) -> Forest:
+    part = _part(own, f"forest.{place}.")
+    forest = Forest(**part, classes=column.classes is not None, columns=words.num_features)
+    if forest.values.shape[1:] != (column.outputs,) or not _grown(forest):
+        raise _unfit(column)
+    return forest
+
+
+def _part(own: Mapping[str, Array], prefix: str) -> dict[str, Array]:
+    return {name.removeprefix(prefix): own[name] for name in sorted(own) if name.startswith(prefix)}
+
+
+def _unfit(column: Column) -> InputError:
+    return InputError(f"the models on counts of target {column.name!r} do not fit the colours")
+
+
+def _named(members: Sequence[Sequence[Linear]]) -> Iterator[tuple[str, Any]]:
     for member, models in enumerate(members):
         for target, model in enumerate(models):
             yield f"{member}.{target}", model

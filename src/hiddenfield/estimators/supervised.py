@@ -36,7 +36,7 @@ class StructureClassifier(ClassifierMixin, StructureEstimator):  # type: ignore[
     counts
         Whether linear models and forests on counted Weisfeiler-Lehman colours are fitted beside each network, and
         averaged with it, with weights chosen on held-out structures; see `hiddenfield.estimators.counting`. ``"auto"``:
-        where structures are held out, structures times targets are at most 20,000, and classes have no weights.
+        where structures are held out, structures times targets are at most 50,000, and classes have no weights.
 
     Attributes
     ----------
@@ -140,7 +140,7 @@ class StructureRegressor(RegressorMixin, StructureEstimator):  # type: ignore[mi
     counts
         Whether linear models and forests on counted Weisfeiler-Lehman colours are fitted beside each network, and
         averaged with it, with weights chosen on held-out structures; see `hiddenfield.estimators.counting`. ``"auto"``:
-        where structures are held out, structures times targets are at most 20,000, and the loss is the square.
+        where structures are held out, structures times targets are at most 50,000, and the loss is the square.
 
     Examples
     --------

@@ -13,7 +13,7 @@ from hiddenfield.embedding.base import Prepared
 from hiddenfield.embedding.members import SharedBatch
 from hiddenfield.embedding.predictor import Predictor
 from hiddenfield.errors import InputError
-from hiddenfield.learning.device import resolve_device
+from hiddenfield.learning.device import few_threads, resolve_device
 from hiddenfield.learning.protocol import Supervised
 from hiddenfield.shapes import Array, Float, Int, Tensor
 
@@ -150,7 +150,9 @@ def predict(
     call = function or network
     parts: list[Tensor] = []
     bare = without_host_columns(structures)
-    with torch.inference_mode():
+    # Threads that a small pack has no work for would cost a second of compiling at first, and time on a busy machine.
+    entries = network.embedding.dim * (bare.total_nodes + bare.total_arcs)
+    with torch.inference_mode(), few_threads(entries):
         for chosen in _chunks(bare):
             part = bare[chosen]
             prepared = [entry.to(place) for entry in network.prepare(part)]

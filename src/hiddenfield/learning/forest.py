@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 LEAF = -1
+# Rows from which on trees are grown on several threads.
+WORTH_THREADS = 1000
 # Rows that a thread takes at a time: it has a whole row as numbers before it.
 ROWS = 64
 
@@ -54,7 +57,8 @@ class Forest:
         out = np.zeros((features.shape[0], self.values.shape[1]))
         rows = (features.indptr, features.indices, features.data, self.columns)
         trees = (self.roots, self.column, self.threshold, self.left, self.right, self.values)
-        _fall(*rows, *trees, out, work=features.shape[0] * len(self.roots) * 16)
+        # From a thousand rows on, so that small sets need not have the loop compiled for several threads.
+        _fall(*rows, *trees, out, work=features.shape[0] * len(self.roots) // 8)
         return out if self.classes else out[:, 0]
 
 
@@ -65,26 +69,40 @@ def fit_forest(
     *,
     trees: int = 50,
     seed: int = 0,
-) -> Forest:
+) -> tuple[Forest, Float[Array, "structures ..."]]:
     r"""Grow a random forest on counts, for numbers or for codes of classes.
 
     Each tree sees as many rows as there are, drawn with replacement, and at each node the square root of the number of
     columns, a third of them for numbers (Breiman 2001).
 
+    Returns
+    -------
+    The forest, and for every row what the trees predict that did not see it: an estimate of how it predicts new rows.
+    The same with any number of threads.
+
     Examples
     --------
     >>> from scipy.sparse import csr_matrix
     >>> x = np.arange(20.0)
-    >>> forest = fit_forest(csr_matrix(x[:, None]), (x > 9).astype(float), 2)
+    >>> forest, unseen = fit_forest(csr_matrix(x[:, None]), (x > 9).astype(float), 2)
     >>> forest.predict(csr_matrix([[3.0], [15.0]])).round(1)
     array([[1., 0.],
            [0., 1.]])
+    >>> unseen.shape
+    (20, 2)
     """
+    import torch
     from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
     kind = RandomForestRegressor if classes is None else RandomForestClassifier
     share = 1 / 3 if classes is None else "sqrt"
-    found = kind(trees, max_features=share, random_state=seed, n_jobs=1).fit(features, y)
+    threads = torch.get_num_threads() if len(y) >= WORTH_THREADS else 1
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore"
+        )  # of so few rows that every tree has seen one, or that a score is undefined
+        found = kind(trees, max_features=share, random_state=seed, n_jobs=threads, oob_score=True)
+        found.fit(features, y)
     parts = [each.tree_ for each in found.estimators_]
     first = np.cumsum([0, *(part.node_count for part in parts)])
     own = [0] if classes is None else found.classes_.astype(np.int64)
@@ -93,11 +111,17 @@ def fit_forest(
     column = np.concatenate([part.feature for part in parts])
     leaf = column < 0
 
+    if classes is None:
+        unseen = found.oob_prediction_
+    else:
+        unseen = np.zeros((len(y), classes))
+        unseen[:, own] = found.oob_decision_function_
+
     def below(sides: list[Array]) -> Int[Array, " nodes"]:
         moved = [side + begin for side, begin in zip(sides, first, strict=False)]
         return np.where(leaf, LEAF, np.concatenate(moved)).astype(np.int32)
 
-    return Forest(
+    forest = Forest(
         roots=first[:-1].astype(np.int32),
         column=np.where(leaf, LEAF, column).astype(np.int32),
         threshold=np.concatenate([part.threshold for part in parts]).astype(np.float32),
@@ -107,6 +131,7 @@ def fit_forest(
         classes=classes is not None,
         columns=features.shape[1],
     )
+    return forest, unseen
 
 
 @compiled

@@ -22,7 +22,14 @@ from hiddenfield.evaluation.records import Assessment
 from hiddenfield.evaluation.splits.base import Split
 from hiddenfield.machine import describe_machine
 from hiddenfield.registry import Registry, choose
-from hiddenfield.report.study.records import Figure as Figure, Result as Result, Row, Run, Scale as Scale
+from hiddenfield.report.study.records import (
+    Average as Average,
+    Figure as Figure,
+    Result as Result,
+    Row,
+    Run,
+    Scale as Scale,
+)
 from hiddenfield.shapes import Array, Int
 
 # For a row that is selected on the reported folds these would be of other fits.
@@ -58,6 +65,8 @@ class Trial:
         Published figures to compare it with.
     variant
         Which of several ways to train the model; empty where there is only one.
+    in_sight
+        Whether the settings were found while results on these test parts were seen.
     """
 
     data: str
@@ -68,6 +77,7 @@ class Trial:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     figures: tuple[Figure, ...] = ()
     variant: str = ""
+    in_sight: bool = False
 
     @property
     def place(self) -> tuple[str, str, str, str]:
@@ -101,6 +111,8 @@ class Experiment:
         Whether its structures are computed, so that no folder of data is needed.
     remarks
         What was tried, and the likely reason where a published figure is not reached.
+    averages
+        Data sets whose mean stands for them at the beginning of the page.
     """
 
     name: str
@@ -111,6 +123,7 @@ class Experiment:
     quick: tuple[str, ...] = ()
     computed: bool = False
     remarks: tuple[str, ...] = ()
+    averages: tuple[Average, ...] = ()
 
     def scale(
         self,
@@ -286,7 +299,8 @@ def _row(trial: Trial, found: Assessment, parameters: dict[str, Any], run: Run) 
     if found.as_published is not None:
         found = msgspec.structs.replace(found, **dict.fromkeys(NOT_OF_PUBLISHED))
     place = dict(zip(("data", "model", "variant", "column"), trial.place, strict=True))
-    return Row.of(found, **place, figures=trial.figures, parameters=parameters, run=run)
+    known = {"figures": trial.figures, "in_sight": trial.in_sight}
+    return Row.of(found, **place, **known, parameters=parameters, run=run)
 
 
 # -- a part of an experiment -------------------------------------------------------------------------------
@@ -380,17 +394,22 @@ def join_results(experiment: Experiment, results: Sequence[Result]) -> Result:
     """Return one result with the rows of several, in the order of the experiment's trials.
 
     Of the same trial the last row stays; rows of trials that the experiment does not have come at the end. Trials
-    without a row are listed as missing. What was published is no part of a run: figures, title and remarks are those
-    that the experiment has now.
+    without a row are listed as missing. What was published, and how the settings were found, is no part of a run: it is
+    what the experiment says now, as are title and remarks.
     """
     content = results[0]
     for other in results[1:]:
         content = merge_results(content, other)
     content = _described(experiment, _ordered(experiment, content))
-    figures = {trial.place: trial.figures for trial in experiment.trials(content.scale)}
-    rows = [msgspec.structs.replace(row, figures=figures.get(row.place, row.figures)) for row in content.rows]
+    trials = {trial.place: trial for trial in experiment.trials(content.scale)}
+    rows = [
+        msgspec.structs.replace(row, figures=trial.figures, in_sight=trial.in_sight)
+        if (trial := trials.get(row.place))
+        else row
+        for row in content.rows
+    ]
     there = {row.place for row in rows}
-    missing = tuple(place for place in figures if place not in there)
+    missing = tuple(place for place in trials if place not in there)
     return msgspec.structs.replace(content, rows=rows, missing=missing)
 
 
@@ -401,6 +420,7 @@ def _described(experiment: Experiment, content: Result) -> Result:
         about=experiment.about,
         layout=experiment.layout,
         remarks=experiment.remarks,
+        averages=experiment.averages,
     )
 
 

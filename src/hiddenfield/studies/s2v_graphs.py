@@ -1,9 +1,11 @@
 """Graph classification.
 
 Accuracy on five data sets of the TU collection, with node labels only. *As published*: settings and epoch are
-selected by the mean over the reported folds, as in the papers, which is too optimistic. *Honest*: nothing is selected
-on the test folds; the splits are those of the fair-comparison study (Errica et al. 2020) where it has some, else the
-ten given folds with an inner hold-out. The recipe itself was found on these data sets, in earlier runs.
+selected by the mean over the reported folds, as in the papers, which is too optimistic. *Nested*: settings are
+selected within each training part, or fixed, never on the test folds; the splits are those of the fair-comparison
+study (Errica et al. 2020) where it has some, else the ten given folds with an inner hold-out. The recipe itself was
+found on these data sets, in earlier runs, and rows that use it are marked; what the defaults reach on sets that had
+no part in any choice is in [the page on defaults](defaults.md).
 
 - The quoted figures were selected on the folds that they report, from unknown settings and epochs. Here the plain
   model is selected from the paper's 36 settings, the recipe of mean field and loopy BP from twelve (dropout, weight
@@ -17,9 +19,9 @@ ten given folds with an inner hold-out. The recipe itself was found on these dat
 - ENZYMES: the recipe has 300 epochs because in a first run with 150 the learning rate had decayed to zero while the
   accuracy was still rising. This was seen on the same folds. In that run, all models but the tree-reweighted one were
   2 to 6 points lower in the optimistic protocol (loopy BP 0.6000), the five networks were 3 points lower in the
-  honest one (0.5750), and the others, whose epoch is chosen by the validation loss, were as good or better.
+  nested one (0.5750), and the others, whose epoch is chosen by the validation loss, were as good or better.
 
-- Honest protocol: standardised networks keep improving long after the validation loss has turned, so that the epoch
+- Nested protocol: standardised networks keep improving long after the validation loss has turned, so that the epoch
   of least loss is too early. Five networks whose epoch is chosen by accuracy make up for that: in the ablation
   averaging is worth most, and choosing the epoch by accuracy helps on NCI1 but not on ENZYMES. This variant was
   designed after seeing the ablation, whose folds contain the same graphs.
@@ -77,7 +79,7 @@ WITH_SPLITS = ("NCI1", "ENZYMES", "DD")
 
 @study("s2v-graphs", quick=("MUTAG",))
 def trials(scale: Scale) -> list[Trial]:
-    """Return for every data set, model and variant an optimistic and an honest trial; five networks only honest."""
+    """Return for every data set, model and variant a trial as published and a nested one; five networks only nested."""
     return [
         trial
         for name in SETS
@@ -95,7 +97,7 @@ def _five(name: str) -> Trial:
     parameters = FIVE | {"epochs": EPOCHS["recipe"][name]}
     settings = AssessmentSettings(baselines=False)
     fair = partial(load_graphs, name, name in WITH_SPLITS)
-    return Trial(name, "loopy_bp", "honest", fair, settings, parameters, _gin(name), "five networks")
+    return Trial(name, "loopy_bp", "nested", fair, settings, parameters, _gin(name), "five networks", True)
 
 
 def _gin(name: str) -> tuple[Figure, ...]:
@@ -119,7 +121,7 @@ def _pair(name: str, model: str, variant: str) -> list[Trial]:
     published = AssessmentSettings(
         as_published=True, space=GRID if plain else MORE if main else few, baselines=False
     )
-    honest = AssessmentSettings(
+    nested = AssessmentSettings(
         nested=True,
         space=GRID if plain else few,
         draws=DRAWS if plain else None,
@@ -128,8 +130,8 @@ def _pair(name: str, model: str, variant: str) -> list[Trial]:
         baselines=(model, variant) == ("loopy_bp", "recipe"),
     )
     return [
-        Trial(name, model, "as published", ten, published, parameters | decaying, own, variant),
-        Trial(name, model, "honest", fair, honest, parameters, _gin(name), variant),
+        Trial(name, model, "as published", ten, published, parameters | decaying, own, variant, not plain),
+        Trial(name, model, "nested", fair, nested, parameters, _gin(name), variant, not plain),
     ]
 
 

@@ -9,6 +9,7 @@ import json
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -156,7 +157,7 @@ def read(
 def scan(
     path: str | Path, *, cache: str | Path | None = None, single_labels: bool = False, **options: Any
 ) -> Iterator[Structures]:
-    """Read molecules part by part, so that memory is bounded by the text and one part; sequences as one pack.
+    """Read molecules part by part, so that memory is bounded by the text and two parts; sequences as one pack.
 
     Targets are numbers or classes by their whole columns. Each part has the symbols that occur in it; rows that are
     left out are told once, at the end.
@@ -178,12 +179,24 @@ def scan(
     )
     failures: list[tuple[int, str]] = []
     size = ROWS_AT_ONCE if content.kind == "smiles" else max(len(content.structures), 1)
-    for start in range(0, max(len(content.structures), 1), size):
-        part = slice(start, start + size)
-        pack, skipped = content.pack(part, given["num_workers"], given["progress"])
-        if skipped is not None:
-            failures += [(start + k, why) for k, why in zip(skipped.positions, skipped.reasons, strict=True)]
-        yield pack
+    starts = range(0, max(len(content.structures), 1), size)
+    with ThreadPoolExecutor(1) as ahead:  # reads a part while the caller is busy with the one before
+
+        def begin(start: int) -> Future[Outcome]:
+            return ahead.submit(
+                content.pack, slice(start, start + size), given["num_workers"], given["progress"]
+            )
+
+        coming = begin(0)
+        for start in starts:
+            pack, skipped = coming.result()
+            if start + size in starts:
+                coming = begin(start + size)
+            if skipped is not None:
+                failures += [
+                    (start + k, why) for k, why in zip(skipped.positions, skipped.reasons, strict=True)
+                ]
+            yield pack
     told = skipped_rows(failures, content.structures, lambda row: f"line {content.lines[row]}", content.ids)
     if told is not None:
         warnings.warn(told, stacklevel=2)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hiddenfield.evaluation.measuring import METRICS, NAMES
+from hiddenfield.report.study.headline import condensed
 from hiddenfield.report.study.records import Figure, Result, Row, best_of, by, gap
 from hiddenfield.report.study.tables import (
     baselines_of,
@@ -72,7 +73,8 @@ def conclusion(content: Result) -> str:
         return ""
     if content.layout == "ablation":
         return _of_ablation(content.rows)
-    return " ".join(filter(None, (_against_published(content.rows), _against_baselines(content.rows))))
+    rows = condensed(content)
+    return " ".join(filter(None, (_against_published(rows), _against_baselines(rows))))
 
 
 def _against_published(rows: Sequence[Row]) -> str:
@@ -95,15 +97,28 @@ def _against_published(rows: Sequence[Row]) -> str:
 
 def _reached(entries: Sequence[Quoted]) -> str:
     short = [entry for entry in entries if entry.gap < 0]
+    alone = [
+        entry for entry in entries if entry.gap >= 0 and len(entry.rows) >= FEW and _reaching(entry) == 1
+    ]
+    only = f", {'; '.join(map(_only_by, alone))}" if 0 < len(alone) < FEW else ""
     count, total = len(entries) - len(short), len(entries)
     if not short:
         which = {1: "the published figure is", 2: "both published figures are"}
-        return f"{which.get(total, f'all {total} published figures are')} reached"
-    text = f"{count or 'none'} of {total} published figures {'is' if count <= 1 else 'are'} reached"
+        return f"{which.get(total, f'all {total} published figures are')} reached{only}"
+    text = f"{count or 'none'} of {total} published figures {'is' if count <= 1 else 'are'} reached{only}"
     if len(short) <= FEW:
         return f"{text} (missed: {', '.join(f'{one.best.data} by {number(-one.gap)}' for one in short)})"
     gaps = [-entry.gap for entry in short]
     return f"{text} ({'the others are ' * bool(count)}missed by {number(min(gaps))} to {number(max(gaps))})"
+
+
+def _reaching(entry: Quoted) -> int:
+    return sum(entry.beyond(row) >= 0 for row in entry.rows)
+
+
+def _only_by(entry: Quoted) -> str:
+    """Name the one row of several that reaches a figure."""
+    return f"{number(entry.figure.value)} on {entry.best.data} only by {entry.best.label}"
 
 
 def _against_baselines(rows: Sequence[Row]) -> str:

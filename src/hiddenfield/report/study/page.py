@@ -15,6 +15,7 @@ import msgspec
 from hiddenfield.data.paths import write_text
 from hiddenfield.evaluation.measuring import NAMES, capital
 from hiddenfield.report.study.comparisons import conclusion, published_table, shortfalls
+from hiddenfield.report.study.headline import SEEN_NOTE, headline
 from hiddenfield.report.study.pictures import KINDS, picture_file, picture_lines, pictures_of
 from hiddenfield.report.study.records import Result, Row, Run, by
 from hiddenfield.report.study.tables import ablation, every_number, ordered_runs, summary, table
@@ -61,7 +62,7 @@ def write_page(path: str | Path, content: Result) -> Path:
 
 
 def results_page(content: Result, stem: str | None = None) -> str:
-    """Return a result as Markdown: conclusion, tables, comparisons, and how every number was obtained.
+    """Return a result as Markdown: conclusion, one small table, then details, and how every number was obtained.
 
     Parameters
     ----------
@@ -72,16 +73,18 @@ def results_page(content: Result, stem: str | None = None) -> str:
     """
     rows = content.rows
     lines = [f"# {content.title}", ""]
-    for text in (conclusion(content), content.about, _only_a_part(content)):
+    lines += [text, ""] if (text := conclusion(content)) else []
+    lines += headline(content)
+    for text in (content.about, _only_a_part(content)):
         lines += [text, ""] if text else []
     lines += ["## Results", "", _lead(content), ""]
     lines += ablation(rows) if content.layout == "ablation" else summary(rows)
     lines += _section("Comparison with published figures", published_table(content))
     lines += _section("Where this falls short", [*_missing(content), *shortfalls(content)])
     lines += _section("Plots", picture_lines(content, stem or content.experiment))
-    lines += ["## Every number", "", _explained(rows), "", *every_number(rows)]
-    lines += ["## Protocols", "", *_protocols(rows), *_settings_table(rows)]
-    lines += ["## How it was run", "", f"`{_command(content)}`", "", *_runs(rows)]
+    lines += ["## Appendix: every number", "", _explained(rows), "", *every_number(rows)]
+    lines += ["## Appendix: protocols", "", *_protocols(rows), *_settings_table(rows)]
+    lines += ["## Appendix: how it was run", "", f"`{_command(content)}`", "", *_runs(rows)]
     return "\n".join(lines).rstrip()
 
 
@@ -130,7 +133,7 @@ def _lead(content: Result) -> str:
         beside = ["published figures"] if any(row.figures for row in rows) else []
         beside += ["baselines on the same splits"] if any(row.baselines for row in rows) else []
         text += f"; {' and '.join(beside)} in italics" if beside else ""
-    return f"{text}."
+    return f"{text}. {SEEN_NOTE}" if any(row.marked for row in rows) else f"{text}."
 
 
 def _explained(rows: Sequence[Row]) -> str:
@@ -141,6 +144,8 @@ def _explained(rows: Sequence[Row]) -> str:
             "Rows marked *optimistic* were selected on the folds that they report, and their intervals do not account "
             "for that; no other row was selected on its test parts."
         )
+    if any(row.marked for row in rows):
+        told.append(SEEN_NOTE)
     if any(row.baselines for row in rows):
         told.append("Baselines on the same splits are in italics.")
     if any(entry.model_against_it for row in rows for entry in row.baselines.values()):

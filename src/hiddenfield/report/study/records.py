@@ -30,6 +30,21 @@ class Figure(Record, frozen=True):
     protocol: str
 
 
+class Average(Record, frozen=True):
+    """Data sets whose mean stands for them in a summary, and published means to compare it with.
+
+    Parameters
+    ----------
+    data
+        The first word of their names.
+    figures
+        Published means, perhaps over more sets than are here, which the source then says.
+    """
+
+    data: str
+    figures: tuple[Figure, ...] = ()
+
+
 class Scale(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How much of an experiment is run.
 
@@ -84,6 +99,8 @@ class Row(Assessment, frozen=True, kw_only=True):
         Machine, versions and date.
     reference
         In an ablation, the variant that differences are taken from.
+    in_sight
+        Whether the settings were found while the results on these test parts were seen.
     """
 
     data: str
@@ -93,6 +110,7 @@ class Row(Assessment, frozen=True, kw_only=True):
     parameters: dict[str, Any] = msgspec.field(default_factory=dict)
     run: Run = Run()
     reference: str | None = None
+    in_sight: bool = False
 
     @classmethod
     def of(cls, found: Assessment, **place: Any) -> Row:
@@ -135,6 +153,11 @@ class Row(Assessment, frozen=True, kw_only=True):
         return f"{self.model} ({details})" if details else self.model
 
     @property
+    def marked(self) -> bool:
+        """Whether a reader must be told that the settings were found on these test parts, and nothing else says it."""
+        return self.in_sight and self.as_published is None
+
+    @property
     def shown(self) -> Row | AsPublished:
         """The record whose mean the row reports: the one selected on the reported folds where the row is about that."""
         return self if self.as_published is None else self.as_published
@@ -160,7 +183,7 @@ class Result(Record, frozen=True, kw_only=True):
 
     Parameters
     ----------
-    experiment, title, about, layout, remarks
+    experiment, title, about, layout, remarks, averages
         Of the study; see `Experiment`.
     scale
         How much of it was run.
@@ -175,6 +198,7 @@ class Result(Record, frozen=True, kw_only=True):
     about: str = ""
     layout: str = "table"
     remarks: tuple[str, ...] = ()
+    averages: tuple[Average, ...] = ()
     scale: Scale
     rows: list[Row]
     missing: tuple[tuple[str, str, str, str], ...] = ()

@@ -20,6 +20,8 @@ FEW = 2
 TRIVIAL = ("class frequencies", "mean predictor")
 # The error to show beside the one that is reported: papers report both.
 OTHER_ERROR = {"rmse": "MAE", "mae": "RMSE"}
+# Marks a number whose settings were found while results on the same test parts were seen.
+SEEN = "†"
 # Verdicts of a comparison with a baseline.
 WORDS = {"better": "better than", "worse": "worse than", "not told apart": "not significantly different from"}
 OPTIMISTIC = "Settings and epoch were selected on the reported folds: **these numbers are too optimistic.**"
@@ -95,7 +97,11 @@ def _groups(rows: Sequence[Row]) -> list[tuple[list[str], list[Row]]]:
     groups = by(rows, lambda row: row.group)
     for group, members in groups.items():
         texts = by(members, lambda row: row.protocol_text)
-        protocol = f"Protocol: {next(iter(texts))}." if len(texts) == 1 else "Details are under *Protocols*."
+        protocol = (
+            f"Protocol: {next(iter(texts))}."
+            if len(texts) == 1
+            else "Details are under *Appendix: protocols*."
+        )
         above = [f"### {capital(group)}", ""] if len(groups) > 1 else []
         found.append(([*above, f"{_honesty(members)} {protocol}", ""], members))
     return found
@@ -144,7 +150,7 @@ def _cells(rows: Sequence[Row]) -> dict[tuple[str, str], str]:
     for data, members in by(rows, lambda row: row.data).items():
         best = best_of(members)
         for row in members:
-            text = _value(row.shown)
+            text = _value(row.shown) + SEEN * row.marked
             cells[data, row.label] = f"**{text}**" if row is best and len(members) > 1 else text
         for name, entry in baselines_of(members).items():
             cells[data, f"*{name}*"] = _value(entry)
@@ -182,14 +188,27 @@ def ablation(rows: Sequence[Row]) -> list[str]:
         names, data = list(by(members, _ingredient)), by(members, lambda row: row.data)
         body = [[name] for name in names]
         for column in data.values():
-            found = {_ingredient(row): row for row in column}
+            found = {name: texts for _, name, *texts in ingredients_of(column, names[0])}
             for line, name in zip(body, names, strict=True):
-                row = found.get(name)
-                first = None if row is None else found.get(row.reference or names[0])
-                line += ["", ""] if row is None else [_value(row.shown), _difference(row, first)]
+                line += found.get(name, ["", ""])
         heads = ["ingredient", *(head for name in data for head in (name, f"difference on {name}"))]
         lines += [*above, *table(heads, body)]
     return lines
+
+
+def ingredients_of(rows: Sequence[Row], reference: str | None = None) -> list[tuple[Row, str, str, str]]:
+    """Return for every variant on one data set the row, its name, its value, and the difference from the reference."""
+    found = {_ingredient(row): row for row in rows}
+    usual = next(iter(found)) if reference is None else reference
+    return [
+        (
+            row,
+            name,
+            _value(row.shown) + SEEN * row.marked,
+            _difference(row, found.get(row.reference or usual)),
+        )
+        for name, row in found.items()
+    ]
 
 
 def _ingredient(row: Row) -> str:
@@ -251,7 +270,7 @@ def _full_line(row: Row, runs: Sequence[Any]) -> list[str]:
     return [
         f"{row.model} ({row.rounds})" if row.rounds else row.model,
         row.variant,
-        ", ".join(filter(None, (row.group + " (optimistic)" * published, run))),
+        ", ".join(filter(None, (row.group + " (optimistic)" * published + f" {SEEN}" * row.marked, run))),
         _remark(row),
         _value(row.shown),
         interval_text(row.shown_interval),
