@@ -31,6 +31,7 @@ QUESTIONS = (
     "relational",
     "mixtures",
     "tables",
+    "hidden_markov",
 )
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results.json"

@@ -1,6 +1,7 @@
 from .base import StructureEstimator as StructureEstimator
 from .bayesian_network import BayesianNetwork as BayesianNetwork
 from .gaussian_mixture import GaussianMixture as GaussianMixture
+from .hidden_markov import Forecast as Forecast, HiddenMarkovModel as HiddenMarkovModel
 from .latent import (
     LATENT as LATENT,
     LatentEstimator as LatentEstimator,

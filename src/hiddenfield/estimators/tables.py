@@ -56,7 +56,7 @@ class TableEstimator(LatentEstimator):
     def _table(self, X: Any, fitting: bool = False, sample_weight: Any = None) -> Table:
         """Read a table; in fitting, keep what its columns are."""
         if fitting:
-            table = as_table(X, kinds=self._wanted_kinds(), drop=() if self.drop is None else self.drop)
+            table = as_table(X, kinds=self._wanted_kinds(), drop=self._dropped())
             if not table.values.size:
                 what = f"{len(table)} sample(s)" if not len(table) else f"{len(table.columns)} feature(s)"
                 shape = table.values.shape
@@ -75,6 +75,9 @@ class TableEstimator(LatentEstimator):
             table = as_table(X, like=self.table_columns_, unseen=self.unseen)
         weights = _weights(sample_weight, len(table))
         return table if weights is None else replace(table, weights=weights)
+
+    def _dropped(self) -> tuple[str, ...]:
+        return () if self.drop is None else tuple(self.drop)
 
     def _wanted_kinds(self) -> Any:
         return self.kinds

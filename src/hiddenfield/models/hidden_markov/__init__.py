@@ -1,0 +1,1 @@
+"""Hidden Markov models of sequences and trees."""

@@ -1,0 +1,364 @@
+r"""Hidden Markov models of sequences and trees, as EM, variational Bayes and Gibbs sampling learn them.
+
+.. math::
+
+    p(x, z) = \prod_{\text{root } r} \pi(z_r) \prod_{\text{other } i} A(z_{p(i)}, z_i) \prod_i p(x_i \mid z_i)
+
+with p(i) the parent of node i: in a sequence the step before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hiddenfield.data.rows import Rows
+from hiddenfield.errors import InputError, TrainingError
+from hiddenfield.learning.em import Arrays, Fill
+from hiddenfield.learning.starts import STARTS, group_rows
+from hiddenfield.models.hidden_markov import dirichlet, states
+from hiddenfield.models.hidden_markov.emissions import Emission, Numbers
+from hiddenfield.models.hidden_markov.forest import Forest, Sequences
+from hiddenfield.models.hidden_markov.states import Chain
+from hiddenfield.models.hidden_markov.stationary import stationary_law, tied_transitions
+from hiddenfield.registry import choose
+from hiddenfield.shapes import Array, Bool, Float, Int
+
+SEGMENTS = "segments"
+"""The start at which every tree is cut into as many pieces as there are states, by depth."""
+
+
+@dataclass(frozen=True, eq=False)
+class HiddenMarkov:
+    r"""States with emissions: the model that `fit_em` learns from `Sequences`.
+
+    Parameters are ``initial`` (K,), ``transitions`` (K, K), and those of the emissions.
+
+    Parameters
+    ----------
+    emissions
+        What a state emits, a block of columns each.
+    allowed
+        Which transitions there are; the others are 0 for good.
+    allowed_initial
+        Which states may be first.
+    initial
+        The initial law, where it is fixed; "free", or "stationary" where it is tied to the transitions.
+    concentration
+        Of the Dirichlet prior of transitions and initial law; 1 for none.
+    one_at_a_time
+        Whether draws of the states change one after the other, given all others, instead of all at once. Parameters and
+        statistics then carry the ``states`` from turn to turn.
+
+    References
+    ----------
+    Baum, Petrie, Soules and Weiss (1970); Rabiner (1989), A tutorial on hidden Markov models; Crouse, Nowak and Baraniuk
+    (1998) on trees; Scott (2002) on sampling; MacKay (1997) on variational Bayes.
+    """
+
+    emissions: Sequence[Emission]
+    allowed: Bool[Array, "states states"]
+    allowed_initial: Bool[Array, " states"]
+    initial: str | Float[Array, " states"] = "free"
+    concentration: float = 1.0
+    one_at_a_time: bool = False
+
+    @property
+    def num_states(self) -> int:
+        """K."""
+        return len(self.allowed)
+
+    @property
+    def _free_initial(self) -> bool:
+        return isinstance(self.initial, str) and self.initial == "free"
+
+    @property
+    def _tied(self) -> bool:
+        return isinstance(self.initial, str) and self.initial == "stationary"
+
+    # -- starting ------------------------------------------------------------------------------------------
+
+    def start(self, data: Sequences, how: str, generator: np.random.Generator) -> Arrays:
+        """Return the parameters of grouped observations.
+
+        "k_means", "k_means++" and "random" group them by nearness, "segments" by depth in their tree; "auto" is "segments"
+        where transitions are restricted and "k_means" elsewhere. Where there are no numbers to tell observations
+        apart, groups are drawn.
+        """
+        choose("start", {**STARTS, SEGMENTS: "by depth"}, how)
+        if how == SEGMENTS or (how == "auto" and not self.allowed.all()):
+            group = self._segments(data.forest)
+        else:
+            group = self._groups(data, how, generator)[data.row]
+        weights = data.tree_weights[data.forest.structure_of_node]
+        owners = np.zeros((len(data.table), self.num_states))
+        np.add.at(owners, (data.row, group), weights)
+        if not any(
+            isinstance(emission, Numbers) or hasattr(emission, "means") for emission in self.emissions
+        ):
+            owners = owners.sum(1, keepdims=True) * generator.dirichlet(np.ones(self.num_states), len(owners))
+        first, moves = states.counts_of(data, group, self.num_states)
+        found: Arrays = {}
+        for emission in self.emissions:
+            found |= emission.start(data.block(emission.columns), owners, generator)
+        moves = (moves + 0.5 * moves.sum(1, keepdims=True) / self.num_states + 1) * self.allowed
+        moves = self.allowed * generator.gamma(1, 1, moves.shape) if how == "random" else moves
+        found["transitions"] = dirichlet.mean(moves)
+        found["initial"] = dirichlet.mean(((first + 1) * self.allowed_initial)[None])[0]
+        return self.with_initial(found)
+
+    def _segments(self, forest: Forest) -> Int[Array, " nodes"]:
+        depth = forest.depth
+        deepest = np.zeros(len(forest), np.int64)
+        np.maximum.at(deepest, forest.structure_of_node, depth)
+        return depth * self.num_states // (deepest[forest.structure_of_node] + 1)
+
+    def _groups(self, data: Sequences, how: str, generator: np.random.Generator) -> Int[Array, " rows"]:
+        """Group distinct observations: standardised numbers with holes at the mean, symbols as indicators."""
+        parts = []
+        for j, column in enumerate(data.table.columns):
+            values, missing = data.table.values[:, j], data.table.missing[:, j]
+            if column.vocabulary is not None:
+                parts.append(np.where(missing[:, None], 0.0, values[:, None] == np.arange(column.num_states)))
+                continue
+            present = values[~missing]
+            scale = present.std() if len(present) and present.std() > 0 else 1.0
+            mean = present.mean() if len(present) else 0.0
+            parts.append(np.where(missing, 0.0, (values - mean) / scale)[:, None])
+        weights = np.bincount(data.row, data.tree_weights[data.forest.structure_of_node], len(data.table))
+        return group_rows(np.concatenate(parts, axis=1), weights, self.num_states, how, generator)
+
+    def with_initial(self, parameters: Arrays) -> Arrays:
+        """Set an initial law that is not free."""
+        if self._tied:
+            return parameters | {"initial": stationary_law(parameters["transitions"])}
+        return parameters if self._free_initial else parameters | {"initial": np.asarray(self.initial, float)}
+
+    # -- the E step ----------------------------------------------------------------------------------------
+
+    def chain(self, data: Sequences, parameters: Arrays) -> Chain:
+        """Return the law of the states and the log-likelihood of each distinct observation."""
+        total = np.zeros((len(data.table), self.num_states))
+        for emission in self.emissions:
+            total += emission.log_density(data.block(emission.columns), parameters)
+        return Chain(parameters["initial"], parameters["transitions"], total)
+
+    def expected_statistics(self, data: Sequences, parameters: Arrays, fill: Fill) -> Arrays:
+        """Return expected counts of first states and of moves, and the statistics of the emissions.
+
+        With "mode" the states are the jointly most likely ones, with "sample" a draw. Given the states, what is missing
+        and the components of mixtures are filled in by expectation, with "sample" by draws; missing symbols and
+        counts have no part in the statistics.
+        """
+        chain = self.chain(data, parameters)
+        if fill.kind != "expectation":
+            return self._filled(data, chain, parameters, fill)
+        counts = states.expected_counts(data, chain)
+        self._refuse_impossible(counts.log_likelihood, data)
+        found = self._total(data, counts.log_likelihood)
+        found |= {"initial": counts.first, "transitions": counts.moves}
+        for emission in self.emissions:
+            found |= emission.statistics(data.block(emission.columns), counts.occupancy, parameters, fill)
+        return found
+
+    def _filled(self, data: Sequences, chain: Chain, parameters: Arrays, fill: Fill) -> Arrays:
+        """Return the statistics of the states as they are filled in."""
+        chosen = self._chosen(data, chain, parameters, fill)
+        log_joint = states.log_joint(data, chain, chosen)
+        self._refuse_impossible(log_joint, data)
+        found = self._total(data, log_joint)
+        found["initial"], found["transitions"] = states.counts_of(data, chosen, self.num_states)
+        weights = data.tree_weights[data.forest.structure_of_node]
+        owners = np.zeros((data.forest.num_nodes, self.num_states))
+        owners[np.arange(len(owners)), chosen] = weights
+        if fill.kind == "mode":
+            owners = data.add_up(owners)
+        for emission in self.emissions:
+            rows = data.block(emission.columns)
+            rows = Rows(rows.values[data.row]) if fill.kind == "sample" else rows
+            found |= emission.statistics(rows, owners, parameters, fill)
+        return found | ({"states": chosen} if self.one_at_a_time and fill.kind == "sample" else {})
+
+    def _chosen(self, data: Sequences, chain: Chain, parameters: Arrays, fill: Fill) -> Int[Array, " nodes"]:
+        if fill.kind == "mode":
+            return states.most_likely_states(data, chain)
+        assert fill.generator is not None
+        if not self.one_at_a_time:
+            return states.draw_states(data, chain, fill.generator)
+        before = parameters.get("states")
+        if before is None:
+            law = (chain.initial / chain.initial.sum(), dirichlet.mean(chain.transitions))
+            before = states.sample_states(data.forest, *law, fill.generator)
+        return states.redraw_states(data, chain, before.astype(np.int64), fill.generator)
+
+    def _total(self, data: Sequences, values: Float[Array, " structures"]) -> Arrays:
+        weights = data.tree_weights
+        return {"objective": np.asarray(weights @ values), "count": np.asarray(weights.sum())}
+
+    def _refuse_impossible(self, values: Float[Array, " structures"], data: Sequences) -> None:
+        """Raise where a tree that counts has probability 0: by zeros of the model that the data contradict."""
+        bad = np.flatnonzero(~np.isfinite(values) & (data.tree_weights > 0))
+        if len(bad):
+            raise TrainingError(
+                f"sequence {bad[0]} is impossible under the model: its zeros (of transitions, initial law or symbols) "
+                "contradict what was observed; allow more, start from other parameters, or set concentration above 1"
+            )
+
+    # -- the M step ----------------------------------------------------------------------------------------
+
+    def maximize(self, statistics: Arrays, parameters: Arrays) -> Arrays:
+        """Return shares of counts, and the best emissions; a tied initial law needs a climb, see `tied_transitions`."""
+        moves, before = statistics["transitions"], parameters["transitions"]
+        found: Arrays = {}
+        for emission in self.emissions:
+            found |= emission.maximize(statistics, parameters)
+        if self._tied:
+            smoothed = np.where(self.allowed, np.maximum(moves + self.concentration - 1, 0), 0.0)
+            found["transitions"] = tied_transitions(statistics["initial"], smoothed, before, self.allowed)
+        else:
+            found["transitions"] = dirichlet.most_likely(moves, self.concentration, self.allowed, before)
+        first = (statistics["initial"][None], self.concentration, self.allowed_initial[None])
+        found["initial"] = dirichlet.most_likely(*first, parameters["initial"][None])[0]
+        return self.with_initial(self._with_states(found, statistics))
+
+    def _with_states(self, found: Arrays, source: Arrays) -> Arrays:
+        return found | {"states": source["states"]} if "states" in source else found
+
+    def log_prior(self, parameters: Arrays) -> float:
+        """Return the log density of the parameters under the priors."""
+        value = dirichlet.log_density(parameters["transitions"], self.concentration, self.allowed)
+        if self._free_initial:
+            given = (self.concentration, self.allowed_initial[None])
+            value += dirichlet.log_density(parameters["initial"][None], *given)
+        return value + sum(emission.log_prior(parameters) for emission in self.emissions)
+
+    # -- free coordinates ----------------------------------------------------------------------------------
+
+    def as_vector(self, parameters: Arrays) -> Float[Array, " free"]:
+        """Return log ratios of probabilities that are not 0, and the coordinates of the emissions."""
+        parts = [dirichlet.as_ratios(parameters["transitions"], self.allowed)]
+        if self._free_initial:
+            parts.append(dirichlet.as_ratios(parameters["initial"][None], self.allowed_initial[None]))
+        return np.concatenate([*parts, *(emission.as_vector(parameters) for emission in self.emissions)])
+
+    def from_vector(self, vector: Float[Array, " free"], parameters: Arrays) -> Arrays:
+        """Return the parameters at these coordinates."""
+        found = dict(parameters)
+
+        def next_part(size: int) -> Float[Array, " part"]:
+            nonlocal vector
+            part, vector = vector[:size], vector[size:]
+            return part
+
+        size = int(self.allowed.sum()) - self.num_states
+        found["transitions"] = dirichlet.from_ratios(next_part(size), parameters["transitions"], self.allowed)
+        if self._free_initial:
+            part, allowed = next_part(int(self.allowed_initial.sum()) - 1), self.allowed_initial[None]
+            found["initial"] = dirichlet.from_ratios(part, parameters["initial"][None], allowed)[0]
+        for emission in self.emissions:
+            size = len(emission.as_vector(parameters))
+            found |= emission.from_vector(next_part(size), parameters)
+        return self.with_initial(found)
+
+    # -- Bayes ---------------------------------------------------------------------------------------------
+
+    def posterior(self, statistics: Arrays) -> Arrays:
+        """Return Dirichlet distributions of transitions and initial law, and the distributions of the emissions."""
+        if self._tied:
+            raise InputError(
+                "transitions have no conjugate prior where the initial law is tied to them; use initial='free'"
+            )
+        found: Arrays = {"transitions": (statistics["transitions"] + self.concentration) * self.allowed}
+        found["initial"] = (statistics["initial"] + self.concentration) * self.allowed_initial
+        for emission in self.emissions:
+            found |= emission.posterior(statistics)
+        return self._with_states(found, statistics)
+
+    def plug_in(self, posterior: Arrays) -> Arrays:
+        """Return parameters at which the E step computes the expected log joint."""
+        return self._of(posterior, dirichlet.expected_logs, "plug_in")
+
+    def mean(self, posterior: Arrays) -> Arrays:
+        """Return the mean of the parameters."""
+        return self._of(posterior, dirichlet.mean, "mean")
+
+    def draw(self, posterior: Arrays, generator: np.random.Generator) -> Arrays:
+        """Draw parameters."""
+        return self._of(posterior, dirichlet.draw, "draw", generator)
+
+    def _of(self, posterior: Arrays, function, name: str, *further) -> Arrays:  # type: ignore[no-untyped-def]
+        found = {"transitions": function(posterior["transitions"], *further)}
+        found["initial"] = function(posterior["initial"][None], *further)[0]
+        for emission in self.emissions:
+            found |= getattr(emission, name)(posterior, *further)
+        return self.with_initial(self._with_states(found, posterior))
+
+    def divergence(self, posterior: Arrays) -> float:
+        """Return the Kullback-Leibler divergence from the prior."""
+        value = dirichlet.divergence(posterior["transitions"], self.concentration)
+        if self._free_initial:
+            value += dirichlet.divergence(posterior["initial"][None], self.concentration)
+        return value + sum(emission.divergence(posterior) for emission in self.emissions)
+
+    # -- sequences -----------------------------------------------------------------------------------------
+
+    def log_likelihood(self, data: Sequences, parameters: Arrays) -> Float[Array, " structures"]:
+        """Return the log-likelihood of each sequence; -inf for an impossible one."""
+        return states.expected_counts(data, self.chain(data, parameters)).log_likelihood
+
+    def infer(self, data: Sequences, parameters: Arrays) -> Float[Array, "nodes states"]:
+        """Return the posterior probability of each state at each node, as the nodes were given."""
+        unweighted = Sequences(data.forest, data.table, data.row)
+        counts = states.expected_counts(unweighted, self.chain(data, parameters), per_node=True)
+        out = np.empty_like(counts.occupancy)
+        out[data.forest.order] = counts.occupancy
+        return out
+
+    def decode(self, data: Sequences, parameters: Arrays) -> Int[Array, " nodes"]:
+        """Return the jointly most likely states, as the nodes were given."""
+        chosen = states.most_likely_states(data, self.chain(data, parameters))
+        out = np.empty_like(chosen)
+        out[data.forest.order] = chosen
+        return out
+
+    def impute(self, data: Sequences, parameters: Arrays) -> Float[Array, "nodes columns"]:
+        """Return all observations, holes filled by conditional means, those of symbols by the likeliest."""
+        return self._fill_in(data, self.infer(data, parameters)[data.forest.order], parameters, None)
+
+    def sample_missing(
+        self, data: Sequences, parameters: Arrays, generator: np.random.Generator
+    ) -> Float[Array, "nodes columns"]:
+        """Return all observations, holes filled by a joint draw of what is hidden and missing."""
+        chosen = states.draw_states(data, self.chain(data, parameters), generator)
+        return self._fill_in(data, np.eye(self.num_states)[chosen], parameters, generator)
+
+    def _fill_in(
+        self, data: Sequences, owners: Array, parameters: Arrays, generator: np.random.Generator | None
+    ) -> Float[Array, "nodes columns"]:
+        out = data.table.values[data.row]
+        for emission in self.emissions:
+            rows = Rows(out[:, emission.columns])
+            out[:, emission.columns] = emission.fill_in(rows, owners, parameters, generator)
+        back = np.empty_like(out)
+        back[data.forest.order] = out
+        return back
+
+    def sample(
+        self, forest: Forest, parameters: Arrays, generator: np.random.Generator
+    ) -> tuple[Float[Array, "nodes columns"], Int[Array, " nodes"]]:
+        """Draw observations and states of trees of this shape, in the order in which their nodes were given."""
+        chosen = states.sample_states(forest, parameters["initial"], parameters["transitions"], generator)
+        width = sum(len(emission.columns) for emission in self.emissions)
+        values = np.empty((forest.num_nodes, width))
+        for emission in self.emissions:
+            values[:, emission.columns] = emission.sample(chosen, parameters, generator)
+        back = np.argsort(forest.order)
+        return values[back], chosen[back]
+
+    def members(self, data: Sequences, parameters: Arrays, component: int) -> Int[Array, " members"]:
+        """Return the nodes that are more likely in a state than not."""
+        owners = self.infer(data, parameters)
+        per_state = next((e.num_components for e in self.emissions if isinstance(e, Numbers)), 1)
+        return np.flatnonzero(owners[:, component // per_state] > 0.5)
