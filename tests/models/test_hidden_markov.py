@@ -216,10 +216,8 @@ def test_a_tiny_model_by_hand():
 
 @pytest.mark.skipif(not TABLES.exists(), reason="needs the tables")
 def test_the_occasionally_dishonest_casino():
-    rolls, path = [
-        line.split()[1]
-        for line in lzma.open(TABLES / "casino_durbin300.txt.xz", "rt").read().splitlines()[:2]
-    ]
+    with lzma.open(TABLES / "casino_durbin300.txt.xz", "rt") as file:
+        rolls, path = (line.split()[1] for line in file.read().splitlines()[:2])
     column = TableColumn("x", "categorical", Vocabulary("x", tuple("123456")))
     table = Table(np.array([float(roll) - 1 for roll in rolls])[:, None], (column,))
     model = HiddenMarkov([Symbols(column, (0,), 2)], np.ones((2, 2), bool), np.ones(2, bool))

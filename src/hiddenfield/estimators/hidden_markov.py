@@ -64,8 +64,8 @@ class HiddenMarkovModel(TableEstimator):
 
     X is a pack of sequences or trees (`Structures`, as `hiddenfield.read` makes of FASTA); a list of texts, lists or
     arrays of symbols or numbers, matrices or data frames, one for each sequence; or one table (data frame, matrix,
-    file) with a row for each step. Results for steps are in the same form: a list with an array for each sequence, or one array with
-    an entry for each row. The other parameters are those of `LatentEstimator` and `TableEstimator`.
+    file) with a row for each step. Results for steps are in the same form: a list with an array for each sequence, or
+    one array with an entry for each row. The other parameters are those of `LatentEstimator` and `TableEstimator`.
 
     Parameters
     ----------
@@ -310,7 +310,7 @@ class HiddenMarkovModel(TableEstimator):
             found.deviation[column.name] = np.sqrt(np.maximum(squares - average**2, 0))
         return found
 
-    def sample(  # type: ignore[override]  # trees have no number of rows
+    def sample(  # type: ignore[override]
         self, n: int = 1, *, length: int = 100, parents: Any = None, random_state: Any = None
     ) -> tuple[list[Any], list[Int[Array, " nodes"]]]:
         """Draw sequences, or trees of given shapes, and their states.

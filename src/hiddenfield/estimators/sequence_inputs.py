@@ -120,7 +120,7 @@ def _listed(entries: list[Any], missing: Collection[str]) -> SequenceInput:
         source = np.concatenate(entries)
     else:
         flat = [None if value in missing else value for entry in entries for value in _plain(entry)]
-        source = {"symbol" if all(isinstance(entry, str) for entry in entries) else "x0": flat}
+        source = {"symbol" if any(isinstance(value, str) for value in flat) else "x0": flat}
 
     def restore(table: Table) -> list[Any]:
         bounds = np.concatenate([[0], np.cumsum(sizes)])

@@ -49,13 +49,13 @@ class HiddenMarkov:
     concentration
         Of the Dirichlet prior of transitions and initial law; 1 for none.
     one_at_a_time
-        Whether draws of the states change one after the other, given all others, instead of all at once. Parameters and
-        statistics then carry the ``states`` from turn to turn.
+        Whether draws of the states change one after the other, given all others, instead of all at once. Parameters
+        and statistics then carry the ``states`` from turn to turn.
 
     References
     ----------
-    Baum, Petrie, Soules and Weiss (1970); Rabiner (1989), A tutorial on hidden Markov models; Crouse, Nowak and Baraniuk
-    (1998) on trees; Scott (2002) on sampling; MacKay (1997) on variational Bayes.
+    Baum, Petrie, Soules and Weiss (1970); Rabiner (1989), A tutorial on hidden Markov models; Crouse, Nowak and
+    Baraniuk (1998) on trees; Scott (2002) on sampling; MacKay (1997) on variational Bayes.
     """
 
     emissions: Sequence[Emission]
@@ -83,8 +83,8 @@ class HiddenMarkov:
     def start(self, data: Sequences, how: str, generator: np.random.Generator) -> Arrays:
         """Return the parameters of grouped observations.
 
-        "k_means", "k_means++" and "random" group them by nearness, "segments" by depth in their tree; "auto" is "segments"
-        where transitions are restricted and "k_means" elsewhere. Where there are no numbers to tell observations
+        "k_means", "k_means++" and "random" group them by nearness, "segments" by depth in their tree; "auto" is
+        "segments" where transitions are restricted and "k_means" elsewhere. Where there are no numbers to tell observations
         apart, groups are drawn.
         """
         choose("start", {**STARTS, SEGMENTS: "by depth"}, how)

@@ -40,8 +40,8 @@ def tied_transitions(
     .. math:: A_{st} = \frac{n_{st}}{N_s - g_{st}}, \qquad N_s = \sum_t n_{st},
 
     with g the slope of the second term less its mean over the row. Repeating this settles within a few turns where
-    moves outnumber first states; elsewhere L-BFGS climbs in log ratios. The result is never worse than `before`, so that
-    EM still rises.
+    moves outnumber first states; elsewhere L-BFGS climbs in log ratios. The result is never worse than `before`, so
+    that EM still rises.
     """
     total = moves.sum(1, keepdims=True)
     found = dirichlet.most_likely(moves, 1.0, allowed, before)
