@@ -84,8 +84,8 @@ class HiddenMarkov:
         """Return the parameters of grouped observations.
 
         "k_means", "k_means++" and "random" group them by nearness, "segments" by depth in their tree; "auto" is
-        "segments" where transitions are restricted and "k_means" elsewhere. Where there are no numbers to tell observations
-        apart, groups are drawn.
+        "segments" where transitions are restricted and "k_means" elsewhere. Where there are no numbers to tell
+        observations apart, groups are drawn.
         """
         choose("start", {**STARTS, SEGMENTS: "by depth"}, how)
         if how == SEGMENTS or (how == "auto" and not self.allowed.all()):
