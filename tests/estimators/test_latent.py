@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
 
 import hiddenfield as hf
-from hiddenfield.errors import ConvergenceWarning, InputError, ReadError
+from hiddenfield.errors import CollapseError, ConvergenceWarning, InputError, ReadError
 from hiddenfield.estimators import LATENT, GaussianMixture, choose_size
 from hiddenfield.learning import Shards
 
@@ -221,7 +221,11 @@ def test_labels_restarts_and_sizes():
     with pytest.raises(InputError, match="y has 3 classes, and there are 2 components"):
         GaussianMixture(2).fit(X, np.arange(120) % 3)
     found = choose_size(
-        GaussianMixture(covariance="spherical"), X, [1, 2, 60], criterion="cross_validation", folds=3
+        GaussianMixture(covariance="spherical", prior=None),
+        X,
+        [1, 2, 60],
+        criterion="cross_validation",
+        folds=3,
     )
     assert np.isfinite(found.cross_validated[:2]).all()
     assert found.best_estimator.num_components == found.best
@@ -258,3 +262,20 @@ def test_shards_of_a_folder(tmp_path):
     assert model.feature_names_in_.tolist() == list("abcd")
     with pytest.raises(InputError, match="holds no Parquet files"):
         Shards.parquet(tmp_path / "nowhere")
+
+
+def test_without_options_a_collapse_is_told_and_learned_with_a_prior(tmp_path):
+    random = np.random.default_rng(0)
+    X = np.column_stack([random.normal(size=60), np.repeat([0.0, 5.0], 30)])
+    X[0, 0] = np.nan
+    with pytest.warns(
+        ConvergenceWarning, match=r"component \d has collapsed: a variance .* learned with a weak prior"
+    ):
+        model = GaussianMixture(2, checkpoint=tmp_path / "runs").fit(X)
+    assert [len(set(part)) for part in np.split(model.predict(X), 2)] == [1, 1]
+    weak = GaussianMixture(2, prior="weak").fit(X)
+    np.testing.assert_allclose(model.covariances_, weak.covariances_)
+    with pytest.raises(CollapseError, match="or a prior"):
+        GaussianMixture(2, prior=None).fit(X)
+    model.save(tmp_path / "model")
+    np.testing.assert_array_equal(hf.load(tmp_path / "model").posterior(X), model.posterior(X))

@@ -17,8 +17,6 @@ from hiddenfield.models.gaussian_mixture import MixtureOfGaussians
 from hiddenfield.models.gaussians import COVARIANCES, Gaussians, NormalPrior
 from hiddenfield.shapes import Array, Float
 
-BAYES = ("variational", "gibbs")
-
 
 @LATENT.register(
     "gaussian_mixture",
@@ -45,8 +43,8 @@ class GaussianMixture(LatentEstimator):
         Degrees of freedom of Student's t distributions, to which outliers matter less; "learned"; None for Gaussians.
     prior
         None for maximum likelihood; "weak" for one that counts as some rows with the scatter of all data, which keeps
-        covariances from collapsing (Fraley and Raftery 2007). "auto" is None where components are filled in by
-        expectation, mode or sample, and "weak" for variational and gibbs.
+        covariances from collapsing (Fraley and Raftery 2007). "auto" is None, unless all runs collapse, which is a
+        warning that names the rows; then it is "weak", as it is for variational and gibbs.
     concentration
         Of the Dirichlet prior of the weights.
 
@@ -121,9 +119,8 @@ class GaussianMixture(LatentEstimator):
         )
 
     def _model(self) -> MixtureOfGaussians:
-        weak = self.prior == "weak" or (self.prior == "auto" and self.fill in BAYES)
         prior = None
-        if weak:
+        if self._has_prior():
             dim = len(self.centre_)
             size = dim if self.covariance in ("full", "tied") else 1
             scale = self.spread_**2 / self.num_components ** (2 / dim)

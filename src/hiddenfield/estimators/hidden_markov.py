@@ -23,8 +23,6 @@ from hiddenfield.models.hidden_markov.forest import Forest, Sequences
 from hiddenfield.models.hidden_markov.model import HiddenMarkov
 from hiddenfield.shapes import Array, Bool, Float, Int
 
-BAYES = ("variational", "gibbs")
-
 
 @dataclass(frozen=True, eq=False)
 class Forecast:
@@ -219,10 +217,13 @@ class HiddenMarkovModel(TableEstimator):
         found: list[Emission] = []
         if numbers:
             centre, spread = self.centre_[list(numbers)], self.spread_[list(numbers)]
-            weak = self.prior == "weak" or (self.prior == "auto" and self.fill in BAYES)
             total, dim = self.num_states * self.num_components, len(numbers)
             size = dim if self.covariance in ("full", "tied") else 1
-            prior = NormalPrior(centre, 0.01, size + 2.0, spread**2 / total ** (2 / dim)) if weak else None
+            prior = (
+                NormalPrior(centre, 0.01, size + 2.0, spread**2 / total ** (2 / dim))
+                if self._has_prior()
+                else None
+            )
             family = Gaussians(self.covariance, centre, spread, prior)
             found.append(Numbers(numbers, self.num_states, self.num_components, family, self.concentration))
         if counts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Integral
@@ -17,7 +18,7 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hiddenfield.data.rows import Rows
-from hiddenfield.errors import InputError
+from hiddenfield.errors import CollapseError, ConvergenceWarning, InputError
 from hiddenfield.estimators.parameters import COUNT, POSITIVE, as_json, check, from_json
 from hiddenfield.learning.em import ACCELERATIONS, FILLS, Arrays, Learned, Run, fit_em
 from hiddenfield.learning.multiple_imputation import Pooled, pool
@@ -29,6 +30,9 @@ from hiddenfield.shapes import Array, Float, Tensor
 
 LATENT: Registry[type[LatentEstimator]] = Registry("model", "hiddenfield.estimators")
 """Estimators of models with something hidden, by name; facts: summary, reference, and data ("table" or "sequences")."""
+
+BAYES = ("variational", "gibbs")
+"""Fills that need a prior."""
 
 OF_LEARNING: dict[str, list[Any]] = {
     "fill": [StrOptions(set(FILLS))],
@@ -98,7 +102,7 @@ class LatentEstimator(BaseEstimator):  # type: ignore[misc]
     verbose: bool = False
 
     _parameter_constraints = OF_LEARNING
-    _kept: ClassVar[tuple[str, ...]] = ("n_features_in_", "feature_names_in_")
+    _kept: ClassVar[tuple[str, ...]] = ("n_features_in_", "feature_names_in_", "regularised_")
     """Fitted attributes (arrays, numbers, texts, lists, mappings) that `_model` and `_read` need; they are saved."""
     _size: ClassVar[str] = "num_components"
     """The parameter that `choose_size` varies."""
@@ -175,11 +179,38 @@ class LatentEstimator(BaseEstimator):  # type: ignore[misc]
             if y is not None or sample_weight is not None:
                 raise InputError("shards have no y and no sample_weight; give rows")
             data = X.map(self._read)
+        self.regularised_ = False
         self.model_ = self._model()
         with progress(None, f"learning {type(self).__name__}", shown=self.verbose) as advance:
-            learned = fit_em(self.model_, data, advance=advance, **self._learning())
+            options = self._learning()
+            try:
+                learned = fit_em(self.model_, data, advance=advance, **options)
+            except CollapseError as error:
+                self._regularise(error)
+                if options["checkpoint"] is not None:
+                    options["checkpoint"] = Path(options["checkpoint"]) / "with_prior"
+                learned = fit_em(self.model_, data, advance=advance, **options)
         self._take(learned)
         return self
+
+    def _regularise(self, error: CollapseError) -> None:
+        """Take the weak prior where the likelihood has no maximum and the prior is "auto"; otherwise raise."""
+        if getattr(self, "prior", None) != "auto" or self._has_prior():
+            raise error
+        reason = str(error).split(". Try")[0]
+        warnings.warn(
+            f"the likelihood has no maximum here: {reason}; learned with a weak prior instead, as prior='weak' does "
+            "(prior=None refuses)",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+        self.regularised_ = True
+        self.model_ = self._model()
+
+    def _has_prior(self) -> bool:
+        """Say whether there is the weak prior, in an estimator with a parameter of that name."""
+        prior: str | None = getattr(self, "prior", None)
+        return prior == "weak" or (prior == "auto" and (self.fill in BAYES or self.regularised_))
 
     def _learning(self) -> dict[str, Any]:
         """Return the options of `fit_em`."""
