@@ -124,7 +124,7 @@ class LatentEstimator(BaseEstimator):  # type: ignore[misc]
                 self, X, reset=fitting, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=1
             )
         except ValueError as error:
-            raise InputError(str(error)) from None
+            raise InputError(f"{error}{_texts(X)}") from None
         values = np.where(np.isnan(values), np.nan, values)
         if (bad := np.argwhere(np.isinf(values))).size:
             row, column = bad[0]
@@ -414,6 +414,13 @@ class LatentEstimator(BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
+
+
+def _texts(X: Any) -> str:
+    """Name the columns of a data frame that are no numbers, and say what to do."""
+    kinds = getattr(X, "dtypes", None)
+    names = [] if kinds is None or not hasattr(X, "columns") else [n for n in X.columns if kinds[n].kind not in "biuf"]
+    return f" (columns {names}); leave them out, or use MixedMixture, which takes symbols" if names else ""
 
 
 def _weights(given: Any, rows: int) -> Float[Array, " rows"] | None:
