@@ -89,7 +89,7 @@ def paint_casino(figure: Figure) -> None:
     """Draw the rolls, the true state, and its posterior."""
     rolls, loaded = casino()
     model = HiddenMarkovModel(2, restarts=4).fit(rolls)
-    sixes = model.parameters_["probabilities.x0"][:, -1]
+    sixes = model.parameters_["probabilities.symbol"][:, -1]
     posterior = model.posterior(rolls)[0][:, sixes.argmax()]
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[1, 2])
     faces = np.array(rolls[0], int)
