@@ -67,6 +67,22 @@ def embeddings() -> str:
     return of_registry("model", EMBEDDINGS, summary="what passes along an arc", reference="reference")
 
 
+def latent() -> str:
+    """Return the models with something hidden."""
+    from hiddenfield.estimators import LATENT
+
+    rows = [
+        [
+            f"`{name}`",
+            f"`{LATENT[name].__name__}`",
+            LATENT.facts(name)["summary"],
+            LATENT.facts(name)["reference"],
+        ]
+        for name in LATENT
+    ]
+    return table(["model", "estimator", "what it is of", "reference"], rows)
+
+
 def likelihoods() -> str:
     """Return the ways to learn a relational model."""
     from hiddenfield.models.relational import LIKELIHOODS
@@ -161,6 +177,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "inference": inference,
     "inference-use": inference_use,
     "embeddings": embeddings,
+    "latent": latent,
     "likelihoods": likelihoods,
     "formats": formats,
     "measured": measured,

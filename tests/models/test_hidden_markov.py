@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import itertools
 import lzma
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,7 +25,6 @@ from hiddenfield.models.hidden_markov.forest import Forest, Sequences
 from hiddenfield.models.hidden_markov.model import HiddenMarkov
 from hiddenfield.models.hidden_markov.states import Chain
 
-TABLES = Path("/work/shared/data/incomplete")
 LETTERS = Vocabulary("x", ("a", "b", "c"))
 
 
@@ -214,9 +212,8 @@ def test_a_tiny_model_by_hand():
     )
 
 
-@pytest.mark.skipif(not TABLES.exists(), reason="needs the tables")
-def test_the_occasionally_dishonest_casino():
-    with lzma.open(TABLES / "casino_durbin300.txt.xz", "rt") as file:
+def test_the_occasionally_dishonest_casino(data_path):
+    with lzma.open(data_path / "incomplete" / "casino_durbin300.txt.xz", "rt") as file:
         rolls, path = (line.split()[1] for line in file.read().splitlines()[:2])
     column = TableColumn("x", "categorical", Vocabulary("x", tuple("123456")))
     table = Table(np.array([float(roll) - 1 for roll in rolls])[:, None], (column,))
@@ -242,11 +239,10 @@ EARTHQUAKES = {  # -log L with the initial law free and stationary: Zucchini and
 }
 
 
-@pytest.mark.skipif(not TABLES.exists(), reason="needs the tables")
 @pytest.mark.parametrize("count", EARTHQUAKES)
 @pytest.mark.parametrize("initial", ["free", "stationary"])
-def test_earthquakes(count, initial):
-    with lzma.open(TABLES / "earthquakes.csv.xz", "rt") as file:
+def test_earthquakes(count, initial, data_path):
+    with lzma.open(data_path / "incomplete" / "earthquakes.csv.xz", "rt") as file:
         yearly = [float(row["count"]) for row in csv.DictReader(file)]
     data = Sequences.of(Forest.of_lengths([107]), as_table({"count": yearly}, kinds="count"))
     full = np.ones((count, count), bool)

@@ -32,6 +32,8 @@ COMMANDS = {
     "reproduce": "evaluate",
     "infer": "infer",
     "relational": "relational",
+    "learn": "learn",
+    "impute": "learn",
     "formats": "data",
     "version": "data",
 }

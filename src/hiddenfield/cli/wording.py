@@ -22,6 +22,7 @@ WORDS = {
     "use StructureRegressor": "use --task regression",
     "use StructureClassifier": "use --task classification",
     "give y, or read with target=": "name them with --target",
+    "name what is predicted with targets": "name what is predicted with --target",
     "y is None and the structures have no targets of their own": "name a target with --target",
 }
 

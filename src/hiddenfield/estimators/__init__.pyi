@@ -1,5 +1,6 @@
 from .base import StructureEstimator as StructureEstimator
 from .bayesian_network import BayesianNetwork as BayesianNetwork
+from .factor_analysis import FactorAnalysis as FactorAnalysis, ProbabilisticPCA as ProbabilisticPCA
 from .gaussian_mixture import GaussianMixture as GaussianMixture
 from .hidden_markov import Forecast as Forecast, HiddenMarkovModel as HiddenMarkovModel
 from .latent import (
@@ -7,6 +8,7 @@ from .latent import (
     LatentEstimator as LatentEstimator,
 )
 from .mixed_mixture import MixedMixture as MixedMixture
+from .partial_least_squares import PartialLeastSquares as PartialLeastSquares
 from .relational import RelationalModel as RelationalModel
 from .saving import load as load
 from .sizes import (

@@ -139,6 +139,7 @@ class HiddenMarkovModel(TableEstimator):
         "concentration": [Interval(Real, 0, None, closed="neither")],
     }
     _kept: ClassVar[tuple[str, ...]] = (*TableEstimator._kept, "centre_", "spread_")
+    _size: ClassVar[str] = "num_states"
 
     # -- reading -------------------------------------------------------------------------------------------
 

@@ -120,7 +120,8 @@ def _listed(entries: list[Any], missing: Collection[str]) -> SequenceInput:
         source = np.concatenate(entries)
     else:
         flat = [None if value in missing else value for entry in entries for value in _plain(entry)]
-        source = {"symbol" if any(isinstance(value, str) for value in flat) else "x0": flat}
+        texts = any(isinstance(value, str) for value in (*entries, *flat))
+        source = {"symbol" if texts else "x0": flat}
 
     def restore(table: Table) -> list[Any]:
         bounds = np.concatenate([[0], np.cumsum(sizes)])

@@ -50,9 +50,9 @@ class Sizes:
 
     criterion: str
     parameter: str
-    sizes: list[int]
+    sizes: list[Any]
     estimators: list[Any]
-    failures: dict[int, str]
+    failures: dict[Any, str]
     log_likelihood: Float[Array, " sizes"]
     num_free: Float[Array, " sizes"]
     bic: Float[Array, " sizes"]
@@ -69,7 +69,7 @@ class Sizes:
         )
 
     @property
-    def best(self) -> int:
+    def best(self) -> Any:
         """The size that the criterion chooses."""
         return self.sizes[int(np.nanargmin(self.values))]
 
@@ -82,8 +82,9 @@ class Sizes:
 def choose_size(
     estimator: LatentEstimator,
     X: Any,
-    sizes: Iterable[int],
+    sizes: Iterable[int | None],
     *,
+    y: Any = None,
     criterion: str = "bic",
     folds: int = 5,
     advance: Callable[..., None] | None = None,
@@ -97,7 +98,9 @@ def choose_size(
     X
         What it is fitted to.
     sizes
-        Numbers of components (states, factors).
+        Numbers of components (states, factors); None leaves the model as it is.
+    y
+        What goes with X, for models that take it.
     criterion
         One of `CRITERIA`. Rows are held out only for "cross_validation", since each size is then fitted `folds` times
         more.
@@ -119,11 +122,11 @@ def choose_size(
     sizes, parameter = list(sizes), estimator._size
     if not sizes:
         raise InputError("there are no sizes to choose from")
-    rows, fitted, failures = [], [], dict[int, str]()
+    rows, fitted, failures = [], [], dict[Any, str]()
     for size in sizes:
-        model = clone(estimator).set_params(**{parameter: size})
+        model = clone(estimator).set_params(**({} if size is None else {parameter: size}))
         try:
-            rows.append(_judge(model.fit(X), X, folds if criterion == "cross_validation" else 0))
+            rows.append(_judge(model.fit(X, y), X, y, folds if criterion == "cross_validation" else 0))
             fitted.append(model)
         except (TrainingError, InputError) as error:
             if len(sizes) == 1:
@@ -138,17 +141,23 @@ def choose_size(
     return Sizes(criterion, parameter, sizes, fitted, failures, *np.array(rows).T)
 
 
-def _judge(model: LatentEstimator, X: Any, folds: int) -> list[float]:
-    values = model.log_likelihood(X)
+def _judge(model: LatentEstimator, X: Any, y: Any, folds: int) -> list[float]:
+    own: dict[str, Any] = {} if y is None else {"y": y}
+    values = model.log_likelihood(X, **own)
     held = [math.nan, math.nan]
     if folds:
         scores = []
-        for train, test in KFold(folds, shuffle=True, random_state=0).split(values):
-            part = clone(model).fit(_safe_indexing(X, train))
-            scores.append(part.score(_safe_indexing(X, test)))
-        held = [float(np.mean(scores)), float(np.std(scores, ddof=1) / math.sqrt(folds))]
+        for train, test in KFold(min(folds, len(values)), shuffle=True, random_state=0).split(values):
+            part = clone(model).set_params(checkpoint=None)
+            part.fit(
+                _safe_indexing(X, train), **{name: _safe_indexing(each, train) for name, each in own.items()}
+            )
+            rest = {name: _safe_indexing(each, test) for name, each in own.items()}
+            scores.append(float(part.log_likelihood(_safe_indexing(X, test), **rest).mean()))
+        held = [float(np.mean(scores)), float(np.std(scores, ddof=1) / math.sqrt(len(scores)))]
     try:
-        icl = model.icl(X)
+        icl = model.icl(X, **own)
     except InputError:  # what is hidden is not one of several
         icl = math.nan
-    return [float(values.sum()), float(model.num_free_), model.bic(X), model.aic(X), icl, *held]
+    criteria = [model.bic(X, **own), model.aic(X, **own), icl]
+    return [float(values.sum()), float(model.num_free_), *criteria, *held]

@@ -1,0 +1,247 @@
+"""``hiddenfield learn`` and ``impute``: what they say, keep and refuse, and that an interrupted run ends the same."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hiddenfield as hf
+from hiddenfield.evaluation import latent
+from hiddenfield.models.gaussian_mixture import MixtureOfGaussians
+from tests.cli.calling import call as called
+
+
+class Captured:
+    """What pytest's capsys does, outside of a test: fixtures of a module have none."""
+
+    def readouterr(self):
+        return self.out.getvalue(), self.err.getvalue()
+
+
+def run_main(*words) -> tuple[int, str, str]:
+    captured = Captured()
+    captured.out, captured.err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(captured.out), contextlib.redirect_stderr(captured.err):
+        return called(captured, *words)
+
+
+def call(*words) -> str:
+    code, out, err = run_main(*words)
+    assert code == 0, err
+    return out
+
+
+def fails(*words) -> str:
+    code, _, err = run_main(*words)
+    assert code == 1
+    return err
+
+
+GENERATOR = np.random.default_rng(0)
+ROWS = 150
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory) -> Path:
+    """Two groups of people: numbers and a symbol, with holes; the last row is far out."""
+    group = GENERATOR.integers(0, 2, ROWS)
+    numbers = GENERATOR.standard_normal((ROWS, 2)) + 6.0 * group[:, None]
+    third = numbers.sum(axis=1) + 0.5 * GENERATOR.standard_normal(ROWS)
+    numbers = np.column_stack([numbers, third])
+    numbers[-1, :2] = [25.0, -20.0]
+    holes = GENERATOR.random((ROWS, 4)) < 0.15
+    holes[-1] = False
+    path = tmp_path_factory.mktemp("data") / "people.csv"
+    with open(path, "w", newline="") as sink:
+        writer = csv.writer(sink)
+        writer.writerow(["height", "weight", "girth", "town"])
+        for row, (own, gaps) in enumerate(zip(numbers, holes, strict=True)):
+            cells = [f"{value:.3f}" for value in own] + [["Ulm", "Bonn"][group[row]]]
+            writer.writerow(["" if gap else cell for cell, gap in zip(cells, gaps, strict=True)])
+    return path
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with open(path, newline="") as source:
+        return list(csv.DictReader(source))
+
+
+@pytest.fixture(scope="module")
+def run(table, tmp_path_factory) -> tuple[Path, str]:
+    out = tmp_path_factory.mktemp("runs") / "mixture"
+    text = call(
+        "learn",
+        table,
+        "--model",
+        "gaussian_mixture",
+        "--components",
+        "1-3",
+        "--restarts",
+        2,
+        "--out",
+        out,
+        "--report",
+    )
+    return out, text
+
+
+def test_it_says_what_there_is_before_it_starts(run):
+    out, text = run
+    assert text.index("height: continuous") < text.index("patterns of missingness") < text.index("chosen by")
+    assert re.search(r"\d+ rows are complete", text)
+    assert re.search(r"\d+ rows lack weight\n", text)
+    assert "left out, as the model takes numbers: town" in text
+    assert hf.load(out).means_.shape == (2, 3) or "chosen by Schwarz's criterion: 3" in text
+
+
+def test_the_page_has_it_all(run):
+    page = (run[0] / "report.html").read_text()
+    for heading in ("Data", "Learning", "Components", "Outliers", "Settings"):
+        assert f"<h2>{heading}</h2>" in page
+    for picture in (
+        "patterns of missingness",
+        "objective by turn",
+        "criteria by size",
+        "outlyingness by row",
+    ):
+        assert f'aria-label="{picture}"' in page
+    assert f"<td>{ROWS - 1}</td>" in page.split("<h2>Outliers</h2>")[1]
+    assert "http" not in re.sub(r"http-equiv", "", page)
+
+
+def test_impute_fills_holes_and_nothing_else(table, run, tmp_path):
+    before = rows_of(table)
+    said = json.loads(call("impute", table, "--run", run[0], "--out", tmp_path / "one.csv", "--json"))
+    after = rows_of(tmp_path / "one.csv")
+    assert said["left"] == sum(not row["town"] for row in before)
+    for old, new in zip(before, after, strict=True):
+        assert all(
+            float(new[name]) == float(old[name]) for name in ("height", "weight", "girth") if old[name]
+        )
+        assert all(new[name] for name in ("height", "weight", "girth"))
+        assert new["town"] == old["town"]
+    call("impute", table, "--run", run[0], "--out", tmp_path / "many.tsv", "--draws", 3)
+    lines = (tmp_path / "many.tsv").read_text().splitlines()
+    assert lines[0].split("\t") == ["draw", "height", "weight", "girth", "town"]
+    assert len(lines) == 1 + 3 * ROWS
+    assert len({tuple(line.split("\t")[1:]) for line in lines[1:]}) > ROWS + 50
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "sections"),
+    [
+        ("mixed_mixture", ("--components", "2"), ["Classes"]),
+        ("factor_analysis", ("--components", "1", "-p", "rotation=varimax"), ["Factors", "Outliers"]),
+        ("probabilistic_pca", ("--components", "1", "--criterion", "cross_validation"), ["Factors"]),
+        ("partial_least_squares", ("--target", "girth", "--components", "1", "-p", "num_own=0"), ["Factors"]),
+        ("bayesian_network", ("--drop", "height", "--drop", "weight", "--drop", "girth"), ["Tables"]),
+    ],
+)
+def test_every_model_by_name(table, tmp_path, model, options, sections):
+    out = tmp_path / "run"
+    said = json.loads(call("learn", table, "--model", model, *options, "--out", out, "--report", "--json"))
+    assert said["model"] == model
+    assert said["sizes"][0]["log_likelihood"] < 0
+    assert sum(pattern["rows"] for pattern in said["patterns"]) == ROWS
+    page = (out / "report.html").read_text()
+    assert all(f"<h2>{heading}</h2>" in page for heading in sections)
+    filled = tmp_path / "filled.csv"
+    left = json.loads(call("impute", table, "--run", out, "--out", filled, "--json"))["left"]
+    assert (left == 0) == (model in ("mixed_mixture", "bayesian_network"))
+
+
+def test_a_network_with_its_table(tmp_path):
+    (tmp_path / "rain.bif").write_text(
+        "network rain {}\n"
+        "variable rain { type discrete [ 2 ] { no, yes }; }\n"
+        "variable wet { type discrete [ 2 ] { no, yes }; }\n"
+        "probability ( rain ) { table 0.5, 0.5; }\n"
+        "probability ( wet | rain ) { (no) 0.5, 0.5; (yes) 0.5, 0.5; }\n"
+    )
+    (tmp_path / "days.csv").write_text("rain,wet\n" + "no,no\nyes,yes\nyes,\nno,no\n,yes\n" * 5)
+    network, out = tmp_path / "rain.bif", tmp_path / "run"
+    call("learn", network, "--data", tmp_path / "days.csv", "--out", out)
+    assert hf.load(out).tables_["wet"][1, 1] > 0.9
+    assert "--data" in fails("learn", network, "--out", tmp_path / "other")
+
+
+def test_sequences(tmp_path):
+    states = np.repeat([0, 1, 0, 1], 30)
+    counts = GENERATOR.poisson(np.where(states == 1, 12, 2))
+    lines = [f"{'ab'[t >= 60]},{'' if t % 17 == 0 else count}" for t, count in enumerate(counts)]
+    path, out = tmp_path / "days.csv", tmp_path / "run"
+    path.write_text("\n".join(["patient,visits", *lines]) + "\n")
+    options = ("--id", "patient", "--kind", "visits=count", "--components", "2", "--out", out, "--report")
+    text = call("learn", path, "--model", "hidden_markov", *options)
+    assert "2 sequences of 60 steps" in text
+    page = (out / "report.html").read_text()
+    assert "<h2>States</h2>" in page
+    assert "Sequence b with its most likely states" in page
+    path.write_text(path.read_text().replace("b,", "c,"))  # another patient
+    call("impute", path, "--run", out, "--out", tmp_path / "filled.csv")
+    filled = rows_of(tmp_path / "filled.csv")
+    assert [row["patient"] for row in filled] == ["a"] * 60 + ["c"] * 60
+    assert float(filled[17]["visits"]) == pytest.approx(2, abs=1.5)
+    assert float(filled[34]["visits"]) == pytest.approx(12, abs=3)
+    (tmp_path / "dna.fasta").write_text(">x\nACGTNACGT\n>y\nAACCNN\n")
+    fasta = tmp_path / "dna.fasta"
+    text = call("learn", fasta, "--model", "hidden_markov", "-p", "missing=N", "--out", tmp_path / "dna")
+    assert "2 sequences of 6 to 9 steps" in text
+    assert "3 missing" in text
+    assert "only tables" in fails("impute", fasta, "--run", tmp_path / "dna", "--out", tmp_path / "x.csv")
+    assert "cross_validation" in fails(
+        "learn", path, "--model", "hidden_markov", "--criterion", "cross_validation", "--out", tmp_path / "cv"
+    )
+
+
+class Interrupted(BaseException):
+    """The process ends in the middle of something."""
+
+
+@pytest.mark.parametrize("turns", [1, 30, 45])
+def test_an_interrupted_run_ends_as_an_uninterrupted_one(table, tmp_path, monkeypatch, turns):
+    plan = latent.LearnPlan("gaussian_mixture", (2, 3), parameters={"restarts": 2, "tolerance": 1e-10})
+    data = latent.read_data(table, plan)
+    whole = latent.learn_run(data, tmp_path / "whole", plan)
+    maximize, left = MixtureOfGaussians.maximize, [turns]
+
+    def breaks(self, statistics, parameters):
+        left[0] -= 1
+        if left[0] < 0:
+            raise Interrupted
+        return maximize(self, statistics, parameters)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MixtureOfGaussians, "maximize", breaks)
+        with pytest.raises(Interrupted):
+            latent.learn_run(data, tmp_path / "broken", plan)
+    again = latent.learn_run(data, tmp_path / "broken", plan, resume=True)
+    assert again == whole
+    files = [tmp_path / name / "model" / "model.safetensors" for name in ("whole", "broken")]
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_what_is_refused(table, run, tmp_path):
+    out = tmp_path / "run"
+    assert "did you mean 'gaussian_mixture'" in fails(
+        "learn", table, "--model", "gausian_mixture", "--out", out
+    )
+    assert "LOW-HIGH" in fails("learn", table, "--components", "many", "--out", out)
+    assert "has no parameter 'colour'" in fails("learn", table, "-p", "colour=1", "--out", out)
+    assert "unknown criterion" in fails("learn", table, "--criterion", "dic", "--out", out)
+    assert "--resume" in fails("learn", table, "--model", "gaussian_mixture", "--out", run[0])
+    assert "--target" in fails("learn", table, "--model", "partial_least_squares", "--out", out)
+    assert not out.exists()
+    strange = tmp_path / "strange.csv"
+    strange.write_text("height,weight,girth,town\n1,2,3,Rome\n")
+    assert "'Rome' was not among the symbols" in fails(
+        "impute", strange, "--run", run[0], "--out", tmp_path / "x.csv"
+    )
+    call("impute", strange, "--run", run[0], "--out", tmp_path / "x.csv", "--unseen", "missing")
