@@ -1,0 +1,1 @@
+"""The contextual graph Markov model: layers of mixtures that see the frozen states of neighbours."""
