@@ -20,6 +20,7 @@ from hiddenfield import estimators
 from hiddenfield.data.paths import atomic, read_bytes
 from hiddenfield.embedding.predictor import Predictor
 from hiddenfield.errors import InputError, ReadError
+from hiddenfield.estimators.cgmm import CGMM, ContextualGraphMarkovModel
 from hiddenfield.estimators.counting import KINDS, PREFIX, as_arrays, from_arrays
 from hiddenfield.estimators.inputs import REPRESENTATIONS, Features, Reading
 from hiddenfield.estimators.latent import LATENT, LatentEstimator
@@ -33,14 +34,14 @@ if TYPE_CHECKING:
 
 FORMAT, VERSION = "hiddenfield estimator", 1
 DESCRIPTION, WEIGHTS = "model.json", "model.safetensors"
+SelfSaved = LatentEstimator | ContextualGraphMarkovModel
+"""Estimators that say themselves what of them is saved."""
 CLASSES = ("StructureClassifier", "StructureEncoder", "StructureRegressor")
 # A description of this size has more symbols in its vocabularies than any model that was ever fitted here.
 LARGEST_DESCRIPTION = 256 * 2**20
 
 
-def save(
-    estimator: StructureEstimator | LatentEstimator, path: str | Path, *, overwrite: bool = False
-) -> None:
+def save(estimator: StructureEstimator | SelfSaved, path: str | Path, *, overwrite: bool = False) -> None:
     """Write a fitted estimator into a folder, atomically; see `StructureEstimator.save`."""
     path = Path(path)
     if path.exists() and not overwrite:
@@ -58,11 +59,12 @@ def save(
         shutil.rmtree(old)
 
 
-def _write_folder(estimator: StructureEstimator | LatentEstimator, folder: Path) -> None:
+def _write_folder(estimator: StructureEstimator | SelfSaved, folder: Path) -> None:
     from safetensors.torch import save as pack_tensors
 
-    saved = estimator.as_saved() if isinstance(estimator, LatentEstimator) else _of_networks(estimator)
-    weights, parameters = pack_tensors(saved[0]), estimator.get_params(deep=False) | {"checkpoint": None}
+    saved = estimator.as_saved() if isinstance(estimator, SelfSaved) else _of_networks(estimator)
+    weights, parameters = pack_tensors(saved[0]), estimator.get_params(deep=False)
+    parameters |= {"checkpoint": None} if "checkpoint" in parameters else {}
     content = {
         "format": FORMAT,
         "version": VERSION,
@@ -205,13 +207,14 @@ def _read_weights(file: Path, expected: str) -> dict[str, Tensor]:
 def _build(content: Mapping[str, Any], tensors: dict[str, Tensor]) -> Any:
     """Make the estimator; whatever is wrong with the content becomes an error here, and none of it is run."""
     name = content["class"]
-    latent = {cls.__name__: cls for cls in LATENT.values()}
+    latent = {cls.__name__: cls for cls in LATENT.values()} | CGMM
     if name not in (*CLASSES, *latent):
         raise InputError(
             f"there is no class {name!r:.50}; it must be one of {', '.join((*CLASSES, *latent))}"
         )
     parameters = {key: from_json(value) for key, value in content["parameters"].items()}
-    parameters["checkpoint"] = None  # where a model of ours has none, a stranger's shall not write either
+    if "checkpoint" in parameters:
+        parameters["checkpoint"] = None  # where a model of ours has none, a stranger's shall not write either
     if name in latent:
         return latent[name](**parameters).from_saved(content, tensors)
     estimator: StructureEstimator = getattr(estimators, name)(**parameters)

@@ -1,3 +1,4 @@
+from .jaccard import jaccard as jaccard
 from .refinement import (
     ColourDictionary as ColourDictionary,
     bag_of_labels as bag_of_labels,

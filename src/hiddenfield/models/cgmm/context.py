@@ -14,7 +14,7 @@ from hiddenfield.ops.compile import as_array
 from hiddenfield.ops.equal_rows import Rows, number_rows
 from hiddenfield.shapes import Array, Float, Int
 
-States = Float[Array, "nodes states"] | Int[Array, " nodes"]
+States = Float[Array, "nodes _"] | Int[Array, " nodes"]
 """Frozen states of a layer: the most likely one of each node, or the probabilities of all."""
 
 
@@ -135,7 +135,7 @@ def see(structures: Structures, below: Sequence[tuple[States, int]]) -> Context:
 def distinct(
     context: Context, values: Int[Array, "nodes columns"]
 ) -> tuple[Int[Array, " nodes"], Int[Array, " distinct"]]:
-    """Number nodes such that equal ones (same values, same weighted rows) have the same number.
+    """Give equal nodes (same values, same weighted rows) the same number.
 
     Returns
     -------

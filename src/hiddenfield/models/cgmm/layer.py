@@ -2,56 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import numpy as np
 
+from hiddenfield.data.rows import Rows
 from hiddenfield.errors import InputError
 from hiddenfield.learning.em import Arrays, Fill
+from hiddenfield.learning.starts import group_rows
 from hiddenfield.models.cgmm.context import Context, Shape
 from hiddenfield.models.cgmm.loops import BLOCK, infer_states
+from hiddenfield.models.hidden_markov import dirichlet
+from hiddenfield.models.hidden_markov.emissions import Emission, Numbers
 from hiddenfield.shapes import Array, Float
 
 CHUNK = 16 * BLOCK
 """Nodes whose responsibilities are held at once."""
 
 
-class Emission(Protocol):
-    """What a state says of a node's labels or attributes: one family of distributions for all states."""
-
-    def log_density(self, values: Any, parameters: Arrays) -> Float[Array, "nodes states"]:
-        """Return the log density of each node's values in each state; what is missing is summed out."""
-
-    def statistics(
-        self, values: Any, responsibilities: Float[Array, "nodes states"], parameters: Arrays
-    ) -> Arrays:
-        """Return the expected sufficient statistics, summed over the nodes."""
-
-    def maximize(self, statistics: Arrays) -> Arrays:
-        """Return the parameters that are best for the statistics and the prior."""
-
-    def log_prior(self, parameters: Arrays) -> float:
-        """Return the log density of the parameters, up to a constant."""
-
-    def start(self, values: Any, states: int, generator: np.random.Generator) -> Arrays:
-        """Return parameters to start from."""
-
-
 @dataclass(frozen=True, eq=False)
 class Seen:
     """What a layer learns from: values of nodes, what they see, and how often each pair of these occurs.
 
-    Nodes with equal values that see the same may be held once, with their number as `counts`.
+    Nodes with equal values that see the same may be held once, with their number as `counts`. Values are codes of
+    symbols and numbers, NaN where missing.
     """
 
-    values: Any
+    values: Float[Array, "contexts columns"]
     context: Context
     counts: Float[Array, " contexts"]
 
     def __len__(self) -> int:
         """Return the number of rows held."""
         return len(self.counts)
+
+    def block(self, columns: Sequence[int], part: slice = slice(None)) -> Rows:
+        """Return some columns of some rows."""
+        return Rows(np.ascontiguousarray(self.values[part][:, list(columns)]), self.counts[part])
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,8 +63,8 @@ class ContextLayer:
         States of a node.
     shape
         Of the transition table.
-    emission
-        The distribution of values given a state.
+    emissions
+        What a state says of a node's labels and attributes, a block of columns each; missing values are summed out.
     smoothing
         What is added to every expected count of a transition.
 
@@ -87,15 +75,28 @@ class ContextLayer:
 
     num_states: int
     shape: Shape
-    emission: Emission
+    emissions: Sequence[Emission]
     smoothing: float = 1e-3
 
     def start(self, data: Seen, how: str, generator: np.random.Generator) -> Arrays:
-        """Return random transitions, equal weights of labels and layers, and the emission's own start."""
+        """Return random transitions, equal weights of labels and layers, and emissions of grouped or shared nodes.
+
+        Nodes with numbers are grouped by nearness; those with symbols alone are shared at random among all states.
+        """
         table = generator.dirichlet(np.ones(self.num_states), self.shape.num_rows)
         groups = self.shape.group[-1] + 1
         found = {"transition": table, "switch": np.full(groups, 1 / groups)}
-        return found | self._prefixed(self.emission.start(data.values, self.num_states, generator))
+        numbers = [emission for emission in self.emissions if isinstance(emission, Numbers)]
+        if numbers:
+            rows = np.nan_to_num(data.block(numbers[0].columns).values)
+            group = group_rows(rows, data.counts, self.num_states, "auto", generator)
+            owners = 0.9 * np.eye(self.num_states)[group] + 0.1 / self.num_states
+        else:
+            owners = generator.dirichlet(np.ones(self.num_states), len(data))
+        owners = owners * data.counts[:, None]
+        for emission in self.emissions:
+            found |= emission.start(data.block(emission.columns), owners, generator)
+        return found
 
     def expected_statistics(self, data: Seen, parameters: Arrays, fill: Fill) -> Arrays:
         """Return expected counts of transitions, by row, and what the emission counts (the E step)."""
@@ -110,23 +111,25 @@ class ContextLayer:
             found, log_likelihood, own, total = self._infer(data, part, counts, parameters)
             used, totals = used + own, totals + total
             objective += float(counts @ log_likelihood)
-            for name, value in self.emission.statistics(
-                data.values[part], found, self._own(parameters)
-            ).items():
-                emitted[name] = emitted.get(name, 0.0) + value
+            for emission in self.emissions:
+                rows = data.block(emission.columns, part)
+                for name, value in emission.statistics(rows, found, parameters, fill).items():
+                    emitted[name] = emitted.get(name, 0.0) + value
         used[self.shape.absent] += totals
         transitions = np.maximum(used, 0.0) * self._table(parameters)
         return {
-            "objective": np.float64(objective),
-            "count": data.counts.sum(),
+            "objective": np.asarray(objective),
+            "count": np.asarray(data.counts.sum()),
             "transition": transitions,
-        } | self._prefixed(emitted)
+        } | emitted
 
     def _infer(
         self, data: Seen, part: slice, counts: Array, parameters: Arrays
     ) -> tuple[Array, Array, Array, Array]:
         """Return responsibilities times counts, log-likelihoods, and sums for transitions, of some of the nodes."""
-        density = np.ascontiguousarray(self.emission.log_density(data.values[part], self._own(parameters)))
+        density = np.zeros((len(data.counts[part]), self.num_states))
+        for emission in self.emissions:
+            density += emission.log_density(data.block(emission.columns, part), parameters)
         blocks, table = -(-len(density) // BLOCK), self._table(parameters)
         found, log_likelihood = np.empty_like(density), np.empty(len(density))
         used = np.zeros((blocks, self.shape.num_rows, self.num_states))
@@ -154,19 +157,35 @@ class ContextLayer:
         total = smoothed.sum(axis=1, keepdims=True)
         table = np.divide(smoothed, total, out=parameters["transition"].copy(), where=total > 0)
         switch = np.bincount(self.shape.group, counts.sum(axis=1))
-        emitted = {
-            name.removeprefix("emission."): value
-            for name, value in statistics.items()
-            if name.startswith("emission.")
-        }
-        return {"transition": table, "switch": switch / switch.sum()} | self._prefixed(
-            self.emission.maximize(emitted)
-        )
+        found = {"transition": table, "switch": switch / switch.sum()}
+        for emission in self.emissions:
+            found |= emission.maximize(statistics, parameters)
+        return found
 
     def log_prior(self, parameters: Arrays) -> float:
-        """Return the log density of the Dirichlet priors that smoothing stands for."""
+        """Return the log density of the Dirichlet priors that smoothing stands for, and of those of the emissions."""
         smooth = self.smoothing * np.log(parameters["transition"]).sum() if self.smoothing else 0.0
-        return float(smooth + self.emission.log_prior(self._own(parameters)))
+        return float(smooth + sum(emission.log_prior(parameters) for emission in self.emissions))
+
+    def as_vector(self, parameters: Arrays) -> Float[Array, " free"]:
+        """Return log ratios of probabilities, and the coordinates of the emissions."""
+        parts = [
+            dirichlet.as_ratios(rows, np.ones(rows.shape, bool))
+            for rows in (parameters["transition"], parameters["switch"][None])
+        ]
+        return np.concatenate([*parts, *(emission.as_vector(parameters) for emission in self.emissions)])
+
+    def from_vector(self, vector: Float[Array, " free"], parameters: Arrays) -> Arrays:
+        """Return the parameters at these coordinates."""
+        table, switch = parameters["transition"], parameters["switch"]
+        sizes = [table.size - len(table), len(switch) - 1]
+        sizes += [len(emission.as_vector(parameters)) for emission in self.emissions]
+        first, second, *own = np.split(vector, np.cumsum(sizes)[:-1])
+        found = {"transition": dirichlet.from_ratios(first, table, np.ones(table.shape, bool))}
+        found["switch"] = dirichlet.from_ratios(second, switch[None], np.ones((1, len(switch)), bool))[0]
+        for emission, part in zip(self.emissions, own, strict=True):
+            found |= emission.from_vector(part, parameters)
+        return found
 
     def infer(
         self, data: Seen, parameters: Arrays
@@ -182,16 +201,3 @@ class ContextLayer:
     def _table(self, parameters: Arrays) -> Float[Array, "rows states"]:
         """Return transitions times the weights of their layer and label."""
         return np.ascontiguousarray(parameters["transition"] * parameters["switch"][self.shape.group, None])
-
-    @staticmethod
-    def _own(parameters: Arrays) -> Arrays:
-        """Return the parameters of the emission."""
-        return {
-            name.removeprefix("emission."): value
-            for name, value in parameters.items()
-            if name.startswith("emission.")
-        }
-
-    @staticmethod
-    def _prefixed(found: Arrays) -> Arrays:
-        return {f"emission.{name}": value for name, value in found.items()}

@@ -95,7 +95,8 @@ def infer_states(
     r"""Compute the posterior of the state of each node, and sums for the expected counts.
 
     With :math:`p_{ui} = b_i + \sum_e w_e T_{r_e i}`, responsibilities are :math:`\propto p_{ui} P(y_u \mid i)`; `used`
-    gets :math:`\sum_u n_u w_e P(y_u \mid i) / Z_u` for each row and state, and `totals` the same with weight 1, by block.
+    gets :math:`\sum_u n_u w_e P(y_u \mid i) / Z_u` for each row and state, by block, and `totals` the
+    same with weight 1.
     """
     nodes, states = log_density.shape
     for block in prange((nodes + BLOCK - 1) // BLOCK):

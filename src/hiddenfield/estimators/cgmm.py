@@ -1,0 +1,610 @@
+"""The contextual graph Markov model as an encoder, a classifier and a regressor of graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from numbers import Integral, Real
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import torch
+from sklearn.base import (
+    BaseEstimator,
+    ClassifierMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    RegressorMixin,
+    TransformerMixin,
+    clone,
+)
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from hiddenfield.data.structures import Structures
+from hiddenfield.data.table import TableColumn
+from hiddenfield.data.vocabulary import Vocabulary
+from hiddenfield.errors import InputError
+from hiddenfield.estimators.base import _spread
+from hiddenfield.estimators.inputs import REPRESENTATIONS, Features, Reading, rows_read
+from hiddenfield.estimators.parameters import COUNT, POSITIVE, as_json, check, from_json
+from hiddenfield.estimators.supervised import _most_probable, class_array
+from hiddenfield.estimators.targets import as_classes, as_numbers, attach
+from hiddenfield.learning.linear import Linear, fit_linear
+from hiddenfield.models.cgmm.context import Shape
+from hiddenfield.models.cgmm.fingerprints import FINGERPRINTS, fingerprints
+from hiddenfield.models.cgmm.layer import ContextLayer
+from hiddenfield.models.cgmm.stack import Growth, Stack, grow
+from hiddenfield.models.gaussians import COVARIANCES, Gaussians, NormalPrior
+from hiddenfield.models.hidden_markov.emissions import Emission, Numbers, Symbols
+from hiddenfield.progress import progress
+from hiddenfield.shapes import Array, Float, Int, Shaped, Tensor
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+LABEL_PRIOR = 1.001
+"""Concentration of the Dirichlet prior of labels: one unseen in training has a small probability in every state."""
+FOLDS = 3
+"""Parts that the head's criterion is cross-validated over, all of them training structures."""
+ASIDE = 0.2
+"""Of the structures that the penalty of the default head is chosen on."""
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ContextualGraphMarkovModel(BaseEstimator):  # type: ignore[misc]
+    r"""Base of the estimators of contextual graph Markov models.
+
+    Layer after layer every node has a hidden state, on which its label depends, and which itself depends on the
+    frozen states of its neighbours in the layers below; see `hiddenfield.models.cgmm.layer.ContextLayer`. Graphs are
+    then described by how often which states occur.
+
+    X is what `StructureEstimator` takes. Node labels are categorical, node attributes Gaussian; arc labels, all columns
+    taken together, say along which kind of arc a neighbour is.
+
+    Parameters
+    ----------
+    num_states
+        Of every layer.
+    depth
+        The most layers.
+    previous
+        Which layers a layer sees: ``"last"``, ``"all"``, or distances, 1 for the layer below.
+    states
+        What of the layers below is frozen and counted: the most likely states (``"hard"``) or the probabilities of
+        all (``"soft"``).
+    fingerprint
+        ``"unigram"`` (states), ``"bigram"`` (pairs along arcs) or ``"both"``.
+    layers
+        Whether fingerprints of ``"all"`` layers are put side by side, or those of the ``"last"`` taken.
+    pooling
+        ``"sum"`` for counts, ``"mean"`` for frequencies.
+    pool
+        Random starts of each layer, of which the best is kept.
+    max_iterations, tolerance
+        Turns of EM of each layer, and the rise of the log-likelihood per node at which they end.
+    smoothing
+        What is added to expected counts of transitions.
+    covariance
+        Of node attributes: ``"diagonal"``, ``"full"``, ``"tied"`` or ``"spherical"``.
+    missing
+        Node labels that stand for what is not known; they are summed out.
+    representation, representation_options
+        As of `StructureEstimator`.
+    random_state
+        An integer makes the result repeatable.
+    verbose
+        Whether a progress bar is shown.
+
+    Attributes
+    ----------
+    stack_
+        The layers with their parameters, the traces of EM, and the criterion after each layer.
+    features_, reading_
+        How new structures are read.
+
+    References
+    ----------
+    Bacciu, Errica & Micheli (2018), Contextual graph Markov model: a deep and generative approach to graph processing.
+    """
+
+    num_states: int = 20
+    depth: int = 4
+    previous: Any = "last"
+    states: str = "hard"
+    fingerprint: str = "both"
+    layers: str = "all"
+    pooling: str = "sum"
+    pool: int = 1
+    max_iterations: int = 30
+    tolerance: float = 1e-4
+    smoothing: float = 1e-3
+    covariance: str = "diagonal"
+    missing: Any = ()
+    representation: str = "auto"
+    representation_options: Mapping[str, Any] | None = None
+    random_state: Any = 0
+    verbose: bool = False
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "num_states": [COUNT],
+        "depth": [COUNT],
+        "previous": [StrOptions({"last", "all"}), "array-like"],
+        "states": [StrOptions({"hard", "soft"})],
+        "fingerprint": [StrOptions(set(FINGERPRINTS))],
+        "layers": [StrOptions({"all", "last"})],
+        "pooling": [StrOptions({"sum", "mean"})],
+        "pool": [COUNT],
+        "max_iterations": [COUNT],
+        "tolerance": [POSITIVE],
+        "smoothing": [Interval(Real, 0, None, closed="left")],
+        "covariance": [StrOptions(set(COVARIANCES))],
+        "missing": ["array-like"],
+        "representation": [StrOptions({"auto", *REPRESENTATIONS})],
+        "representation_options": [dict, None],
+        "random_state": ["random_state"],
+        "verbose": ["boolean"],
+    }
+
+    # -- learning ------------------------------------------------------------------------------------------
+
+    def _begin(self, X: Any) -> Structures:
+        """Check the parameters, read X, and keep how."""
+        check(self)
+        self._growth()
+        self.reading_ = Reading.of(X, self.representation, self.representation_options)
+        structures = self.reading_.convert(X)
+        if not structures.total_nodes:
+            raise InputError("the structures have no nodes; there is nothing to learn from")
+        features = Features.of(structures)
+        words = tuple(
+            Vocabulary(
+                known.name, (*known.symbols, *(new for new in self.missing if new not in known.symbols))
+            )
+            for known in features.node_vocabularies
+        )
+        self.features_ = replace(features, node_vocabularies=words)
+        return structures
+
+    def _grow(
+        self, structures: Structures, criterion: Callable[[csr_matrix], float] | None, patience: int = 1
+    ) -> None:
+        coded = self.features_.encode(structures)
+        growth = replace(self._growth(), patience=patience)
+        judged = None if criterion is None else (lambda found: criterion(self._count(coded, found)))
+        with progress(self.depth, f"learning {type(self).__name__}", shown=self.verbose) as advance:
+            self.stack_ = grow(
+                coded,
+                self._values(coded),
+                self._emissions(),
+                growth,
+                criterion=judged,
+                seed=self._seed(),
+                advance=advance,
+            )
+
+    def _growth(self) -> Growth:
+        named = {"last": (1,), "all": tuple(range(1, self.depth))}
+        previous = named[self.previous] if isinstance(self.previous, str) else tuple(self.previous)
+        whole = all(isinstance(back, Integral) and back >= 1 for back in previous)
+        if not whole or (1 not in previous and self.depth > 1) or len(set(previous)) < len(previous):
+            raise InputError(
+                "previous must be 'last', 'all', or different distances of layers of which one is 1, got "
+                f"{self.previous!r}"
+            )
+        return Growth(
+            self.num_states,
+            self.depth,
+            tuple(int(back) for back in previous),
+            self.states == "soft",
+            self.pool,
+            max_iterations=self.max_iterations,
+            tolerance=self.tolerance,
+            smoothing=self.smoothing,
+        )
+
+    def _seed(self) -> int:
+        if isinstance(self.random_state, Integral):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _values(self, coded: Structures) -> Float[Array, "nodes columns"]:
+        """Return codes of labels and attributes, NaN where missing."""
+        parts = [np.zeros((coded.total_nodes, 0))]
+        if coded.node_labels is not None:
+            codes = coded.node_labels.cpu().numpy().astype(np.float64)
+            for column, words in zip(codes.T, coded.node_vocabularies, strict=True):
+                unknown = [k for k, symbol in enumerate(words.symbols) if symbol in self.missing]
+                column[np.isin(column, unknown)] = np.nan
+            parts.append(codes)
+        if coded.node_attributes is not None:
+            parts.append(coded.node_attributes.double().cpu().numpy())
+        return np.concatenate(parts, axis=1)
+
+    def _emissions(self) -> list[Emission]:
+        found: list[Emission] = []
+        for k, words in enumerate(self.features_.node_vocabularies):
+            column = TableColumn(f"{k}", "categorical", words)
+            found.append(Symbols(column, (k,), self.num_states, LABEL_PRIOR))
+        first, dim = len(found), len(self.features_.node_attributes)
+        if dim:
+            # Attributes are standardised by the features.
+            centre, spread = np.zeros(dim), np.ones(dim)
+            size = dim if self.covariance in ("full", "tied") else 1
+            prior = NormalPrior(centre, 0.01, size + 2.0, spread / self.num_states ** (2 / dim))
+            family = Gaussians(self.covariance, centre, spread, prior)
+            found.append(Numbers(tuple(range(first, first + dim)), self.num_states, 1, family))
+        return found
+
+    # -- what is learned of graphs and nodes ---------------------------------------------------------------
+
+    def _coded(self, X: Any) -> Structures:
+        check_is_fitted(self, "stack_")
+        return self.features_.encode(self.reading_.convert(X))
+
+    def _count(self, coded: Structures, posteriors: list[Float[Array, "nodes states"]]) -> csr_matrix:
+        chosen = posteriors if self.layers == "all" else posteriors[-1:]
+        soft, mean = self.states == "soft", self.pooling == "mean"
+        return fingerprints(coded, chosen, self.fingerprint, soft=soft, mean=mean)
+
+    def fingerprints(self, X: Any) -> csr_matrix:
+        """Return the fingerprint of every graph that could be read, as sparse rows."""
+        coded = self._coded(X)
+        return self._count(coded, self.stack_.infer(coded, self._values(coded))[0])
+
+    def embed(self, X: Any) -> Float[Array, "structures width"]:
+        """Return the fingerprint of every entry of X as a plain array; NaN where one could not be read."""
+        structures = self.reading_.convert(X) if hasattr(self, "stack_") else X
+        return _spread(self.fingerprints(structures).toarray(), rows_read(X, structures), X)
+
+    def posterior(self, X: Any, layer: int = -1) -> list[Float[Array, "nodes states"]]:
+        """Return the probabilities of the nodes' states in a layer, one array for each structure."""
+        coded = self._coded(X)
+        if not -len(self.stack_.layers) <= layer < len(self.stack_.layers):
+            raise InputError(f"there are {len(self.stack_.layers)} layers, and no layer {layer}")
+        found = self.stack_.infer(coded, self._values(coded))[0][layer]
+        return np.split(found, coded.node_ptr[1:-1].cpu().numpy())
+
+    def log_likelihood(self, X: Any) -> Float[Array, "structures layers"]:
+        """Return of every structure the log-likelihood of its labels in each layer, given the states frozen below."""
+        coded = self._coded(X)
+        nodes = np.stack(self.stack_.infer(coded, self._values(coded))[1])
+        sums = np.concatenate([np.zeros((len(nodes), 1)), np.cumsum(nodes, axis=1)], axis=1)
+        return np.diff(sums[:, coded.node_ptr.cpu().numpy()], axis=1).T
+
+    def sample(self, X: Any, *, random_state: Any = None) -> list[dict[str, Array]]:
+        """Draw new labels and attributes of the nodes of X from the last layer, given what is frozen below.
+
+        Returns
+        -------
+        list
+            For each structure its columns by name.
+        """
+        coded = self._coded(X)
+        seed = self._seed() if random_state is None else random_state
+        drawn, _ = self.stack_.sample(coded, self._values(coded), np.random.default_rng(seed))
+        words, scales = self.features_.node_vocabularies, self.features_.node_attributes
+        columns = {
+            one.name: np.array(one.decode(drawn[:, k].astype(np.int64)), dtype=object)
+            for k, one in enumerate(words)
+        }
+        columns |= {one.name: drawn[:, len(words) + k] * one.scale + one.mean for k, one in enumerate(scales)}
+        bounds = coded.node_ptr.tolist()
+        return [
+            {name: values[a:b] for name, values in columns.items()}
+            for a, b in pairwise(bounds)
+        ]
+
+    # -- saving --------------------------------------------------------------------------------------------
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the fitted estimator into a folder, as safetensors and JSON; `hiddenfield.load` opens it."""
+        from hiddenfield.estimators.saving import save
+
+        check_is_fitted(self, "stack_")
+        save(self, path, overwrite=overwrite)
+
+    def as_saved(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return the arrays, and plain values that describe what was learned."""
+        arrays = {
+            f"layer.{number}.{name}": torch.from_numpy(np.array(value))
+            for number, parameters in enumerate(self.stack_.parameters)
+            for name, value in parameters.items()
+        }
+        return arrays, {
+            "features": self.features_.as_dict(),
+            "representation": self.reading_.representation,
+            "representation_options": as_json("representation_options", dict(self.reading_.options)),
+            "traces": self.stack_.traces,
+            "scores": self.stack_.scores,
+        }
+
+    def from_saved(self, content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Any:
+        """Take over what `as_saved` returned; parameters that do not fit the model are an error."""
+        check(self)
+        if content["representation"] not in REPRESENTATIONS:
+            raise InputError(f"there is no representation {content['representation']!r:.50}")
+        if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
+            raise InputError("the parameters are not finite")
+        self.features_ = Features.from_dict(content["features"])
+        self.reading_ = Reading(content["representation"], from_json(content["representation_options"]))
+        growth, emissions = self._growth(), self._emissions()
+        labels = int(np.prod([len(words) for words in self.features_.arc_vocabularies]))
+        layers, parameters = [], []
+        for number in range(len(content["traces"])):
+            below = tuple(self.num_states for _ in growth.below(number))
+            layer = ContextLayer(self.num_states, Shape(labels, below), emissions, self.smoothing)
+            own = {
+                name.removeprefix(f"layer.{number}."): tensor.numpy()
+                for name, tensor in tensors.items()
+                if name.startswith(f"layer.{number}.")
+            }
+            if own["transition"].shape != (layer.shape.num_rows, self.num_states):
+                raise InputError(f"the transitions of layer {number} do not fit the states and arc labels")
+            layers.append(layer)
+            parameters.append(own)
+        self.stack_ = Stack(growth, layers, parameters, content["traces"], content["scores"])
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Say whether `fit` has been called."""
+        return "stack_" in vars(self)
+
+    def __sklearn_tags__(self) -> Any:
+        """Return scikit-learn's tags: X holds structures, not arrays of numbers."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array, tags.input_tags.string = False, True
+        tags.non_deterministic, tags.no_validation = self.random_state is None, True
+        return tags
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class CGMMEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ContextualGraphMarkovModel):  # type: ignore[misc]
+    """Encode graphs as counts of hidden states, learned without targets.
+
+    The parameters are those of `ContextualGraphMarkovModel`; of a pool the start with the best likelihood is kept.
+
+    Parameters
+    ----------
+    sparse_output
+        Whether `transform` returns a sparse matrix.
+
+    Examples
+    --------
+    >>> from hiddenfield.estimators import CGMMEncoder
+    >>> model = CGMMEncoder(num_states=3, depth=2, fingerprint="unigram").fit(["GATTACA", "CAT", "TAGA"])
+    >>> model.transform(["GATT", "ACA"]).sum(axis=1)  # each layer counts every node once
+    array([8., 6.])
+    """
+
+    sparse_output: bool = False
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = ContextualGraphMarkovModel._parameter_constraints | {
+        "sparse_output": ["boolean"]
+    }
+
+    def fit(self, X: Any, y: Any = None) -> CGMMEncoder:
+        """Learn the layers; y is ignored."""
+        self._grow(self._begin(X), None)
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Return the fingerprints, (structures, width)."""
+        check_is_fitted(self, "stack_")
+        return self.fingerprints(X) if self.sparse_output else self.embed(X)
+
+    @property
+    def _n_features_out(self) -> int:
+        counted = {"unigram": 1, "bigram": self.num_states, "both": 1 + self.num_states}[self.fingerprint]
+        return self.num_states * counted * (len(self.stack_.layers) if self.layers == "all" else 1)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class CGMMPredictor(ContextualGraphMarkovModel):
+    """Base of the estimators that predict one target from fingerprints.
+
+    Structures without a target take part in the learning of the layers.
+
+    Parameters
+    ----------
+    head
+        Any classifier or regressor of scikit-learn, fitted to the fingerprints; None for ridge or logistic
+        regression whose penalty is chosen on a fifth of the training structures.
+    select
+        What the best start of a layer and the depth are chosen by: ``"likelihood"``, with the depth as given; or
+        ``"score"``, that of the head, cross-validated within the training structures.
+    patience
+        With ``"score"``: layers without a better one after which growth ends.
+
+    Attributes
+    ----------
+    head_
+        The fitted head.
+    """
+
+    head: Any = None
+    select: str = "likelihood"
+    patience: int = 2
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = ContextualGraphMarkovModel._parameter_constraints | {
+        "head": [HasMethods(["fit", "predict"]), None],
+        "select": [StrOptions({"likelihood", "score"})],
+        "patience": [COUNT],
+    }
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        """Learn the layers, then the head.
+
+        Parameters
+        ----------
+        X
+            Structures.
+        y
+            One target for each; None for the structures' own.
+        """
+        structures = self._begin(X)
+        columns, _ = attach(structures, y, rows_read(X, structures), None if y is None else len(X))
+        if len(columns) != 1:
+            raise InputError(f"{type(self).__name__} predicts one target, got {len(columns)}")
+        structures = self._with_targets(structures, columns)
+        assert structures.targets is not None
+        targets = structures.targets[:, 0].double().cpu().numpy()
+        rows = np.flatnonzero(~np.isnan(targets))
+        if not len(rows):
+            raise InputError("y is missing for every structure; there is nothing to learn from")
+        self._keep_target(structures, columns[0].kind)
+        criterion = partial(self._validated, targets=targets, rows=rows) if self.select == "score" else None
+        self._grow(structures, criterion, self.patience)
+        features = self.fingerprints(structures.replace(targets=None))
+        self.head_ = self._fit_head(features[rows], targets[rows])
+        return self
+
+    def _with_targets(self, structures: Structures, columns: Any) -> Structures:
+        return as_numbers(structures, columns)
+
+    def _keep_target(self, structures: Structures, kind: str) -> None:
+        """Keep what predictions are given back as."""
+
+    @property
+    def _num_classes(self) -> int | None:
+        """How many classes there are; None for numbers."""
+        return None
+
+    def _fit_head(self, features: csr_matrix, y: Float[Array, " rows"]) -> Any:
+        if self.head is not None:
+            return clone(self.head).fit(features.toarray(), y if self._num_classes is None else y.astype(int))
+        order = np.random.default_rng(self._seed()).permutation(len(y))
+        size = int(ASIDE * len(y))
+        return fit_linear(features, y, np.sort(order[size:]), np.sort(order[:size]), self._num_classes)
+
+    def _apply(self, head: Any, features: csr_matrix, method: str = "predict") -> Float[Array, "rows ..."]:
+        if isinstance(head, Linear):
+            return head.predict(features)
+        return np.asarray(getattr(head, method)(features.toarray()))
+
+    def _validated(self, features: csr_matrix, targets: Array, rows: Int[Array, " rows"]) -> float:
+        """Return minus the mean error of the head on parts of the training structures that it was not fitted to."""
+        part = np.random.default_rng(self._seed()).permutation(len(rows)) % min(FOLDS, len(rows))
+        errors = np.empty(len(rows))
+        for fold in np.unique(part):
+            kept, aside = rows[part != fold], rows[part == fold]
+            if not len(kept):
+                return 0.0
+            found = self._apply(self._fit_head(features[kept], targets[kept]), features[aside])
+            if self._num_classes is None:
+                errors[part == fold] = (found - targets[aside]) ** 2
+            else:
+                errors[part == fold] = (found.argmax(axis=1) if found.ndim == 2 else found) != targets[aside]
+        return -float(errors.mean())
+
+    def _predicted(self, X: Any, method: str = "predict") -> Float[Array, "rows ..."]:
+        check_is_fitted(self, "stack_")
+        structures = self.reading_.convert(X)
+        found = self._apply(self.head_, self.fingerprints(structures), method)
+        return _spread(found.astype(np.float64), rows_read(X, structures), X)
+
+    def as_saved(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return the arrays, and plain values; a head of scikit-learn cannot be saved without executing code."""
+        if not isinstance(self.head_, Linear):
+            raise InputError(
+                f"the head {type(self.head_).__name__} cannot be saved; use the default head, or save a CGMMEncoder "
+                "and fit the head to what it returns"
+            )
+        arrays, content = super().as_saved()
+        for name in ("scale", "weights", "intercept"):
+            arrays[f"head.{name}"] = torch.from_numpy(np.array(getattr(self.head_, name)))
+        return arrays, content | {"unit": bool(self.head_.unit), "strength": float(self.head_.strength)}
+
+    def from_saved(self, content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Any:
+        """Take over what `as_saved` returned."""
+        super().from_saved(content, tensors)
+        own = {name: tensors[f"head.{name}"].numpy() for name in ("scale", "weights", "intercept")}
+        classes = isinstance(self, ClassifierMixin)
+        self.head_ = Linear(**own, classes=classes, unit=content["unit"], strength=content["strength"])
+        return self
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class CGMMClassifier(ClassifierMixin, CGMMPredictor):  # type: ignore[misc]
+    """Predict classes of graphs from counts of hidden states.
+
+    The parameters are those of `ContextualGraphMarkovModel` and of `CGMMPredictor`.
+
+    Examples
+    --------
+    >>> from hiddenfield.estimators import CGMMClassifier
+    >>> words = ["GAGA", "TCTC", "GGAA", "TTCC", "AGAG", "CTCT"]
+    >>> model = CGMMClassifier(num_states=2, depth=2).fit(words, ["purine", "other"] * 3)
+    >>> model.predict(["AGG", "CCT"])
+    array(['purine', 'other'], dtype='<U6')
+    """
+
+    def _with_targets(self, structures: Structures, columns: Any) -> Structures:
+        return as_classes(structures, columns)
+
+    def _keep_target(self, structures: Structures, kind: str) -> None:
+        (words,) = structures.target_vocabularies
+        assert words is not None
+        self.classes_ = class_array(words.symbols, kind)
+        self.target_kind_ = kind
+
+    @property
+    def _num_classes(self) -> int:
+        return len(self.classes_)
+
+    def predict_proba(self, X: Any) -> Float[Array, "structures classes"]:
+        """Return the probabilities of the classes; a head of scikit-learn must offer them."""
+        found = self._predicted(X, "predict_proba")
+        if isinstance(self.head_, Linear) or found.shape[1] == len(self.classes_):
+            return found
+        spread = np.zeros((len(found), len(self.classes_)))
+        spread[:, self.head_.classes_] = found
+        return spread
+
+    def predict(self, X: Any) -> Shaped[Array, " structures"]:
+        """Return the class of every structure."""
+        found = self._predicted(X)
+        if found.ndim == 1:
+            found = np.where(
+                np.isnan(found)[:, None], np.nan, found[:, None] == np.arange(len(self.classes_))
+            )
+        return _most_probable(self.classes_, found)
+
+    def as_saved(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return the arrays, and plain values."""
+        arrays, content = super().as_saved()
+        return arrays, content | {"classes": self.classes_.tolist(), "target_kind": self.target_kind_}
+
+    def from_saved(self, content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Any:
+        """Take over what `as_saved` returned."""
+        super().from_saved(content, tensors)
+        self.target_kind_ = content["target_kind"]
+        self.classes_ = class_array(tuple(content["classes"]), self.target_kind_)
+        return self
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class CGMMRegressor(RegressorMixin, CGMMPredictor):  # type: ignore[misc]
+    """Predict numbers from counts of hidden states in graphs.
+
+    The parameters are those of `ContextualGraphMarkovModel` and of `CGMMPredictor`.
+
+    Examples
+    --------
+    >>> from hiddenfield.estimators import CGMMRegressor
+    >>> words = ["GAGAT", "TCTC", "GGAA", "TTC", "AGAGA", "CTCT"]
+    >>> model = CGMMRegressor(num_states=2, depth=1).fit(words, [3.0, 0.0, 4.0, 0.0, 5.0, 0.0])
+    >>> model.predict(["AGG", "CCT"]).round()
+    array([3., 0.])
+    """
+
+    def predict(self, X: Any) -> Float[Array, " structures"]:
+        """Return the number of every structure."""
+        return self._predicted(X)
+
+
+CGMM = {one.__name__: one for one in (CGMMEncoder, CGMMClassifier, CGMMRegressor)}
+"""The estimators by class, for saving."""
