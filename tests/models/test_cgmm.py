@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -30,7 +31,7 @@ def graphs_of(seed, sizes=(7, 1, 0, 5)):
     """Random graphs with labelled arcs, isolated nodes, loops, and one without nodes."""
     draw = np.random.default_rng(seed)
     ptr = np.concatenate([[0], np.cumsum(sizes)])
-    ends = [draw.integers(a, b, (2, b - a)) for a, b in zip(ptr[:-1], ptr[1:], strict=True) if b > a]
+    ends = [draw.integers(a, b, (2, b - a)) for a, b in pairwise(ptr) if b > a]
     source, target = np.unique(np.concatenate(ends, axis=1), axis=1)
     pack = hf.data.from_arcs(source, target, node_ptr=ptr)
     labels = torch.from_numpy(draw.integers(0, ARC_LABELS, (pack.total_arcs, 1)))

@@ -293,10 +293,7 @@ class ContextualGraphMarkovModel(BaseEstimator):  # type: ignore[misc]
         }
         columns |= {one.name: drawn[:, len(words) + k] * one.scale + one.mean for k, one in enumerate(scales)}
         bounds = coded.node_ptr.tolist()
-        return [
-            {name: values[a:b] for name, values in columns.items()}
-            for a, b in pairwise(bounds)
-        ]
+        return [{name: values[a:b] for name, values in columns.items()} for a, b in pairwise(bounds)]
 
     # -- saving --------------------------------------------------------------------------------------------
 
@@ -483,7 +480,7 @@ class CGMMPredictor(ContextualGraphMarkovModel):
     def _apply(self, head: Any, features: csr_matrix, method: str = "predict") -> Float[Array, "rows ..."]:
         if isinstance(head, Linear):
             return head.predict(features)
-        return np.asarray(getattr(head, method)(features.toarray()))
+        return np.asarray(getattr(head, method)(features.toarray()), np.float64)
 
     def _validated(self, features: csr_matrix, targets: Array, rows: Int[Array, " rows"]) -> float:
         """Return minus the mean error of the head on parts of the training structures that it was not fitted to."""
@@ -504,7 +501,7 @@ class CGMMPredictor(ContextualGraphMarkovModel):
         check_is_fitted(self, "stack_")
         structures = self.reading_.convert(X)
         found = self._apply(self.head_, self.fingerprints(structures), method)
-        return _spread(found.astype(np.float64), rows_read(X, structures), X)
+        return _spread(found, rows_read(X, structures), X)
 
     def as_saved(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return the arrays, and plain values; a head of scikit-learn cannot be saved without executing code."""
@@ -536,8 +533,8 @@ class CGMMClassifier(ClassifierMixin, CGMMPredictor):  # type: ignore[misc]
     Examples
     --------
     >>> from hiddenfield.estimators import CGMMClassifier
-    >>> words = ["GAGA", "TCTC", "GGAA", "TTCC", "AGAG", "CTCT"]
-    >>> model = CGMMClassifier(num_states=2, depth=2).fit(words, ["purine", "other"] * 3)
+    >>> words = ["GAGA", "TCTC", "GGAA", "TTCC", "AGAG", "CTCT"] * 5
+    >>> model = CGMMClassifier(num_states=4, depth=2).fit(words, ["purine", "other"] * 15)
     >>> model.predict(["AGG", "CCT"])
     array(['purine', 'other'], dtype='<U6')
     """
@@ -595,10 +592,10 @@ class CGMMRegressor(RegressorMixin, CGMMPredictor):  # type: ignore[misc]
     Examples
     --------
     >>> from hiddenfield.estimators import CGMMRegressor
-    >>> words = ["GAGAT", "TCTC", "GGAA", "TTC", "AGAGA", "CTCT"]
-    >>> model = CGMMRegressor(num_states=2, depth=1).fit(words, [3.0, 0.0, 4.0, 0.0, 5.0, 0.0])
-    >>> model.predict(["AGG", "CCT"]).round()
-    array([3., 0.])
+    >>> words = ["GATTACA", "CAT", "TAGA", "CC", "GATTA", "A"] * 5
+    >>> model = CGMMRegressor(num_states=2, depth=1).fit(words, [7.0, 3.0, 4.0, 2.0, 5.0, 1.0] * 5)
+    >>> model.predict(["TAG", "CATTAG"]).round()
+    array([3., 6.])
     """
 
     def predict(self, X: Any) -> Float[Array, " structures"]:
