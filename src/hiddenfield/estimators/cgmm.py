@@ -189,7 +189,7 @@ class ContextualGraphMarkovModel(BaseEstimator):  # type: ignore[misc]
     def _growth(self) -> Growth:
         named = {"last": (1,), "all": tuple(range(1, self.depth))}
         previous = named[self.previous] if isinstance(self.previous, str) else tuple(self.previous)
-        whole = all(isinstance(back, Integral) and back >= 1 for back in previous)
+        whole = all(isinstance(back, int | np.integer) and back >= 1 for back in previous)
         if not whole or (1 not in previous and self.depth > 1) or len(set(previous)) < len(previous):
             raise InputError(
                 "previous must be 'last', 'all', or different distances of layers of which one is 1, got "
