@@ -22,7 +22,16 @@ from .data import (
     write as write,
 )
 from .estimators import (
+    BayesianNetwork as BayesianNetwork,
+    CGMMClassifier as CGMMClassifier,
+    CGMMEncoder as CGMMEncoder,
+    CGMMRegressor as CGMMRegressor,
+    FactorAnalysis as FactorAnalysis,
     GaussianMixture as GaussianMixture,
+    HiddenMarkovModel as HiddenMarkovModel,
+    MixedMixture as MixedMixture,
+    PartialLeastSquares as PartialLeastSquares,
+    ProbabilisticPCA as ProbabilisticPCA,
     RelationalModel as RelationalModel,
     StructureClassifier as StructureClassifier,
     StructureEncoder as StructureEncoder,

@@ -1,11 +1,11 @@
 from .base import StructureEstimator as StructureEstimator
 from .bayesian_network import BayesianNetwork as BayesianNetwork
-from .factor_analysis import FactorAnalysis as FactorAnalysis, ProbabilisticPCA as ProbabilisticPCA
 from .cgmm import (
     CGMMClassifier as CGMMClassifier,
     CGMMEncoder as CGMMEncoder,
     CGMMRegressor as CGMMRegressor,
 )
+from .factor_analysis import FactorAnalysis as FactorAnalysis, ProbabilisticPCA as ProbabilisticPCA
 from .gaussian_mixture import GaussianMixture as GaussianMixture
 from .hidden_markov import Forecast as Forecast, HiddenMarkovModel as HiddenMarkovModel
 from .latent import (
