@@ -235,10 +235,10 @@ def run(folder: Path, seeds: int) -> dict[str, Any]:
 
 
 CAVEAT = """
-    How the settings were chosen: after a first run had shown that intervals of ``factor_analysis`` and
-    ``gaussian_mixture`` with their learned parameters were too narrow, both were changed to draws by Gibbs sampling
-    (and ``gaussian_mixture`` to numbers alone) and measured again on the same hidden cells. The coverage of these two
-    is therefore not that of settings fixed beforehand. scikit-learn's imputers kept their defaults. Seconds are of a busy
+    How the settings were chosen: a first run had shown that intervals of ``factor_analysis`` and ``gaussian_mixture``
+    with their learned parameters were too narrow. Both were changed to draws by Gibbs sampling (and
+    ``gaussian_mixture`` to numbers alone) and measured again on the same hidden cells, so that the coverage of these
+    two is not that of settings fixed beforehand. scikit-learn's imputers kept their defaults. Seconds are of a busy
     machine, and those of ``factor_analysis`` of another run.
     """
 
