@@ -14,7 +14,18 @@ from hiddenfield.data.structures import Structures
 from hiddenfield.embedding.inputs import FeatureSizes, Inputs, Projection
 from hiddenfield.embedding.members import Members, members_of, product
 from hiddenfield.errors import InputError
-from hiddenfield.ops import Topology, arc_sum, cavity_sum, gather_sum, reverse_messages, send
+from hiddenfield.ops import (
+    Plan,
+    Round,
+    Topology,
+    arc_sum,
+    cavity_sum,
+    gather_sum,
+    message_rounds,
+    reverse_messages,
+    send,
+)
+from hiddenfield.ops.rounds import fused
 from hiddenfield.registry import Registry, choose
 from hiddenfield.shapes import Float, Tensor
 
@@ -149,6 +160,30 @@ class Embedding(nn.Module, ABC):
         kinds = {"message_kind": message_kind, "constant_kind": constant_kind}
         result = cavity_sum(messages, topology, constant, rectify=rectify, **kinds)
         return result if rectify else self.activation(result)
+
+    def fuses(self, structures: Structures) -> bool:
+        """Say whether rounds on these structures run as one op, `message_rounds`."""
+        return (
+            self.activation_name == "relu"
+            and members_of(structures).nodes is None
+            and torch.get_autocast_dtype("cuda") is not torch.float16
+            and fused(next(self.parameters()), self.dim, structures.topology)
+        )
+
+    def run_rounds(
+        self,
+        structures: Structures,
+        rounds: Sequence[Round],
+        wanted: Sequence[int],
+        weights: Sequence[Tensor],
+        constants: Sequence[tuple[Tensor, Tensor | None]],
+    ) -> tuple[Tensor, ...]:
+        """Run rounds as one op, in the precision that products have at present; every constant with its kinds."""
+        low = torch.is_autocast_enabled("cuda")
+        precision = "bf16" if low else "tf32" if torch.backends.cuda.matmul.allow_tf32 else "tf32x3"
+        plan = Plan(tuple(rounds), tuple(wanted), precision)
+        rows, kinds = zip(*constants, strict=True)
+        return message_rounds(plan, structures.topology, weights, [c.float() for c in rows], kinds)
 
     @property
     def dtype(self) -> torch.dtype:

@@ -97,12 +97,9 @@ class Inputs:
             )
         if labels is None or not sizes:
             return self
-        offsets = [sum(sizes[:column]) for column in range(len(sizes))]
-        codes = (
-            labels
-            if len(sizes) == 1
-            else labels + torch.tensor(offsets, dtype=labels.dtype).to(labels.device)
-        )
+        # Numbers are added column by column, so that nothing has to be moved to a device.
+        columns = [labels[:, k] + sum(sizes[:k]) for k in range(len(sizes))]
+        codes = labels if len(sizes) == 1 else torch.stack(columns, dim=1)
         if self.blocks is not None or (not labels.is_cpu and sum(sizes) <= DENSE_SYMBOLS):
             one_hot = torch.zeros(self.rows, sum(sizes), dtype=dtype, device=labels.device)
             one_hot.scatter_(1, codes.long(), 1.0)
@@ -170,6 +167,30 @@ class ArcKinds:
         )
 
 
+def kinds_of_rows(
+    structures: Structures, kind: str, sizes: FeatureSizes
+) -> tuple[Int[Tensor, " rows"] | None, int]:
+    """Return a number for the symbols of every node or arc, all columns together, and how many numbers there are.
+
+    None where there are attributes, or no labels.
+
+    Examples
+    --------
+    >>> import hiddenfield as hf
+    >>> words = hf.data.from_sequences(["ABA"])
+    >>> kinds_of_rows(words, "node", FeatureSizes.of(words))
+    (tensor([0, 1, 0], dtype=torch.int32), 2)
+    """
+    labels: Tensor | None = getattr(structures, f"{kind}_labels")
+    columns: tuple[int, ...] = getattr(sizes, f"{kind}_labels")
+    if labels is None or getattr(sizes, f"{kind}_attributes"):
+        return None, 0
+    code = labels[:, 0]
+    for column, size in enumerate(columns[1:], 1):
+        code = code * size + labels[:, column]
+    return code.contiguous(), math.prod(columns)
+
+
 def _joined(
     code: Int[Tensor, " rows"], count: int, labels: Int[Tensor, "rows columns"] | None, sizes: tuple[int, ...]
 ) -> tuple[Int[Tensor, " rows"], int]:
@@ -205,7 +226,7 @@ class Projection(nn.Module):
     ) -> None:
         super().__init__()
         self.table = nn.Parameter(torch.empty(sum(label_sizes), width)) if label_sizes else None
-        self.first_column = label_sizes[0] if label_sizes else 0
+        self.label_sizes = label_sizes
         self.weight = nn.Parameter(torch.empty(width, attributes)) if attributes else None
         constant = self.table is None and self.weight is None
         self.bias = nn.Parameter(torch.zeros(width)) if bias or constant else None
@@ -238,11 +259,19 @@ class Projection(nn.Module):
         assert result is not None
         return result.contiguous()
 
+    def of_kinds(self) -> Float[Tensor, "kinds width"]:
+        """Return the map of every combination of symbols, numbered as by `kinds_of_rows`."""
+        assert self.table is not None
+        first, *others = self.table.split(self.label_sizes)
+        result = first if self.bias is None else first + self.bias
+        for rows in others:
+            result = (result[:, None] + rows).flatten(0, 1)
+        return result
+
     def _with_bias(self) -> Float[Tensor, "*networks symbols width"]:
         """Put the bias on the symbols of the first column, of which every row has one: no pass over the rows."""
         assert self.table is not None
         assert self.bias is not None
-        first, others = self.table.split(
-            (self.first_column, self.table.shape[-2] - self.first_column), dim=-2
-        )
+        size = self.label_sizes[0]
+        first, others = self.table.split((size, self.table.shape[-2] - size), dim=-2)
         return torch.cat([first + self.bias.unsqueeze(-2), others], dim=-2)

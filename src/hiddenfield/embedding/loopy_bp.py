@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.embedding.base import EMBEDDINGS, MessageEmbedding, Prepared
-from hiddenfield.embedding.inputs import ArcKinds, Inputs
+from hiddenfield.embedding.inputs import ArcKinds, Inputs, kinds_of_rows
 from hiddenfield.embedding.members import members_of, product
-from hiddenfield.ops import Topology, arc_sum, gather_sum, send
+from hiddenfield.ops import Round, Topology, arc_sum, gather_sum, send
+from hiddenfield.ops.rounds import MOST_KINDS
 from hiddenfield.shapes import Float, Tensor
 
 
@@ -42,6 +43,8 @@ class LoopyBP(MessageEmbedding):
         self, structures: Structures, *prepared: Prepared, every_round: bool = False
     ) -> Float[Tensor, "nodes width"]:
         """Return the node embeddings."""
+        if self.fuses(structures):
+            return self.result(self._fused(structures, every_round), every_round)
         topology, nodes = structures.topology, self.node_inputs(structures)
         members = members_of(structures)
         own = self.own(nodes)
@@ -62,6 +65,33 @@ class LoopyBP(MessageEmbedding):
             if every_round or step == self.rounds:
                 states.append(marginals(arc_sum(messages, topology)))
         return self.result(states, every_round)
+
+    def _fused(self, structures: Structures, every_round: bool) -> tuple[Tensor, ...]:
+        """Return the node embeddings, with all rounds as one op."""
+        rounds, wanted = [], []
+        for step in range(1, self.rounds + 1):
+            if step > 1:
+                rounds.append(Round("cavity", last, 0, 0))
+            last = len(rounds)
+            if every_round or step == self.rounds:
+                rounds.append(Round("arrivals", last, 1, 1))
+                wanted.append(len(rounds))
+        weights, constants = [self.messages, self.received], self._constants_by_kind(structures)
+        return self.run_rounds(structures, rounds, wanted, weights, constants)
+
+    def _constants_by_kind(self, structures: Structures) -> list[tuple[Tensor, Tensor | None]]:
+        """Return the constants of messages and of marginals: one row per kind and the kinds, where they are few."""
+        kind, count = kinds_of_rows(structures, "node", self.sizes)
+        arc_kind, arc_count = kinds_of_rows(structures, "arc", self.sizes)
+        plain = self.arcs is not None and arc_kind is None
+        if kind is None or plain or count * max(arc_count, 1) > MOST_KINDS:
+            nodes = self.node_inputs(structures)
+            return [self._constant(structures, nodes), (self.own(nodes), None)]
+        sender, at_sender = self.sender.of_kinds(), kind.index_select(0, structures.source)
+        if self.arcs is not None and arc_kind is not None:
+            sender = (sender[:, None] + self.arcs.of_kinds()).flatten(0, 1)
+            at_sender = at_sender * arc_count + arc_kind
+        return [(sender, at_sender), (self.own.of_kinds(), kind)]
 
     def _constant(self, structures: Structures, nodes: Inputs) -> tuple[Tensor, Tensor | None]:
         """Return what stays the same in all rounds: one row per arc, or one per kind and the kind of every arc."""

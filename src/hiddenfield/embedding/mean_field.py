@@ -5,7 +5,7 @@ from __future__ import annotations
 from hiddenfield.data.structures import Structures
 from hiddenfield.embedding.base import EMBEDDINGS, Embedding, Prepared
 from hiddenfield.embedding.members import members_of, product
-from hiddenfield.ops import gather_sum
+from hiddenfield.ops import Round, gather_sum
 from hiddenfield.shapes import Float, Tensor
 
 
@@ -53,6 +53,11 @@ class MeanField(Embedding):
         constant = gather_sum(self.neighbours(nodes), topology, self.own(nodes))
         if self.arcs is not None:
             constant = self.arcs(self.arc_inputs(structures).summed(topology.in_ptr, members.nodes), constant)
+        if self.fuses(structures) and self.rounds > 1:
+            rounds = [Round("senders", number, 0, 0) for number in range(self.rounds - 1)]
+            wanted = range(0 if every_round else self.rounds - 1, self.rounds)
+            weights, constants = [self.messages], [(constant, None)]
+            return self.result(self.run_rounds(structures, rounds, wanted, weights, constants), every_round)
         states = [self.activation(constant)]
         for _ in range(self.rounds - 1):
             sent = product(states[-1], self.messages, members.nodes)

@@ -187,7 +187,9 @@ class Task:
                 codes = torch.where(present, target, 0.0).long()
                 value = functional.cross_entropy(outputs[:, part], codes, reduction="none")
                 if column.weights:
-                    weight = weight * outputs.new_tensor(column.weights)[codes]
+                    # Filled on the device, where a copy from the host would make it wait.
+                    each = torch.stack([outputs.new_full((), weight) for weight in column.weights])
+                    weight = weight * each[codes]
             losses.append(value * weight)
             weights.append(weight)
         return torch.stack(losses).sum(dim=0), torch.stack(weights).sum(dim=0)

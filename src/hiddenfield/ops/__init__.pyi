@@ -5,6 +5,12 @@ from .cutting import (
     take_segments as take_segments,
     take_segments_reference as take_segments_reference,
 )
+from .rounds import (
+    Plan as Plan,
+    Round as Round,
+    message_rounds as message_rounds,
+    message_rounds_reference as message_rounds_reference,
+)
 from .segments import (
     segment_argmax as segment_argmax,
     segment_argmax_reference as segment_argmax_reference,

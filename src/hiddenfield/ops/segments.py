@@ -16,6 +16,9 @@ from hiddenfield.shapes import Array, Float, Int, Tensor
 # On a GPU one program sums a segment from end to end; long ones are better shared among many.
 LONG_SEGMENT = 512
 
+# Beyond this many rows a segment has a program of its own.
+SHORT_SEGMENT = 8
+
 
 def segment_sum(
     rows: Float[Tensor, " rows *dim"], ptr: Int[Tensor, " segment_bounds"]
@@ -104,10 +107,12 @@ def _sum_cuda(rows: Tensor, ptr: Tensor) -> Tensor:
     segments = ptr.shape[0] - 1
     if rows.shape[0] > LONG_SEGMENT * segments:
         return segment_sum_reference(rows, ptr)
-    from hiddenfield.ops.triton_sums import ranged_sum
+    from hiddenfield.ops.triton_sums import ranged_sum, segment_rows
 
     flat = rows.unsqueeze(1) if rows.ndim == 1 else rows
-    return ranged_sum(flat, ptr, num_out=segments).view(segments, *rows.shape[1:])
+    long = rows.shape[0] > SHORT_SEGMENT * segments
+    found = segment_rows(flat, ptr) if long else ranged_sum(flat, ptr, num_out=segments)
+    return found.view(segments, *rows.shape[1:])
 
 
 def _repeat_cuda(values: Tensor, ptr: Tensor, num_rows: int) -> Tensor:

@@ -13,7 +13,9 @@ from hiddenfield.shapes import Tensor
 WORDS_OF_BLOCK = 256
 
 
-def copy_segments(values: Tensor, bounds: Tensor, shifts: Tensor | None, num_rows: int) -> Tensor:
+def copy_segments(
+    values: Tensor, bounds: Tensor, shifts: Tensor | None, num_rows: int, *, rest: str | None = None
+) -> Tensor:
     """Copy segments of rows end to end, one program per segment.
 
     Parameters
@@ -26,6 +28,9 @@ def copy_segments(values: Tensor, bounds: Tensor, shifts: Tensor | None, num_row
         The same of another cut: its segments' moves are added to the values, but to negative ones.
     num_rows
         Rows of the result; known by the caller, so that nothing waits for the device.
+    rest
+        The last segment is not copied, but fills what is left of the result: with ``"zeros"``, or with ``"counts"``
+        from 0. Shifts are added to these, too.
 
     Returns
     -------
@@ -45,7 +50,10 @@ def copy_segments(values: Tensor, bounds: Tensor, shifts: Tensor | None, num_row
                 out,
                 chosen,
                 width,
+                out.numel(),
                 HAS_SHIFT=shifts is not None,
+                REST=rest is not None,
+                COUNTS=rest == "counts",
                 BLOCK=WORDS_OF_BLOCK,
             )
     return out
@@ -53,17 +61,37 @@ def copy_segments(values: Tensor, bounds: Tensor, shifts: Tensor | None, num_row
 
 @triton.jit
 def _kernel(  # type: ignore[no-untyped-def]
-    values, bounds, shifts, out, chosen, width, HAS_SHIFT: tl.constexpr, BLOCK: tl.constexpr
+    values,
+    bounds,
+    shifts,
+    out,
+    chosen,
+    width,
+    words,
+    HAS_SHIFT: tl.constexpr,
+    REST: tl.constexpr,
+    COUNTS: tl.constexpr,
+    BLOCK: tl.constexpr,
 ) -> Any:
     segment = tl.program_id(0)
     new = tl.load(bounds + segment) * width
-    length = tl.load(bounds + segment + 1) * width - new
+    copied = True
+    end = tl.load(bounds + segment + 1) * width
+    if REST:
+        copied = segment < chosen - 1
+        end = tl.where(copied, end, words)
+    length = end - new
     old = tl.load(bounds + chosen + 1 + segment) * width
     shift = tl.load(shifts + segment) - tl.load(shifts + chosen + 1 + segment) if HAS_SHIFT else 0
     for first in range(0, length, BLOCK):
         word = first + tl.arange(0, BLOCK)
         inside = word < length
-        value = tl.load(values + old + word, mask=inside)
+        if REST:
+            value = tl.load(values + old + word, mask=inside & copied, other=0)
+            if COUNTS:
+                value = tl.where(copied, value, word.to(value.dtype))
+        else:
+            value = tl.load(values + old + word, mask=inside)
         if HAS_SHIFT:
             value = tl.where(value >= 0, value + shift, value)
         tl.store(out + new + word, value, mask=inside)

@@ -81,6 +81,45 @@ def ranged_sum(
     return out
 
 
+def segment_rows(values: Tensor, ptr: Tensor) -> Tensor:
+    """Sum long ranges of rows, one program for each; for short ones `ranged_sum` is faster.
+
+    Parameters
+    ----------
+    values
+        (rows, dim), on a GPU.
+    ptr
+        (segments + 1,) int32 or int64.
+    """
+    values = values.contiguous()
+    segments, dim = ptr.shape[0] - 1, values.shape[1]
+    out = torch.empty(segments, dim, dtype=values.dtype, device=values.device)
+    if out.numel():
+        width = min(128, triton.next_power_of_2(dim))
+        with torch.cuda.device(values.device):
+            _segment_kernel[(segments, triton.cdiv(dim, width))](
+                values, ptr, out, dim, DOUBLE=values.dtype == torch.float64, BLOCK=2 * ROWS_OF_BLOCK, WIDTH=width
+            )  # fmt: skip
+    return out
+
+
+@triton.jit
+def _segment_kernel(  # type: ignore[no-untyped-def]
+    values, ptr, out, dim, DOUBLE: tl.constexpr, BLOCK: tl.constexpr, WIDTH: tl.constexpr
+) -> Any:
+    segment = tl.program_id(0).to(tl.int64)
+    columns = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
+    begin = tl.load(ptr + segment).to(tl.int64)
+    end = tl.load(ptr + segment + 1).to(tl.int64)
+    kind: tl.constexpr = tl.float64 if DOUBLE else tl.float32
+    total = tl.zeros((BLOCK, WIDTH), dtype=kind)
+    for first in range(begin, end, BLOCK):
+        rows = first + tl.arange(0, BLOCK)
+        take = (rows < end)[:, None] & (columns < dim)[None, :]
+        total += tl.load(values + rows[:, None] * dim + columns[None, :], mask=take, other=0).to(kind)
+    tl.store(out + segment * dim + columns, tl.sum(total, axis=0), mask=columns < dim)
+
+
 @triton.jit
 def _kernel(  # type: ignore[no-untyped-def]
     values,

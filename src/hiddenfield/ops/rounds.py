@@ -1,0 +1,248 @@
+"""Rounds of messages, each a sum over arcs, a product with a matrix, a constant and a rectifier, as one op."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from hiddenfield.ops.dispatch import through_rectifier
+from hiddenfield.ops.sums import LONGEST_RANGE, arc_sum, cavity_sum, gather_sum
+from hiddenfield.ops.topology import Topology
+from hiddenfield.shapes import Float, Int, Tensor
+
+# A matrix has to fit beside the tiles, and the gradient of a table is kept whole by every program.
+MOST_COLUMNS, MOST_KINDS = 128, 128
+
+SUMS = {"cavity": cavity_sum, "arrivals": arc_sum, "senders": gather_sum}
+"""What a round sums: as in `cavity_sum`, for every arc; as in `arc_sum` and `gather_sum`, for every node."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round: what is summed, of which result (0 is the start), by which matrix, with which constant."""
+
+    sums: str
+    source: int
+    weight: int
+    constant: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Rounds in their order, those whose results are wanted (counted from 1), and the precision of the products.
+
+    `precision` is ``"tf32x3"`` (exact up to single precision's rounding), ``"tf32"`` or ``"bf16"``, in which the
+    results that are not wanted are also stored.
+    """
+
+    rounds: tuple[Round, ...]
+    wanted: tuple[int, ...]
+    precision: str = "tf32x3"
+
+
+def fused(weight: Tensor, dim: int, topology: Topology) -> bool:
+    """Say whether `message_rounds` has kernels for such weights and arcs, so that it is worth calling."""
+    known = weight.is_cuda and weight.dtype == torch.float32 and dim <= MOST_COLUMNS
+    return known and topology.longest_range <= LONGEST_RANGE
+
+
+def message_rounds(
+    plan: Plan,
+    topology: Topology,
+    weights: Sequence[Float[Tensor, "dim dim"]],
+    constants: Sequence[Float[Tensor, "rows dim"]],
+    kinds: Sequence[Int[Tensor, " all_rows"] | None],
+) -> tuple[Float[Tensor, "all_rows dim"], ...]:
+    r"""Run rounds of messages; on a GPU in one launch each, forward and backward.
+
+    .. math:: y_0 = \max(0, c_0), \qquad y_r = \max\Bigl(0, c_{k(r)} + W_{w(r)} \sum y_{s(r)}\Bigr)
+
+    Parameters
+    ----------
+    plan
+        The rounds; the first constant is that of the start.
+    topology
+        Who sends to whom.
+    weights
+        The matrices.
+    constants, kinds
+        One row for every arc or node or, where the kind of each is given, one row per kind.
+
+    Returns
+    -------
+    tuple
+        The results that are wanted. Differentiable twice and more (once with the kernels, then in plain PyTorch). The
+        same to the bit every time: gradients are added up in one order.
+
+    Notes
+    -----
+    The sum, the product and the rectifier of a row stay on the chip; what is written is one row per arc or node and
+    round. Constants by kind are never formed for all rows.
+
+    Examples
+    --------
+    >>> path = Topology(torch.tensor([1, 0]), torch.tensor([0, 1, 2]))
+    >>> plan = Plan((Round("senders", 0, 0, 0),), (1,))
+    >>> message_rounds(plan, path, [2 * torch.eye(1)], [torch.tensor([[1.0], [-3.0]])], [None])
+    (tensor([[1.],
+            [0.]]),)
+    """
+    return _Rounds.apply(plan, topology, tuple(kinds), len(weights), *weights, *constants)
+
+
+def message_rounds_reference(
+    plan: Plan, topology: Topology, weights: Sequence[Tensor], constants: Sequence[Tensor], kinds: Sequence[Any]
+) -> tuple[Tensor, ...]:
+    """Take one step after the other."""
+    rows = [c if k is None else c.index_select(0, k) for c, k in zip(constants, kinds, strict=True)]
+    results = [rows[0].relu()]
+    for step in plan.rounds:
+        sums = SUMS[step.sums](results[step.source], topology)
+        results.append((functional.linear(sums, weights[step.weight]) + rows[step.constant]).relu())
+    return tuple(results[number] for number in plan.wanted)
+
+
+def ranges_of(sums: str, topology: Topology) -> tuple[Any, Any]:
+    """Return which rows are summed for each result and, transposed, for each row of the gradient."""
+    from hiddenfield.ops.triton_rounds import Ranges
+
+    nodes, arcs = topology.num_nodes, topology.num_arcs
+    if sums == "cavity":
+        read, out_ptr = topology.outgoing
+        ahead = Ranges(arcs, topology.in_ptr, key=topology.source, skip=topology.reverse)
+        return ahead, Ranges(arcs, out_ptr, key=topology.target, read=read, skip=topology.reverse)
+    if sums == "arrivals":
+        return Ranges(nodes, topology.in_ptr), Ranges(arcs, key=topology.target)
+    back = topology.transpose
+    return Ranges(nodes, topology.in_ptr, read=topology.source), Ranges(nodes, back.in_ptr, read=back.source)
+
+
+class _Rounds(torch.autograd.Function):
+    """`message_rounds` with the kernels; its own gradient, if it is to be differentiated again, in plain PyTorch."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any, plan: Plan, topology: Topology, kinds: tuple[Any, ...], count: int, *given: Tensor
+    ) -> tuple[Tensor, ...]:
+        from hiddenfield.ops.triton_rounds import Rows, forward
+
+        weights, constants = given[:count], given[count:]
+        start = constants[0].relu() if kinds[0] is None else None
+        results = [start]
+        for number, step in enumerate(plan.rounds, 1):
+            ranges, _ = ranges_of(step.sums, topology)
+            inputs, rectify = _rows(results, step.source, constants, kinds)
+            low = plan.precision == "bf16" and number not in plan.wanted
+            out = constants[0].new_empty(
+                ranges.rows, constants[0].shape[1], dtype=torch.bfloat16 if low else None
+            )
+            constant = Rows(constants[step.constant], kinds[step.constant])
+            forward(inputs, ranges, weights[step.weight], constant, out, plan.precision, rectify)
+            results.append(out)
+        ctx.plan, ctx.topology, ctx.kinds, ctx.count = plan, topology, kinds, count
+        ctx.save_for_backward(*given, *results)
+        return tuple(results[number] for number in plan.wanted)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        total = ctx.count + len(ctx.kinds)
+        given, results = ctx.saved_tensors[:total], ctx.saved_tensors[total:]
+        if torch.is_grad_enabled():  # to be differentiated again
+            weights, constants = given[: ctx.count], given[ctx.count :]
+            again = message_rounds_reference(ctx.plan, ctx.topology, weights, constants, ctx.kinds)
+            found = torch.autograd.grad(again, given, gradients, create_graph=True, allow_unused=True)
+            return (None, None, None, None, *found)
+        sums = _Gradients(ctx, given, results)
+        for number, gradient in zip(ctx.plan.wanted, gradients, strict=True):
+            sums.arrive(number, gradient)
+        for number in reversed(range(1, len(results))):
+            sums.pass_back(number)
+        return (None, None, None, None, *sums.collected())
+
+
+def _rows(results: Any, number: int, constants: Any, kinds: Any) -> tuple[Any, bool]:
+    """Return the rows of a result, and whether they are still to be rectified, as those of a start by kind are."""
+    from hiddenfield.ops.triton_rounds import Rows
+
+    if results[number] is None:
+        return Rows(constants[0], kinds[0]), True
+    return Rows(results[number]), False
+
+
+class _Gradients:
+    """The gradients of one backward pass: of results, before their rectifiers, and parts of those of the parameters."""
+
+    def __init__(self, ctx: Any, given: Sequence[Tensor], results: Sequence[Tensor | None]) -> None:
+        self.plan, self.topology, self.kinds = ctx.plan, ctx.topology, ctx.kinds
+        self.weights, self.constants, self.results = given[: ctx.count], given[ctx.count :], results
+        self.by_result: list[Tensor | None] = [None] * len(results)
+        self.by_weight: list[list[Tensor]] = [[] for _ in self.weights]
+        self.by_constant: list[list[Tensor]] = [[] for _ in self.constants]
+
+    def constant_of(self, number: int) -> int:
+        """Return which constant a result was made with."""
+        return self.plan.rounds[number - 1].constant if number else 0
+
+    def arrive(self, number: int, gradient: Tensor) -> None:
+        """Take the gradient of a result that was asked for."""
+        from hiddenfield.ops.triton_rounds import table_gradient
+
+        constant, result = self.constant_of(number), self.results[number]
+        kind = self.kinds[constant]
+        if kind is None:
+            back = through_rectifier(gradient.contiguous(), result)
+        else:
+            count = len(self.constants[constant])
+            back, part = table_gradient(gradient, result, kind, count, self.plan.precision)
+            self.by_constant[constant].append(part)
+        self.by_result[number] = back
+
+    def pass_back(self, number: int) -> None:
+        """Pass the gradient of a result on to the result that it was made of."""
+        from hiddenfield.ops.triton_rounds import backward
+
+        step, gradient = self.plan.rounds[number - 1], self.by_result[number]
+        if gradient is None:
+            return
+        _, ranges = ranges_of(step.sums, self.topology)
+        inputs, rectify = _rows(self.results, step.source, self.constants, self.kinds)
+        constant = self.constant_of(step.source)
+        kind, before = self.kinds[constant], self.by_result[step.source]
+        stored = before
+        if before is None and (step.source > 0 or kind is None):
+            stored = torch.empty(ranges.rows, gradient.shape[1], dtype=inputs.values.dtype, device=gradient.device)
+        weight_part, table_part = backward(
+            gradient,
+            ranges,
+            self.weights[step.weight],
+            inputs,
+            self.plan.precision,
+            rectify_inputs=rectify,
+            kind=kind,
+            kinds=0 if kind is None else len(self.constants[constant]),
+            out=stored,
+            add=before is not None,
+        )
+        self.by_result[step.source] = stored
+        self.by_weight[step.weight].append(weight_part)
+        if table_part is not None:
+            self.by_constant[constant].append(table_part)
+
+    def collected(self) -> list[Tensor | None]:
+        """Add up what the programs have, or the rows' own gradients where a constant has one row for each."""
+        found = [_added(parts) for parts in (*self.by_weight, *self.by_constant)]
+        for constant, kind in enumerate(self.kinds):
+            if kind is not None:
+                continue
+            numbers = [n for n in range(len(self.results)) if self.constant_of(n) == constant]
+            rows = [gradient.float() for n in numbers if (gradient := self.by_result[n]) is not None]
+            found[len(self.weights) + constant] = torch.stack(rows).sum(0) if rows else None
+        return found
+
+
+def _added(parts: list[Tensor]) -> Tensor | None:
+    return torch.cat(parts).sum(0) if parts else None
