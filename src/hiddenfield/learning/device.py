@@ -48,6 +48,17 @@ def device_of(settings: TrainSettings, team: Team) -> torch.device:
     return torch.device("cuda", team.rank)
 
 
+@contextmanager
+def precision_of(settings: TrainSettings) -> Iterator[None]:
+    """Let a GPU round the factors of products to 11 bits, where that was asked for, and as before afterwards."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = before or settings.precision == "tf32"
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+
+
 def autocast(settings: TrainSettings, device: torch.device) -> AbstractContextManager[Any]:
     """Return the context in which a network runs in mixed precision, where that was asked for."""
     kinds = {"bf16": torch.bfloat16, "16": torch.float16}
@@ -72,9 +83,25 @@ def make_optimizer(network: nn.Module, settings: TrainSettings) -> torch.optim.O
         "fused": settings.precision != "16",
     }
     parameters = list(network.parameters())
+    capturable = parameters[0].is_cuda and settings.precision != "16"
     if settings.optimizer == "sgd":
         return torch.optim.SGD(parameters, momentum=settings.momentum, **common)
-    return (torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam)(parameters, **common)
+    return (torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam)(parameters, capturable=capturable, **common)
+
+
+def start_optimizer(optimizer: torch.optim.Optimizer) -> None:
+    """Make the optimizer's averages, if it has none, and put its rate on the device, so that steps can be captured."""
+    fresh = not optimizer.state
+    for group in optimizer.param_groups:
+        group["lr"] = torch.zeros((), device=group["params"][0].device)
+        for parameter in group["params"]:
+            parameter.grad = torch.zeros_like(parameter)
+    if fresh:
+        optimizer.step()  # at rate 0
+        for moments in optimizer.state.values():
+            for value in moments.values():
+                if isinstance(value, torch.Tensor):
+                    value.zero_()
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from hiddenfield.errors import InputError
 from hiddenfield.registry import choose
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
-PRECISIONS = ("32", "bf16", "16", "64")
+PRECISIONS = ("32", "tf32", "bf16", "16", "64")
 
 
 # Factor of the learning rate when a share of the training is done.
@@ -52,7 +52,8 @@ class TrainSettings:
         Draw structures so that rare targets come as often as frequent ones: for numbers the width of the bins (in
         the target's units) of which one is drawn uniformly, for classes any number; None: every structure once.
     precision
-        ``"32"``, ``"bf16"`` or ``"16"`` (mixed), ``"64"``.
+        ``"32"``, ``"bf16"`` or ``"16"`` (mixed), ``"64"``; ``"tf32"`` is ``"32"`` with products of factors rounded to
+        11 bits, where a GPU has them.
     device
         ``"auto"`` (a GPU where there is one), ``"cpu"``, ``"cuda"``.
     devices

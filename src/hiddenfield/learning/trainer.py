@@ -22,6 +22,7 @@ from hiddenfield.embedding.predictor import Predictor
 from hiddenfield.embedding.stack import PredictorStack, write_members
 from hiddenfield.errors import InputError, TrainingError
 from hiddenfield.learning.batches import Pack, epoch_order, resampling_weights
+from hiddenfield.learning.captured import FEWEST_STEPS, CapturedSteps
 from hiddenfield.learning.checkpoint import History, State, fingerprint, resume_run, save_run
 from hiddenfield.learning.device import (
     autocast,
@@ -29,6 +30,8 @@ from hiddenfield.learning.device import (
     few_threads,
     make_optimizer,
     make_scaler,
+    precision_of,
+    start_optimizer,
     torch_threads,
 )
 from hiddenfield.learning.processes import Team, team_of
@@ -220,6 +223,8 @@ class Training:
         self.weights = [None if width is None else resampling_weights(fit.structures, width) for fit in fits]
         self.state = State([History() for _ in fits], network, self.optimizer, self.scaler)
         self.failed: dict[int, TrainingError] = {}
+        self.orders: dict[int, list[Array]] = {}
+        self.captured: CapturedSteps | None = None
 
     def _weights_on_device(self) -> Float[Tensor, " structures"] | None:
         """Return the weights of all networks' structures, end to end; None for equal ones."""
@@ -244,6 +249,7 @@ class Training:
         # The products of several networks round otherwise with another number of threads.
         several = len(self.fits) > 1 and self.device.type == "cpu"
         with (
+            precision_of(self.settings),
             torch_threads(1) if several else few_threads(self.fits[0].batch_entries, self.team.size),
             progress(self.settings.epochs * total, "training", shown=shown) as advance,
         ):
@@ -256,6 +262,7 @@ class Training:
         # A network that never had a best epoch, since its monitor is always NaN, keeps its last weights.
         self._keep([number for number, history in enumerate(state.histories) if history.best is None])
         networks = [fit.network for fit in self.fits]
+        self.optimizer.zero_grad(set_to_none=True)
         write_members(networks, state.best_weights)
         for network in networks:
             network.eval()
@@ -292,30 +299,96 @@ class Training:
         self, epoch: int, active: list[int], advance: Callable[..., None]
     ) -> Float[Array, " networks"]:
         self.model.train()
-        size, steps = self.settings.batch_size, self.fits[0].steps
-        orders = [
-            epoch_order(len(fit.structures), fit.settings.seed, epoch, weights)
-            for fit, weights in zip(self.fits, self.weights, strict=True)
-        ]
-        losses, counts, started = [], [], time.perf_counter()
+        orders, steps = self._orders(epoch), self.fits[0].steps
+        done = epoch + np.arange(steps) / steps
+        captured = self._capture(orders[0], done)
         with self._seeded(epoch) as dropout:
-            for step in range(steps):
-                part = slice(step * size, (step + 1) * size)
-                counts.append([len(order[part]) for order in orders])
-                self._stacked.dropout.factors = dropout(part)
-                losses.append(self._step([order[part] for order in orders], epoch + step / steps))
-                note = f"epoch {epoch + 1}"
-                if self.device.type == "cpu":  # elsewhere looking at the loss would mean waiting for it
-                    if not losses[-1].isfinite().any():
-                        break
-                    rate = np.sum(counts) / (time.perf_counter() - started)
-                    note += f", loss {float(losses[-1].mean()):.4g}, {rate:,.0f} structures/s"
-                advance(sum(counts[-1]), note)
-        self._stacked.dropout.factors = None
-        found = torch.stack(losses).double().cpu().numpy()
+            if captured is None:
+                losses, counts = self._steps(orders, done, dropout, advance)
+            else:
+                counts = np.diff([*range(0, len(orders[0]), self.settings.batch_size), len(orders[0])])[:, None]
+                losses = captured.run(lambda count: advance(count, f"epoch {epoch + 1}"))[:, None]
+                if epoch + 1 < self.settings.epochs:
+                    self._orders(epoch + 1)  # drawn while the device computes
+        found = losses.double().cpu().numpy()
         for number in active:
             self._note_failure(number, found[:, number], orders[number])
-        return np.average(found, axis=0, weights=np.array(counts))
+        return np.average(found, axis=0, weights=np.broadcast_to(counts, found.shape))
+
+    def _orders(self, epoch: int) -> list[Array]:
+        """Return every network's order of an epoch, drawn once."""
+        if epoch not in self.orders:
+            self.orders = {before: orders for before, orders in self.orders.items() if before == epoch - 1}
+            self.orders[epoch] = [
+                epoch_order(len(fit.structures), fit.settings.seed, epoch, weights)
+                for fit, weights in zip(self.fits, self.weights, strict=True)
+            ]
+        return self.orders[epoch]
+
+    def _steps(
+        self, orders: list[Array], done: Array, dropout: Callable[..., Any], advance: Callable[..., None]
+    ) -> tuple[Float[Tensor, "steps networks"], Array]:
+        """Take the steps of an epoch one by one; return their losses and how many structures they had."""
+        size, losses, counts, started = self.settings.batch_size, [], [], time.perf_counter()
+        for step, epochs in enumerate(done.tolist()):
+            part = slice(step * size, (step + 1) * size)
+            counts.append([len(order[part]) for order in orders])
+            self._stacked.dropout.factors = dropout(part)
+            losses.append(self._step([order[part] for order in orders], epochs))
+            note = f"epoch {int(epochs) + 1}"
+            if self.device.type == "cpu":  # elsewhere looking at the loss would mean waiting for it
+                if not losses[-1].isfinite().any():
+                    break
+                pace = np.sum(counts) / (time.perf_counter() - started)
+                note += f", loss {float(losses[-1].mean()):.4g}, {pace:,.0f} structures/s"
+            advance(sum(counts[-1]), note)
+        self._stacked.dropout.factors = None
+        return torch.stack(losses), np.array(counts)
+
+    def _capture(self, order: Array, done: Array) -> CapturedSteps | None:
+        """Return the captured steps, ready for an epoch, where a GPU can repeat them by itself."""
+        if self.captured is None:
+            left = len(done) * (self.settings.epochs - self.state.next_epoch)
+            alone = len(self.fits) == 1 and self.team.size == 1 and not self.scaler.is_enabled()
+            simple = self.data.structures.symmetric and not self.data.prepared
+            if self.device.type != "cuda" or not (alone and simple) or left < FEWEST_STEPS:
+                return None
+            start_optimizer(self.optimizer)
+            size = min(self.settings.batch_size, len(order))
+            self.captured = CapturedSteps(
+                self.data.structures, size, self._captured_step, self._captured_loss
+            )
+        buffers = [buffer.clone() for buffer in self.model.buffers()]
+        with torch.random.fork_rng(devices=[self.device.index or 0]):
+            self.captured.prepare(order, np.array([self.settings.rate(epochs) for epochs in done.tolist()]))
+        with torch.no_grad():
+            for buffer, before in zip(self.model.buffers(), buffers, strict=True):
+                buffer.copy_(before)
+        return self.captured
+
+    def _captured_loss(self, batch: Structures, index: Tensor, rate: Tensor) -> Tensor:
+        """Compute the loss of a batch that other structures fill up, and its gradient."""
+        self.optimizer.zero_grad(set_to_none=True)
+        network, targets = self._stacked, self.data.structures.targets
+        assert targets is not None
+        with autocast(self.settings, self.device):
+            outputs = network.head(network.embed(batch)[: len(index)])
+        values, weights = self.task.entries(outputs.to(targets.dtype), targets.index_select(0, index))
+        if self.sample_weights is not None:
+            factors = self.sample_weights.index_select(0, index)
+            values, weights = values * factors.to(values.dtype), weights * factors.to(weights.dtype)
+        loss = values.sum() / weights.sum().clamp(min=1e-12)
+        loss.backward()
+        return loss
+
+    def _captured_step(self, batch: Structures, index: Tensor, rate: Tensor) -> Tensor:
+        loss = self._captured_loss(batch, index, rate)
+        if self.settings.clip is not None:
+            self._clip(self.settings.clip)
+        for group in self.optimizer.param_groups:
+            group["lr"].copy_(rate)
+        self.optimizer.step()
+        return loss
 
     def _step(self, chosen: list[Array], done: float) -> Float[Tensor, " networks"]:
         for group in self.optimizer.param_groups:

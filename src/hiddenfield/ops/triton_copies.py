@@ -14,7 +14,7 @@ WORDS_OF_BLOCK = 256
 
 
 def copy_segments(
-    values: Tensor, bounds: Tensor, shifts: Tensor | None, num_rows: int, *, rest: str | None = None
+    values: Tensor, bounds: Tensor, shifts: Tensor | None, num_rows: int, *, rest: tuple[int, int, int] | None = None
 ) -> Tensor:
     """Copy segments of rows end to end, one program per segment.
 
@@ -29,8 +29,8 @@ def copy_segments(
     num_rows
         Rows of the result; known by the caller, so that nothing waits for the device.
     rest
-        The last segment is not copied, but fills what is left of the result: with ``"zeros"``, or with ``"counts"``
-        from 0. Shifts are added to these, too.
+        (times, over, most): the last segment is not copied, but fills what is left of the result. Its p-th number is
+        p * times // over, to which the shift is added, and not more than `most`.
 
     Returns
     -------
@@ -53,7 +53,9 @@ def copy_segments(
                 out.numel(),
                 HAS_SHIFT=shifts is not None,
                 REST=rest is not None,
-                COUNTS=rest == "counts",
+                TIMES=rest[0] if rest else 0,
+                OVER=rest[1] if rest else 1,
+                most=rest[2] if rest else 0,
                 BLOCK=WORDS_OF_BLOCK,
             )
     return out
@@ -68,9 +70,11 @@ def _kernel(  # type: ignore[no-untyped-def]
     chosen,
     width,
     words,
+    most,
     HAS_SHIFT: tl.constexpr,
     REST: tl.constexpr,
-    COUNTS: tl.constexpr,
+    TIMES: tl.constexpr,
+    OVER: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> Any:
     segment = tl.program_id(0)
@@ -88,12 +92,14 @@ def _kernel(  # type: ignore[no-untyped-def]
         inside = word < length
         if REST:
             value = tl.load(values + old + word, mask=inside & copied, other=0)
-            if COUNTS:
-                value = tl.where(copied, value, word.to(value.dtype))
+            if TIMES > 0:
+                value = tl.where(copied, value, (word * TIMES // OVER).to(value.dtype))
         else:
             value = tl.load(values + old + word, mask=inside)
         if HAS_SHIFT:
             value = tl.where(value >= 0, value + shift, value)
+        if REST and TIMES > 0:
+            value = tl.where(copied, value, tl.minimum(value, most))
         tl.store(out + new + word, value, mask=inside)
 
 

@@ -12,8 +12,8 @@ import triton.language as tl
 
 from hiddenfield.shapes import Float, Int, Tensor
 
-# Rows of a tile; rows that are read before the first is added; programs per multiprocessor that share the gradients.
-TILE, AHEAD, PROGRAMS = 64, 4, 2
+# Rows of a tile; rows that are read before the first is added; programs per multiprocessor that share the gradients; warps of a program.
+TILE, AHEAD, PROGRAMS, WARPS = 64, 4, 2, 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +167,7 @@ def _shape(dim: int, precision: str, weight: Tensor) -> dict[str, Any]:
         "WIDTH": _padded(dim),
         "PRECISION": "ieee" if low else precision,
         "LOW": low,
-        "num_warps": 4 if dim <= 64 else 8,
+        "num_warps": WARPS if dim <= 64 else 2 * WARPS,
     }
 
 
