@@ -11,7 +11,7 @@ import torch
 
 import hiddenfield as hf
 from hiddenfield.embedding import EMBEDDINGS, FeatureSizes, Predictor
-from hiddenfield.learning import Task, TrainSettings, load_checkpoint, predict, train
+from hiddenfield.learning import Task, TrainSettings, batches, load_checkpoint, predict, train
 from hiddenfield.learning.batches import epoch_order, resampling_weights
 from hiddenfield.learning.checkpoint import Checkpoint, save_checkpoint
 
@@ -306,7 +306,7 @@ def test_devices():
 def test_predict_in_parts_is_predict_at_once(pack, monkeypatch):
     network = Predictor(FeatureSizes.of(pack), 2, dim=4)
     whole = predict(network, pack, device="cpu")
-    monkeypatch.setattr("hiddenfield.learning.batches.NODES_AT_ONCE", 7)
+    monkeypatch.setitem(batches.NODES_AT_ONCE, "cpu", 7)
     torch.testing.assert_close(predict(network, pack, device="cpu"), whole)
     assert predict(network, pack[:0], device="cpu").shape == (0, 2)
     assert predict(network, pack[:0], device="cpu", function=network.embed).shape == (0, 4)

@@ -239,7 +239,7 @@ class Structures:
         result.__dict__["arc_ptr"] = arcs.new_ptr.to(self.device, self.node_ptr.dtype, non_blocking=True)
         if self.symmetric:
             result.__dict__["symmetric"] = True
-        if not self.node_ptr.is_cpu:
+        if not self.node_ptr.is_cpu or "longest_range" in vars(self):
             result.__dict__["longest_range"] = self.longest_range
         return result
 
@@ -280,16 +280,22 @@ class Structures:
         if torch.device(device) == self.device:
             return self
 
+        pinned = non_blocking and torch.device(device).type == "cuda" and self.node_ptr.is_cpu
+
         def move(values: Tensor) -> Tensor:
-            return values.to(device, non_blocking=non_blocking)
+            return (values.pin_memory() if pinned else values).to(device, non_blocking=non_blocking)
 
         arrays: dict[str, Any] = {
             name: move(getattr(self, name)) for name in ("node_ptr", "in_ptr", "source", "reverse")
         }
         features = {name: columns.map(move) for name, columns in self.features.items()}
         result = dataclasses.replace(self, features=features, **arrays)
-        result.__dict__["_host_bounds"] = self._host_bounds
-        result.__dict__["symmetric"] = self.symmetric
+        for name in (
+            "_host_bounds",
+            "symmetric",
+            *(["longest_range"] if "longest_range" in vars(self) else []),
+        ):
+            result.__dict__[name] = getattr(self, name)
         return result
 
     def replace(self, **changes: Any) -> Structures:

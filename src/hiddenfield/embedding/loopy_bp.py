@@ -68,13 +68,14 @@ class LoopyBP(MessageEmbedding):
 
     def _fused(self, structures: Structures, every_round: bool) -> tuple[Tensor, ...]:
         """Return the node embeddings, with all rounds as one op."""
-        rounds, wanted = [], []
+        rounds: list[Round] = []
+        wanted, messages = [], 0
         for step in range(1, self.rounds + 1):
             if step > 1:
-                rounds.append(Round("cavity", last, 0, 0))
-            last = len(rounds)
+                rounds.append(Round("cavity", messages, 0, 0))
+                messages = len(rounds)
             if every_round or step == self.rounds:
-                rounds.append(Round("arrivals", last, 1, 1))
+                rounds.append(Round("arrivals", messages, 1, 1))
                 wanted.append(len(rounds))
         weights, constants = [self.messages, self.received], self._constants_by_kind(structures)
         return self.run_rounds(structures, rounds, wanted, weights, constants)

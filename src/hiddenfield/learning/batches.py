@@ -20,7 +20,7 @@ from hiddenfield.shapes import Array, Float, Int, Tensor
 MOST_BINS = 100_000
 
 # Nodes that are embedded at once when no gradient is needed.
-NODES_AT_ONCE = 200_000
+NODES_AT_ONCE = {"cpu": 200_000, "cuda": 1_000_000}
 
 
 def resampling_weights(structures: Structures, width: float) -> Float[Array, " structures"]:
@@ -126,6 +126,8 @@ def predict(
 ) -> Float[Tensor, "structures width"]:
     """Return a network's outputs for all structures, in host memory, a batch at a time.
 
+    While a GPU computes a batch the next one is cut and copied there; nothing waits for it until the end.
+
     Parameters
     ----------
     network
@@ -149,16 +151,18 @@ def predict(
     network.to(place).eval()
     call = function or network
     parts: list[Tensor] = []
-    bare = without_host_columns(structures)
+    bare = without_host_columns(structures).replace(targets=None, node_targets=None)
+    if place.type == "cuda":
+        assert bare.longest_range >= 0  # known for all batches, so that none has to wait for it
     # Threads that a small pack has no work for would cost a second of compiling at first, and time on a busy machine.
     entries = network.embedding.dim * (bare.total_nodes + bare.total_arcs)
     with torch.inference_mode(), few_threads(entries):
-        for chosen in _chunks(bare):
+        for chosen in _chunks(bare, NODES_AT_ONCE[place.type]):
             part = bare[chosen]
             prepared = [entry.to(place) for entry in network.prepare(part)]
-            parts.append(call(part.to(place), *prepared).cpu())
+            parts.append(call(part.to(place, non_blocking=True), *prepared))
     width = network.output_layer.out_features if function is None else network.width
-    return torch.cat(parts) if parts else torch.zeros(0, width)
+    return torch.cat(parts).cpu() if parts else torch.zeros(0, width)
 
 
 def without_host_columns(structures: Structures) -> Structures:
@@ -166,12 +170,12 @@ def without_host_columns(structures: Structures) -> Structures:
     return structures.replace(ids=None, columns={})
 
 
-def _chunks(structures: Structures) -> Iterator[slice]:
-    """Cut the pack into ranges of about `NODES_AT_ONCE` nodes, at least one structure each."""
+def _chunks(structures: Structures, nodes: int) -> Iterator[slice]:
+    """Cut the pack into ranges of about so many nodes, at least one structure each."""
     bounds = structures.node_ptr.cpu().numpy()
     start = 0
     while start < len(structures):
-        stop = int(np.searchsorted(bounds, bounds[start] + NODES_AT_ONCE, side="right")) - 1
+        stop = int(np.searchsorted(bounds, bounds[start] + nodes, side="right")) - 1
         stop = min(max(stop, start + 1), len(structures))
         yield slice(start, stop)
         start = stop

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -93,7 +93,7 @@ class DeviceCutter:
             source=take("arc", pack.source, nodes, loops),
             reverse=take("arc", pack.reverse, arcs, (1, 1, room.arcs)),
             features={
-                name: columns.map(lambda values, name=name: take(FEATURES[name], values))
+                name: replace(columns, values=take(FEATURES[name], columns.values))
                 for name, columns in pack.features.items()
             },
         )
@@ -188,4 +188,3 @@ class CapturedSteps:
         loss = step(self.cutter.cut(index, room), index, rate)
         self.losses.index_copy_(0, self.number, loss.detach().double().reshape(1))
         self.number += 1
-

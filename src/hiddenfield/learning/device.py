@@ -86,7 +86,9 @@ def make_optimizer(network: nn.Module, settings: TrainSettings) -> torch.optim.O
     capturable = parameters[0].is_cuda and settings.precision != "16"
     if settings.optimizer == "sgd":
         return torch.optim.SGD(parameters, momentum=settings.momentum, **common)
-    return (torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam)(parameters, capturable=capturable, **common)
+    return (torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam)(
+        parameters, capturable=capturable, **common
+    )
 
 
 def start_optimizer(optimizer: torch.optim.Optimizer) -> None:

@@ -306,7 +306,9 @@ class Training:
             if captured is None:
                 losses, counts = self._steps(orders, done, dropout, advance)
             else:
-                counts = np.diff([*range(0, len(orders[0]), self.settings.batch_size), len(orders[0])])[:, None]
+                counts = np.diff([*range(0, len(orders[0]), self.settings.batch_size), len(orders[0])])[
+                    :, None
+                ]
                 losses = captured.run(lambda count: advance(count, f"epoch {epoch + 1}"))[:, None]
                 if epoch + 1 < self.settings.epochs:
                     self._orders(epoch + 1)  # drawn while the device computes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from hiddenfield.shapes import Float, Int, Tensor
 # A matrix has to fit beside the tiles, and the gradient of a table is kept whole by every program.
 MOST_COLUMNS, MOST_KINDS = 128, 128
 
-SUMS = {"cavity": cavity_sum, "arrivals": arc_sum, "senders": gather_sum}
+SUMS: dict[str, Callable[..., Tensor]] = {"cavity": cavity_sum, "arrivals": arc_sum, "senders": gather_sum}
 """What a round sums: as in `cavity_sum`, for every arc; as in `arc_sum` and `gather_sum`, for every node."""
 
 
@@ -95,7 +95,11 @@ def message_rounds(
 
 
 def message_rounds_reference(
-    plan: Plan, topology: Topology, weights: Sequence[Tensor], constants: Sequence[Tensor], kinds: Sequence[Any]
+    plan: Plan,
+    topology: Topology,
+    weights: Sequence[Tensor],
+    constants: Sequence[Tensor],
+    kinds: Sequence[Any],
 ) -> tuple[Tensor, ...]:
     """Take one step after the other."""
     rows = [c if k is None else c.index_select(0, k) for c, k in zip(constants, kinds, strict=True)]
@@ -131,8 +135,11 @@ class _Rounds(torch.autograd.Function):
         from hiddenfield.ops.triton_rounds import Rows, forward
 
         weights, constants = given[:count], given[count:]
-        start = constants[0].relu() if kinds[0] is None else None
-        results = [start]
+        results: list[Any] = [None]  # a start by kind is read from its table
+        if kinds[0] is None:
+            results[0] = constants[0].relu()
+        elif 0 in plan.wanted:
+            results[0] = constants[0].index_select(0, kinds[0]).relu()
         for number, step in enumerate(plan.rounds, 1):
             ranges, _ = ranges_of(step.sums, topology)
             inputs, rectify = _rows(results, step.source, constants, kinds)
@@ -176,7 +183,7 @@ def _rows(results: Any, number: int, constants: Any, kinds: Any) -> tuple[Any, b
 class _Gradients:
     """The gradients of one backward pass: of results, before their rectifiers, and parts of those of the parameters."""
 
-    def __init__(self, ctx: Any, given: Sequence[Tensor], results: Sequence[Tensor | None]) -> None:
+    def __init__(self, ctx: Any, given: Sequence[Tensor], results: Sequence[Any]) -> None:
         self.plan, self.topology, self.kinds = ctx.plan, ctx.topology, ctx.kinds
         self.weights, self.constants, self.results = given[: ctx.count], given[ctx.count :], results
         self.by_result: list[Tensor | None] = [None] * len(results)
@@ -214,7 +221,9 @@ class _Gradients:
         kind, before = self.kinds[constant], self.by_result[step.source]
         stored = before
         if before is None and (step.source > 0 or kind is None):
-            stored = torch.empty(ranges.rows, gradient.shape[1], dtype=inputs.values.dtype, device=gradient.device)
+            stored = torch.empty(
+                ranges.rows, gradient.shape[1], dtype=inputs.values.dtype, device=gradient.device
+            )
         weight_part, table_part = backward(
             gradient,
             ranges,

@@ -14,7 +14,12 @@ WORDS_OF_BLOCK = 256
 
 
 def copy_segments(
-    values: Tensor, bounds: Tensor, shifts: Tensor | None, num_rows: int, *, rest: tuple[int, int, int] | None = None
+    values: Tensor,
+    bounds: Tensor,
+    shifts: Tensor | None,
+    num_rows: int,
+    *,
+    rest: tuple[int, int, int] | None = None,
 ) -> Tensor:
     """Copy segments of rows end to end, one program per segment.
 

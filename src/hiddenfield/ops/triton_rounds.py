@@ -12,13 +12,13 @@ import triton.language as tl
 
 from hiddenfield.shapes import Float, Int, Tensor
 
-# Rows of a tile; rows that are read before the first is added; programs per multiprocessor that share the gradients; warps of a program.
+# Rows of a tile; rows read before any is added; programs that share the gradients, per multiprocessor; warps.
 TILE, AHEAD, PROGRAMS, WARPS = 64, 4, 2, 4
 
 
 @dataclass(frozen=True, eq=False)
 class Ranges:
-    r"""Which rows are summed for each of `rows` results: :math:`\mathrm{read}(p)` for p in the range of `key`, but `skip`.
+    r"""Which rows are summed for each of `rows` results: read(p) for all p in the range of its key, but its `skip`.
 
     What is None is the identity, and `ptr` None means ranges of one row.
     """
