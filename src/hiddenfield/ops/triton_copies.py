@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -47,7 +48,7 @@ def copy_segments(
     out = torch.empty(num_rows, *values.shape[1:], dtype=values.dtype, device=values.device)
     chosen = bounds.shape[1] - 1
     if out.numel() and chosen:
-        with torch.cuda.device(values.device):
+        with torch.cuda.device(values.device) if values.is_cuda else nullcontext():
             _kernel[(chosen,)](
                 values,
                 bounds,
