@@ -81,8 +81,10 @@ def test_a_padded_batch_gives_what_the_batch_gives():
     torch.manual_seed(0)
     network = Predictor(FeatureSizes.of(pack), 1, model="loopy_bp", dim=8, rounds=2).to(DEVICE)
     for start in range(0, 40, 10):
-        index = torch.from_numpy(order[start : start + 10]).to(DEVICE)
-        batch, padded = pack[index.cpu()].to(DEVICE), cutter.cut(index, room)
+        first = torch.tensor([start], device=DEVICE)
+        padded, index = cutter.cut(torch.from_numpy(order).to(DEVICE), first, room)
+        assert index.tolist() == order[start : start + 10].tolist()
+        batch = pack[index.cpu()].to(DEVICE)
         padded.topology.validate()
         assert padded.total_nodes == room.nodes
         found = []

@@ -163,12 +163,9 @@ class Embedding(nn.Module, ABC):
 
     def fuses(self, structures: Structures) -> bool:
         """Say whether rounds on these structures run as one op, `message_rounds`."""
-        return (
-            self.activation_name == "relu"
-            and members_of(structures).nodes is None
-            and torch.get_autocast_dtype("cuda") is not torch.float16
-            and fused(next(self.parameters()), self.dim, structures.topology)
-        )
+        half = torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") is torch.float16
+        alone = self.activation_name == "relu" and members_of(structures).nodes is None
+        return alone and not half and fused(next(self.parameters()), self.dim, structures.topology)
 
     def run_rounds(
         self,

@@ -11,6 +11,7 @@ import torch
 
 from hiddenfield.data.structures import FEATURES, Structures
 from hiddenfield.ops import Topology
+from hiddenfield.ops.cutting import ARCS_OF_REST, NODES_OF_REST
 from hiddenfield.shapes import Array, Float, Int, Tensor
 
 # The most nodes and arcs of a batch, the fewest nodes, and the most nodes in excess of what the arcs make up for.
@@ -18,9 +19,6 @@ Needs = tuple[int, int, int, int]
 
 # Steps for which capturing them pays, and how much more room there is than the first epoch's batches need.
 FEWEST_STEPS, ROOM = 32, 1.01
-
-# Nodes of each of the structures that take up what is left of the room, and arcs of each of their nodes.
-NODES_OF_REST, ARCS_OF_REST = 64, 4
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,6 @@ class DeviceCutter:
 
     def __init__(self, pack: Structures) -> None:
         self.pack = pack.replace(targets=None, target_names=(), target_vocabularies=())
-        self.bounds = torch.stack([pack.node_ptr, pack.arc_ptr]).long()
         self.target, self.longest = pack.target, pack.longest_range
         self.sizes = np.stack([bounds.diff().numpy() for bounds in pack._host_bounds])
 
@@ -70,37 +67,26 @@ class DeviceCutter:
         excess = nodes - arcs // ARCS_OF_REST
         return int(nodes.max()), int(arcs.max()), int(nodes.min()), int(excess.max())
 
-    def cut(self, index: Int[Tensor, " chosen"], room: Room) -> Structures:
-        """Return the batch of the structures at some positions, and those that fill up the room."""
-        from hiddenfield.ops.triton_copies import copy_segments
+    def cut(self, order: Tensor, first: Tensor, room: Room) -> tuple[Structures, Int[Tensor, " chosen"]]:
+        """Return the batch that begins at a place of an order, with structures that fill up the room; its positions."""
+        from hiddenfield.ops.triton_copies import copy_segments, cut_arcs, find_places
 
-        starts = self.bounds.index_select(1, index)
-        lengths = self.bounds.index_select(1, index + 1) - starts
-        places = lengths.new_zeros(2, 2, room.structures + 2)
-        torch.cumsum(lengths, 1, out=places[:, 0, 1:-1])
-        places[:, 1, :-2] = starts
-        nodes, arcs = places
-
-        def take(per: str, values: Tensor, shifts: Tensor | None = None, rest: Any = (0, 1, 0)) -> Tensor:
-            bounds, rows = (nodes, room.nodes) if per == "node" else (arcs, room.arcs)
-            return copy_segments(values, bounds, shifts, rows + (values is self.pack.in_ptr), rest=rest)
-
-        pack, kind, loops = self.pack, self.pack.node_ptr.dtype, (1, ARCS_OF_REST, room.nodes)
-        extra = torch.arange(1, room.rest + 1, device=index.device) * NODES_OF_REST + nodes[0, -2]
-        batch = Structures(
-            node_ptr=torch.cat([nodes[0, :-1], extra.clamp(max=room.nodes)]).to(kind),
-            in_ptr=take("node", pack.in_ptr, arcs, (ARCS_OF_REST, 1, room.arcs)),
-            source=take("arc", pack.source, nodes, loops),
-            reverse=take("arc", pack.reverse, arcs, (1, 1, room.arcs)),
-            features={
-                name: replace(columns, values=take(FEATURES[name], columns.values))
-                for name, columns in pack.features.items()
-            },
+        pack, size = self.pack, (room.nodes, room.arcs)
+        bounds = pack.node_ptr, pack.arc_ptr
+        index, places, node_ptr = find_places(order, first, bounds, room.structures, size, room.rest)
+        in_ptr, source, target, reverse = cut_arcs(
+            pack.in_ptr, pack.source, self.target, pack.reverse, places, size
         )
-        topology = Topology(batch.source, batch.in_ptr, batch.reverse, symmetric=True)
-        vars(topology).update(longest_range=self.longest, target=take("arc", self.target, nodes, loops))
+        features = {}
+        for name, columns in pack.features.items():
+            arcs = FEATURES[name] == "arc"
+            values = copy_segments(columns.values, places[int(arcs)], None, size[arcs], fill=True)
+            features[name] = replace(columns, values=values)
+        batch = Structures(node_ptr, in_ptr, source, reverse, features)
+        topology = Topology(source, in_ptr, reverse, symmetric=True)
+        vars(topology).update(longest_range=self.longest, target=target)
         vars(batch).update(symmetric=True, longest_range=self.longest, topology=topology)
-        return batch
+        return batch, index
 
 
 @dataclass(eq=False)
@@ -182,9 +168,8 @@ class CapturedSteps:
         return graph
 
     def _once(self, room: Room, step: Callable[..., Any]) -> None:
-        places = self.number * self.size + torch.arange(room.structures, device=self.order.device)
-        index = self.order.index_select(0, places)
+        batch, index = self.cutter.cut(self.order, self.number * self.size, room)
         rate = self.rates.index_select(0, self.number)[0]
-        loss = step(self.cutter.cut(index, room), index, rate)
+        loss = step(batch, index, rate)
         self.losses.index_copy_(0, self.number, loss.detach().double().reshape(1))
         self.number += 1

@@ -192,6 +192,8 @@ class Task:
                     weight = weight * each[codes]
             losses.append(value * weight)
             weights.append(weight)
+        if len(losses) == 1:
+            return losses[0], weights[0]
         return torch.stack(losses).sum(dim=0), torch.stack(weights).sum(dim=0)
 
     def predictions(self, outputs: Float[Tensor, "structures outputs"]) -> list[Array]:

@@ -10,6 +10,10 @@ from hiddenfield.ops.dispatch import INDEX_DTYPES, check_index, check_tensor, em
 from hiddenfield.ops.segments import segment_of_row
 from hiddenfield.shapes import Array, Int, Shaped, Tensor
 
+# Where a batch is cut into arrays of a fixed size: nodes of each structure that takes up what is left over, and loops
+# at each of these nodes.
+NODES_OF_REST, ARCS_OF_REST = 64, 4
+
 
 def take_pointers(
     ptr: Int[Tensor, " segment_bounds"], index: Int[Tensor, " chosen"]

@@ -148,35 +148,39 @@ class _Rounds(torch.autograd.Function):
             results[0] = constants[0].relu()
         elif 0 in plan.wanted:
             results[0] = constants[0].index_select(0, kinds[0]).relu()
+        sums: list[Tensor | None] = []
         for number, step in enumerate(plan.rounds, 1):
             ranges, _ = ranges_of(step.sums, topology)
             inputs, rectify = _rows(results, step.source, constants, kinds)
-            low = plan.precision == "bf16" and number not in plan.wanted
-            out = constants[0].new_empty(
-                ranges.rows, constants[0].shape[1], dtype=torch.bfloat16 if low else None
-            )
+            stored = torch.bfloat16 if plan.precision == "bf16" else torch.float32
+            shape = ranges.rows, constants[0].shape[1]
+            out = constants[0].new_empty(shape, dtype=None if number in plan.wanted else stored)
+            sums.append(out.new_empty(shape, dtype=stored) if any(ctx.needs_input_grad) else None)
             constant = Rows(constants[step.constant], kinds[step.constant])
-            forward(inputs, ranges, weights[step.weight], constant, out, plan.precision, rectify)
+            weight = weights[step.weight]
+            forward(
+                inputs, ranges, weight, constant, out, plan.precision, rectify_inputs=rectify, sums=sums[-1]
+            )
             results.append(out)
         ctx.plan, ctx.topology, ctx.kinds, ctx.count = plan, topology, kinds, count
-        ctx.save_for_backward(*given, *results)
+        ctx.save_for_backward(*given, *results, *sums)
         return tuple(results[number] for number in plan.wanted)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        total = ctx.count + len(ctx.kinds)
-        given, results = ctx.saved_tensors[:total], ctx.saved_tensors[total:]
+        total, rounds = ctx.count + len(ctx.kinds), len(ctx.plan.rounds)
+        given, saved = ctx.saved_tensors[:total], ctx.saved_tensors[total:]
         if torch.is_grad_enabled():  # to be differentiated again
             weights, constants = given[: ctx.count], given[ctx.count :]
             again = message_rounds_reference(ctx.plan, ctx.topology, weights, constants, ctx.kinds)
             found = torch.autograd.grad(again, given, gradients, create_graph=True, allow_unused=True)
             return (None, None, None, None, *found)
-        sums = _Gradients(ctx, given, results)
+        found = _Gradients(ctx, given, saved[: rounds + 1], saved[rounds + 1 :])
         for number, gradient in zip(ctx.plan.wanted, gradients, strict=True):
-            sums.arrive(number, gradient)
-        for number in reversed(range(1, len(results))):
-            sums.pass_back(number)
-        return (None, None, None, None, *sums.collected())
+            found.by_result[number] = through_rectifier(gradient.contiguous(), found.results[number])
+        for number in reversed(range(rounds + 1)):
+            found.pass_back(number)
+        return (None, None, None, None, *found.collected())
 
 
 def _rows(results: Any, number: int, constants: Any, kinds: Any) -> tuple[Any, bool]:
@@ -191,75 +195,83 @@ def _rows(results: Any, number: int, constants: Any, kinds: Any) -> tuple[Any, b
 class _Gradients:
     """The gradients of one backward pass: of results, before their rectifiers, and parts of those of the parameters."""
 
-    def __init__(self, ctx: Any, given: Sequence[Tensor], results: Sequence[Any]) -> None:
+    def __init__(
+        self, ctx: Any, given: Sequence[Tensor], results: Sequence[Any], sums: Sequence[Tensor]
+    ) -> None:
         self.plan, self.topology, self.kinds = ctx.plan, ctx.topology, ctx.kinds
-        self.weights, self.constants, self.results = given[: ctx.count], given[ctx.count :], results
+        self.weights, self.constants = given[: ctx.count], given[ctx.count :]
+        self.results, self.sums = results, sums
         self.by_result: list[Tensor | None] = [None] * len(results)
-        self.by_weight: list[list[Tensor]] = [[] for _ in self.weights]
-        self.by_constant: list[list[Tensor]] = [[] for _ in self.constants]
-
-    def constant_of(self, number: int) -> int:
-        """Return which constant a result was made with."""
-        return self.plan.rounds[number - 1].constant if number else 0
-
-    def arrive(self, number: int, gradient: Tensor) -> None:
-        """Take the gradient of a result that was asked for."""
-        from hiddenfield.ops.triton_rounds import table_gradient
-
-        constant, result = self.constant_of(number), self.results[number]
-        kind = self.kinds[constant]
-        if kind is None:
-            back = through_rectifier(gradient.contiguous(), result)
-        else:
-            count = len(self.constants[constant])
-            back, part = table_gradient(gradient, result, kind, count, self.plan.precision)
-            self.by_constant[constant].append(part)
-        self.by_result[number] = back
+        self.by_row: list[Tensor | None] = [None] * len(self.constants)
+        self.by_weight = [_Parts(weight) for weight in self.weights]
+        self.by_table = [_Parts(constant) for constant in self.constants]
+        for number, step in enumerate((Round("", 0, 0, 0), *self.plan.rounds)):
+            kind = self.kinds[step.constant]
+            rows = len(kind) if results[number] is None else len(results[number])
+            if number:
+                self.by_weight[step.weight].expect(rows)
+            if kind is not None:
+                self.by_table[step.constant].expect(rows)
 
     def pass_back(self, number: int) -> None:
-        """Pass the gradient of a result on to the result that it was made of."""
-        from hiddenfield.ops.triton_rounds import backward
+        """Pass the gradient of a result on to its matrix, its constant, and the result that it was made of."""
+        from hiddenfield.ops.triton_rounds import backward, collect
 
-        step, gradient = self.plan.rounds[number - 1], self.by_result[number]
-        if gradient is None:
+        gradient = self.by_result[number]
+        assert gradient is not None, "the result of a round was neither wanted nor read"
+        step = self.plan.rounds[number - 1] if number else Round("", 0, 0, 0)
+        kind, rows = self.kinds[step.constant], len(gradient)
+        by_weight = self.by_weight[step.weight].part(rows) if number else None
+        by_table = None if kind is None else self.by_table[step.constant].part(rows)
+        if by_weight is not None or by_table is not None:
+            sums = self.sums[number - 1] if number else None
+            collect(gradient, sums, kind, by_weight, by_table, self.plan.precision)
+        if kind is None:
+            before = self.by_row[step.constant]
+            self.by_row[step.constant] = gradient.float() if before is None else before + gradient
+        if not number:
             return
         _, ranges = ranges_of(step.sums, self.topology)
         inputs, rectify = _rows(self.results, step.source, self.constants, self.kinds)
-        constant = self.constant_of(step.source)
-        kind, before = self.kinds[constant], self.by_result[step.source]
-        stored = before
-        if before is None and (step.source > 0 or kind is None):
-            stored = torch.empty(
-                ranges.rows, gradient.shape[1], dtype=inputs.values.dtype, device=gradient.device
-            )
-        weight_part, table_part = backward(
-            gradient,
-            ranges,
-            self.weights[step.weight],
-            inputs,
-            self.plan.precision,
-            rectify_inputs=rectify,
-            kind=kind,
-            kinds=0 if kind is None else len(self.constants[constant]),
-            out=stored,
-            add=before is not None,
-        )
-        self.by_result[step.source] = stored
-        self.by_weight[step.weight].append(weight_part)
-        if table_part is not None:
-            self.by_constant[constant].append(table_part)
+        out = before = self.by_result[step.source]
+        if out is None:
+            kept = torch.bfloat16 if self.plan.precision == "bf16" else torch.float32
+            out = torch.empty(ranges.rows, gradient.shape[1], dtype=kept, device=gradient.device)
+        weight, add = self.weights[step.weight], before is not None
+        backward(gradient, ranges, weight, inputs, out, self.plan.precision, rectify_inputs=rectify, add=add)
+        self.by_result[step.source] = out
 
     def collected(self) -> list[Tensor | None]:
         """Add up what the programs have, or the rows' own gradients where a constant has one row for each."""
-        found = [_added(parts) for parts in (*self.by_weight, *self.by_constant)]
-        for constant, kind in enumerate(self.kinds):
-            if kind is not None:
-                continue
-            numbers = [n for n in range(len(self.results)) if self.constant_of(n) == constant]
-            rows = [gradient.float() for n in numbers if (gradient := self.by_result[n]) is not None]
-            found[len(self.weights) + constant] = torch.stack(rows).sum(0) if rows else None
-        return found
+        constants = zip(self.by_row, self.by_table, strict=True)
+        return [
+            *(parts.total() for parts in self.by_weight),
+            *(parts.total() if rows is None else rows for rows, parts in constants),
+        ]
 
 
-def _added(parts: list[Tensor]) -> Tensor | None:
-    return torch.cat(parts).sum(0) if parts else None
+class _Parts:
+    """Parts of the gradient by one tensor, of all programs of all rounds that it has a part in, in one array."""
+
+    def __init__(self, like: Tensor) -> None:
+        self.like, self.count, self.used = like, 0, 0
+        self.values: Tensor | None = None
+
+    def expect(self, rows: int) -> None:
+        """Make room for the parts of one round."""
+        from hiddenfield.ops.triton_rounds import programs
+
+        self.count += programs(rows, self.like)
+
+    def part(self, rows: int) -> Tensor:
+        """Return the room for one round."""
+        from hiddenfield.ops.triton_rounds import programs
+
+        if self.values is None:
+            self.values = self.like.new_empty(self.count, *self.like.shape)
+        begin, self.used = self.used, self.used + programs(rows, self.like)
+        return self.values[begin : self.used]
+
+    def total(self) -> Tensor | None:
+        """Return the gradient; None where no round had a part in it."""
+        return None if self.values is None else self.values.sum(0)

@@ -52,9 +52,11 @@ def forward(
     constant: Rows,
     out: Float[Tensor, "rows dim"],
     precision: str,
+    *,
     rectify_inputs: bool = False,
+    sums: Float[Tensor, "rows dim"] | None = None,
 ) -> None:
-    r"""Write :math:`y_r = \max(0, c_r + W \sum_p x_p)`, the sum over the ranges; one launch."""
+    r"""Write :math:`y_r = \max(0, c_r + W s_r)`, where s are the sums over the ranges, and these if they are wanted."""
     if not out.numel():
         return
     pointers, switches = ranges.arguments(out)
@@ -67,13 +69,15 @@ def forward(
             constant.values,
             out if constant.kind is None else constant.kind,
             out,
+            out if sums is None else sums,
             ranges.rows,
             out.shape[1],
             **switches,
             INPUTS_BY_KIND=inputs.kind is not None,
             RECTIFY_INPUTS=rectify_inputs,
             BY_KIND=constant.kind is not None,
-            **_shape(out.shape[1], precision, weight),
+            STORE_SUMS=sums is not None,
+            **_shape(out.shape[1], precision),
         )
 
 
@@ -82,84 +86,75 @@ def backward(
     ranges: Ranges,
     weight: Float[Tensor, "dim dim"],
     inputs: Rows,
+    out: Float[Tensor, "rows dim"],
     precision: str,
     *,
     rectify_inputs: bool,
-    kind: Int[Tensor, " rows"] | None,
-    kinds: int,
-    out: Float[Tensor, "rows dim"] | None,
     add: bool,
-) -> tuple[Float[Tensor, "programs dim dim"], Float[Tensor, "programs kinds dim"] | None]:
-    r"""Write the gradient by the inputs, before their rectifier, and return parts of those by the weight and a table.
+) -> None:
+    r"""Write the gradient by the inputs, before their rectifier: :math:`z_s = [x_s > 0]\, W^\top \sum_p g_p`.
 
-    .. math::
-        h_s = \sum_p g_p, \qquad z_s = [x_s > 0]\, W^\top h_s, \qquad
-        G = \sum_s h_s x_s^\top, \qquad t_k = \sum_{s: k(s) = k} z_s
-
-    with sums over the transposed ranges. Every program adds up the tiles that are its own, in one order.
-
-    Parameters
-    ----------
-    gradient
-        By the results, before their rectifier.
-    kind, kinds
-        Of the rows of the constant that the inputs were made with, and how many; None for no table.
-    out, add
-        Where z goes, if it is wanted, and whether it is added to what is there.
+    The sums run over the transposed ranges; g is the gradient by the results, before theirs. With `add` it is added to
+    what is there.
     """
-    rows, dim = ranges.rows, gradient.shape[1]
-    tiles = triton.cdiv(rows, TILE)
-    programs = max(1, min(tiles, PROGRAMS * _processors(gradient)))
-    weight_part = torch.empty(programs, dim, dim, dtype=torch.float32, device=gradient.device)
-    table_part = None if kind is None else weight_part.new_empty(programs, kinds, dim)
+    if not out.numel():
+        return
     pointers, switches = ranges.arguments(gradient)
     with _device(gradient):
-        _backward[(programs,)](
+        _backward[(triton.cdiv(ranges.rows, TILE),)](
             gradient,
             *pointers.values(),
             weight,
             inputs.values,
-            gradient if inputs.kind is None else inputs.kind,
-            gradient if kind is None else kind,
-            gradient if out is None else out,
-            weight_part,
-            weight_part if table_part is None else table_part,
-            rows,
-            dim,
-            kinds,
+            out if inputs.kind is None else inputs.kind,
+            out,
+            ranges.rows,
+            out.shape[1],
             **switches,
             INPUTS_BY_KIND=inputs.kind is not None,
             RECTIFY_INPUTS=rectify_inputs,
-            BY_KIND=kind is not None,
-            STORE=out is not None,
             ADD=add,
-            KINDS=_padded(kinds),
-            **_shape(dim, precision, weight),
+            **_shape(out.shape[1], precision),
         )
-    return weight_part, table_part
 
 
-def table_gradient(
+def programs(rows: int, values: Tensor) -> int:
+    """Return the number of programs, and so of parts, in `collect`."""
+    return max(1, min(triton.cdiv(rows, TILE), PROGRAMS * _processors(values)))
+
+
+def collect(
     gradient: Float[Tensor, "rows dim"],
-    results: Float[Tensor, "rows dim"],
-    kind: Int[Tensor, " rows"],
-    kinds: int,
+    sums: Float[Tensor, "rows dim"] | None,
+    kind: Int[Tensor, " rows"] | None,
+    by_weight: Float[Tensor, "programs dim dim"] | None,
+    by_table: Float[Tensor, "programs kinds dim"] | None,
     precision: str,
-) -> tuple[Float[Tensor, "rows dim"], Float[Tensor, "programs kinds dim"]]:
-    """Return the gradient before the rectifier, and parts of its sums over the rows of each kind."""
+) -> None:
+    r"""Write parts of the gradients by a matrix, :math:`\sum_r g_r s_r^\top`, and by a table, the sum of g per kind.
+
+    Every program adds up the tiles that are its own, in one order.
+    """
     rows, dim = gradient.shape
-    gradient = gradient.contiguous()
-    programs = max(1, min(triton.cdiv(rows, TILE), PROGRAMS * _processors(gradient)))
-    out = torch.empty_like(results)
-    part = torch.empty(programs, kinds, dim, dtype=torch.float32, device=gradient.device)
+    kinds = 0 if by_table is None else by_table.shape[1]
     with _device(gradient):
-        _table[(programs,)](
-            gradient, results, kind, out, part, rows, dim, kinds, KINDS=_padded(kinds), **_shape(dim, precision, part)
-        )  # fmt: skip
-    return out, part
+        _collect[(programs(rows, gradient),)](
+            gradient,
+            gradient if sums is None else sums,
+            gradient if kind is None else kind,
+            gradient if by_weight is None else by_weight,
+            gradient if by_table is None else by_table,
+            rows,
+            dim,
+            kinds,
+            HAS_SUMS=by_weight is not None,
+            BY_KIND=by_table is not None,
+            KINDS=_padded(kinds),
+            **{name: value for name, value in _shape(dim, precision).items() if name != "AHEAD"},
+        )
 
 
-def _shape(dim: int, precision: str, weight: Tensor) -> dict[str, Any]:
+def _shape(dim: int, precision: str) -> dict[str, Any]:
     low = precision == "bf16"
     return {
         "TILE": TILE,
@@ -199,13 +194,14 @@ def _one(  # type: ignore[no-untyped-def]
     values, kind, read, place, end, left_out, live, column, there, dim,
     HAS_READ: tl.constexpr, HAS_SKIP: tl.constexpr, BY_KIND: tl.constexpr, RECTIFY: tl.constexpr,
 ) -> Any:  # fmt: skip
+    # -1 stands for no row. (With one mask for two loads, one after the other, the compiler of Triton 3.6 gives up.)
     taken = live & (place < end)
-    chosen = tl.load(read + place, mask=taken, other=0) if HAS_READ else place
+    chosen = tl.load(read + place, mask=taken, other=-1) if HAS_READ else tl.where(taken, place, -1)
     if HAS_SKIP:
-        taken = taken & (chosen != left_out)
+        chosen = tl.where(chosen == left_out, -1, chosen)
     if BY_KIND:
-        chosen = tl.load(kind + chosen, mask=taken, other=0)
-    return _row(values, chosen, taken, column, there, dim, RECTIFY)
+        chosen = tl.load(kind + chosen, mask=chosen >= 0, other=-1)
+    return _row(values, chosen, chosen >= 0, column, there, dim, RECTIFY)
 
 
 @triton.jit
@@ -250,9 +246,9 @@ def _times(left, right, PRECISION: tl.constexpr, LOW: tl.constexpr) -> Any:  # t
 
 @triton.jit
 def _forward(  # type: ignore[no-untyped-def]
-    inputs, input_kind, ptr, key, read, skip, weight, constant, kind, out, rows, dim,
+    inputs, input_kind, ptr, key, read, skip, weight, constant, kind, out, sums, rows, dim,
     HAS_PTR: tl.constexpr, HAS_KEY: tl.constexpr, HAS_READ: tl.constexpr, HAS_SKIP: tl.constexpr,
-    INPUTS_BY_KIND: tl.constexpr, RECTIFY_INPUTS: tl.constexpr, BY_KIND: tl.constexpr,
+    INPUTS_BY_KIND: tl.constexpr, RECTIFY_INPUTS: tl.constexpr, BY_KIND: tl.constexpr, STORE_SUMS: tl.constexpr,
     TILE: tl.constexpr, AHEAD: tl.constexpr, WIDTH: tl.constexpr, PRECISION: tl.constexpr, LOW: tl.constexpr,
 ) -> Any:  # fmt: skip
     row = tl.program_id(0) * TILE + tl.arange(0, TILE)
@@ -262,84 +258,69 @@ def _forward(  # type: ignore[no-untyped-def]
         inputs, input_kind, ptr, key, read, skip, row, live, column, there, dim,
         HAS_PTR, HAS_KEY, HAS_READ, HAS_SKIP, INPUTS_BY_KIND, RECTIFY_INPUTS, AHEAD,
     )  # fmt: skip
+    where = row.to(tl.int64)[:, None] * dim + column[None, :]
+    mask = live[:, None] & there[None, :]
+    if STORE_SUMS:
+        tl.store(sums + where, total, mask=mask)
     matrix = tl.load(
         weight + column[None, :] * dim + inner[:, None], mask=there[None, :] & (inner < dim)[:, None], other=0.0
     )  # fmt: skip
     place = tl.load(kind + row, mask=live, other=0) if BY_KIND else row
     result = _times(total, matrix, PRECISION, LOW) + _row(constant, place, live, column, there, dim, False)
-    tl.store(
-        out + row.to(tl.int64)[:, None] * dim + column[None, :],
-        tl.maximum(result, 0.0),
-        mask=live[:, None] & there[None, :],
-    )
+    tl.store(out + where, tl.maximum(result, 0.0), mask=mask)
 
 
 @triton.jit
 def _backward(  # type: ignore[no-untyped-def]
-    gradient, ptr, key, read, skip, weight, inputs, input_kind, kind, out, weight_part, table_part, rows, dim, kinds,
+    gradient, ptr, key, read, skip, weight, inputs, input_kind, out, rows, dim,
     HAS_PTR: tl.constexpr, HAS_KEY: tl.constexpr, HAS_READ: tl.constexpr, HAS_SKIP: tl.constexpr,
-    INPUTS_BY_KIND: tl.constexpr, RECTIFY_INPUTS: tl.constexpr, BY_KIND: tl.constexpr,
-    STORE: tl.constexpr, ADD: tl.constexpr, KINDS: tl.constexpr,
+    INPUTS_BY_KIND: tl.constexpr, RECTIFY_INPUTS: tl.constexpr, ADD: tl.constexpr,
     TILE: tl.constexpr, AHEAD: tl.constexpr, WIDTH: tl.constexpr, PRECISION: tl.constexpr, LOW: tl.constexpr,
+) -> Any:  # fmt: skip
+    row = tl.program_id(0) * TILE + tl.arange(0, TILE)
+    column, inner = tl.arange(0, WIDTH), tl.arange(0, WIDTH)
+    live, there = row < rows, column < dim
+    total = _summed(
+        gradient, gradient, ptr, key, read, skip, row, live, column, there, dim,
+        HAS_PTR, HAS_KEY, HAS_READ, HAS_SKIP, False, False, AHEAD,
+    )  # fmt: skip
+    matrix = tl.load(
+        weight + inner[:, None] * dim + column[None, :], mask=there[None, :] & (inner < dim)[:, None], other=0.0
+    )  # fmt: skip
+    place = tl.load(input_kind + row, mask=live, other=0) if INPUTS_BY_KIND else row
+    x = _row(inputs, place, live, column, there, dim, RECTIFY_INPUTS)
+    back = tl.where(x > 0, _times(total, matrix, PRECISION, LOW), 0.0)
+    where = out + row.to(tl.int64)[:, None] * dim + column[None, :]
+    mask = live[:, None] & there[None, :]
+    if ADD:
+        back += tl.load(where, mask=mask, other=0.0).to(tl.float32)
+    tl.store(where, back, mask=mask)
+
+
+@triton.jit
+def _collect(  # type: ignore[no-untyped-def]
+    gradient, sums, kind, by_weight, by_table, rows, dim, kinds,
+    HAS_SUMS: tl.constexpr, BY_KIND: tl.constexpr, KINDS: tl.constexpr,
+    TILE: tl.constexpr, WIDTH: tl.constexpr, PRECISION: tl.constexpr, LOW: tl.constexpr,
 ) -> Any:  # fmt: skip
     program = tl.program_id(0)
     column, inner, symbol = tl.arange(0, WIDTH), tl.arange(0, WIDTH), tl.arange(0, KINDS)
     there = column < dim
-    whole = (inner < dim)[:, None] & there[None, :]
-    square = inner[:, None] * dim + column[None, :]
-    matrix = tl.load(weight + square, mask=whole, other=0.0)
-    by_weight = tl.zeros((WIDTH, WIDTH), dtype=tl.float32)
-    by_table = tl.zeros((KINDS, WIDTH), dtype=tl.float32)
-    for first in range(program * TILE, rows, tl.num_programs(0) * TILE):
-        row = first + tl.arange(0, TILE)
-        live = row < rows
-        total = _summed(
-            gradient, gradient, ptr, key, read, skip, row, live, column, there, dim,
-            HAS_PTR, HAS_KEY, HAS_READ, HAS_SKIP, False, False, AHEAD,
-        )  # fmt: skip
-        place = tl.load(input_kind + row, mask=live, other=0) if INPUTS_BY_KIND else row
-        x = _row(inputs, place, live, column, there, dim, RECTIFY_INPUTS)
-        by_weight += _times(tl.trans(total), x, PRECISION, LOW)
-        back = tl.where(x > 0, _times(total, matrix, PRECISION, LOW), 0.0)
-        if BY_KIND:
-            symbols = tl.load(kind + row, mask=live, other=0)
-            one_hot = (symbol[:, None] == symbols[None, :]).to(tl.float32)
-            by_table += _times(one_hot, back, PRECISION, LOW)
-        if STORE:
-            where = out + row.to(tl.int64)[:, None] * dim + column[None, :]
-            mask = live[:, None] & there[None, :]
-            if ADD:
-                back += tl.load(where, mask=mask, other=0.0).to(tl.float32)
-            tl.store(where, back, mask=mask)
-    tl.store(weight_part + program.to(tl.int64) * dim * dim + square, by_weight, mask=whole)
-    if BY_KIND:
-        tl.store(
-            table_part + (program.to(tl.int64) * kinds + symbol[:, None]) * dim + column[None, :],
-            by_table,
-            mask=(symbol < kinds)[:, None] & there[None, :],
-        )
-
-
-@triton.jit
-def _table(  # type: ignore[no-untyped-def]
-    gradient, results, kind, out, part, rows, dim, kinds, KINDS: tl.constexpr,
-    TILE: tl.constexpr, AHEAD: tl.constexpr, WIDTH: tl.constexpr, PRECISION: tl.constexpr, LOW: tl.constexpr,
-) -> Any:  # fmt: skip
-    program = tl.program_id(0)
-    column, symbol = tl.arange(0, WIDTH), tl.arange(0, KINDS)
-    there = column < dim
-    by_table = tl.zeros((KINDS, WIDTH), dtype=tl.float32)
+    weight = tl.zeros((WIDTH, WIDTH), dtype=tl.float32)
+    table = tl.zeros((KINDS, WIDTH), dtype=tl.float32)
     for first in range(program * TILE, rows, tl.num_programs(0) * TILE):
         row = first + tl.arange(0, TILE)
         live = row < rows
         back = _row(gradient, row, live, column, there, dim, False)
-        back = tl.where(_row(results, row, live, column, there, dim, False) > 0, back, 0.0)
-        symbols = tl.load(kind + row, mask=live, other=0)
-        by_table += _times((symbol[:, None] == symbols[None, :]).to(tl.float32), back, PRECISION, LOW)
-        mask = live[:, None] & there[None, :]
-        tl.store(out + row.to(tl.int64)[:, None] * dim + column[None, :], back, mask=mask)
-    tl.store(
-        part + (program.to(tl.int64) * kinds + symbol[:, None]) * dim + column[None, :],
-        by_table,
-        mask=(symbol < kinds)[:, None] & there[None, :],
-    )
+        if HAS_SUMS:
+            weight += _times(tl.trans(back), _row(sums, row, live, column, there, dim, False), PRECISION, LOW)
+        if BY_KIND:
+            symbols = tl.load(kind + row, mask=live, other=-1)
+            one_hot = (symbol[:, None] == symbols[None, :]).to(tl.float32)
+            table += _times(one_hot, back, PRECISION, LOW)
+    if HAS_SUMS:
+        where = (program.to(tl.int64) * dim + inner[:, None]) * dim + column[None, :]
+        tl.store(by_weight + where, weight, mask=(inner < dim)[:, None] & there[None, :])
+    if BY_KIND:
+        where = (program.to(tl.int64) * kinds + symbol[:, None]) * dim + column[None, :]
+        tl.store(by_table + where, table, mask=(symbol < kinds)[:, None] & there[None, :])
