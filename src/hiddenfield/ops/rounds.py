@@ -24,7 +24,10 @@ SUMS: dict[str, Callable[..., Tensor]] = {"cavity": cavity_sum, "arrivals": arc_
 
 @dataclass(frozen=True)
 class Round:
-    """One round: what is summed, of which result (0 is the start), by which matrix, with which constant."""
+    """One round: what is summed, of which result (0 is the start), by which matrix, with which constant.
+
+    Rounds with one constant have one matrix.
+    """
 
     sums: str
     source: int
@@ -148,19 +151,26 @@ class _Rounds(torch.autograd.Function):
             results[0] = constants[0].relu()
         elif 0 in plan.wanted:
             results[0] = constants[0].index_select(0, kinds[0]).relu()
-        sums: list[Tensor | None] = []
+        stored = torch.bfloat16 if plan.precision == "bf16" else torch.float32
+        groups = _groups(plan)
+        rows = [len(c) if k is None else len(k) for c, k in zip(constants, kinds, strict=True)]
+        sums: list[Tensor | None] = [None] * len(constants)
+        if any(ctx.needs_input_grad):
+            counts = [len(group) - (0 in group) for group in groups]
+            sums = [
+                c.new_empty(n, r, c.shape[1], dtype=stored)
+                for n, r, c in zip(counts, rows, constants, strict=True)
+            ]
         for number, step in enumerate(plan.rounds, 1):
             ranges, _ = ranges_of(step.sums, topology)
             inputs, rectify = _rows(results, step.source, constants, kinds)
-            stored = torch.bfloat16 if plan.precision == "bf16" else torch.float32
-            shape = ranges.rows, constants[0].shape[1]
-            out = constants[0].new_empty(shape, dtype=None if number in plan.wanted else stored)
-            sums.append(out.new_empty(shape, dtype=stored) if any(ctx.needs_input_grad) else None)
-            constant = Rows(constants[step.constant], kinds[step.constant])
-            weight = weights[step.weight]
-            forward(
-                inputs, ranges, weight, constant, out, plan.precision, rectify_inputs=rectify, sums=sums[-1]
+            out = constants[0].new_empty(
+                ranges.rows, constants[0].shape[1], dtype=None if number in plan.wanted else stored
             )
+            kept = sums[step.constant]
+            kept = None if kept is None else kept[groups[step.constant].index(number)]
+            constant, weight = Rows(constants[step.constant], kinds[step.constant]), weights[step.weight]
+            forward(inputs, ranges, weight, constant, out, plan.precision, rectify_inputs=rectify, sums=kept)
             results.append(out)
         ctx.plan, ctx.topology, ctx.kinds, ctx.count = plan, topology, kinds, count
         ctx.save_for_backward(*given, *results, *sums)
@@ -177,10 +187,19 @@ class _Rounds(torch.autograd.Function):
             return (None, None, None, None, *found)
         found = _Gradients(ctx, given, saved[: rounds + 1], saved[rounds + 1 :])
         for number, gradient in zip(ctx.plan.wanted, gradients, strict=True):
-            found.by_result[number] = through_rectifier(gradient.contiguous(), found.results[number])
-        for number in reversed(range(rounds + 1)):
+            found.arrive(number, gradient)
+        for number in reversed(range(1, rounds + 1)):
             found.pass_back(number)
         return (None, None, None, None, *found.collected())
+
+
+def _groups(plan: Plan) -> list[list[int]]:
+    """Return, for each constant, the results that it has a part in; the start comes last."""
+    found: list[list[int]] = [[] for _ in range(1 + max((step.constant for step in plan.rounds), default=0))]
+    for number, step in enumerate(plan.rounds, 1):
+        found[step.constant].append(number)
+    found[0].append(0)
+    return found
 
 
 def _rows(results: Any, number: int, constants: Any, kinds: Any) -> tuple[Any, bool]:
@@ -193,85 +212,52 @@ def _rows(results: Any, number: int, constants: Any, kinds: Any) -> tuple[Any, b
 
 
 class _Gradients:
-    """The gradients of one backward pass: of results, before their rectifiers, and parts of those of the parameters."""
+    """The gradients of one backward pass, by results before their rectifiers and then by the parameters."""
 
     def __init__(
         self, ctx: Any, given: Sequence[Tensor], results: Sequence[Any], sums: Sequence[Tensor]
     ) -> None:
         self.plan, self.topology, self.kinds = ctx.plan, ctx.topology, ctx.kinds
         self.weights, self.constants = given[: ctx.count], given[ctx.count :]
-        self.results, self.sums = results, sums
-        self.by_result: list[Tensor | None] = [None] * len(results)
-        self.by_row: list[Tensor | None] = [None] * len(self.constants)
-        self.by_weight = [_Parts(weight) for weight in self.weights]
-        self.by_table = [_Parts(constant) for constant in self.constants]
-        for number, step in enumerate((Round("", 0, 0, 0), *self.plan.rounds)):
-            kind = self.kinds[step.constant]
-            rows = len(kind) if results[number] is None else len(results[number])
-            if number:
-                self.by_weight[step.weight].expect(rows)
-            if kind is not None:
-                self.by_table[step.constant].expect(rows)
+        self.results, self.sums, self.groups = results, sums, _groups(ctx.plan)
+        self.arrived: set[int] = set()
+        self.by_result: list[Any] = [None] * len(results)
+        self.blocks = []
+        for group, constant, kind in zip(self.groups, self.constants, self.kinds, strict=True):
+            rows = len(constant) if kind is None else len(kind)
+            kept = torch.bfloat16 if self.plan.precision == "bf16" else torch.float32
+            self.blocks.append(constant.new_empty(len(group), rows, constant.shape[1], dtype=kept))
+            for place, number in enumerate(group):
+                self.by_result[number] = self.blocks[-1][place]
+
+    def arrive(self, number: int, gradient: Tensor) -> None:
+        """Take the gradient of a result that was wanted."""
+        self.by_result[number].copy_(through_rectifier(gradient.contiguous(), self.results[number]))
+        self.arrived.add(number)
 
     def pass_back(self, number: int) -> None:
-        """Pass the gradient of a result on to its matrix, its constant, and the result that it was made of."""
-        from hiddenfield.ops.triton_rounds import backward, collect
+        """Pass the gradient of a result on to the result that it was made of."""
+        from hiddenfield.ops.triton_rounds import backward
 
-        gradient = self.by_result[number]
-        assert gradient is not None, "the result of a round was neither wanted nor read"
-        step = self.plan.rounds[number - 1] if number else Round("", 0, 0, 0)
-        kind, rows = self.kinds[step.constant], len(gradient)
-        by_weight = self.by_weight[step.weight].part(rows) if number else None
-        by_table = None if kind is None else self.by_table[step.constant].part(rows)
-        if by_weight is not None or by_table is not None:
-            sums = self.sums[number - 1] if number else None
-            collect(gradient, sums, kind, by_weight, by_table, self.plan.precision)
-        if kind is None:
-            before = self.by_row[step.constant]
-            self.by_row[step.constant] = gradient.float() if before is None else before + gradient
-        if not number:
-            return
+        step = self.plan.rounds[number - 1]
         _, ranges = ranges_of(step.sums, self.topology)
         inputs, rectify = _rows(self.results, step.source, self.constants, self.kinds)
-        out = before = self.by_result[step.source]
-        if out is None:
-            kept = torch.bfloat16 if self.plan.precision == "bf16" else torch.float32
-            out = torch.empty(ranges.rows, gradient.shape[1], dtype=kept, device=gradient.device)
-        weight, add = self.weights[step.weight], before is not None
+        gradient, out = self.by_result[number], self.by_result[step.source]
+        weight, add = self.weights[step.weight], step.source in self.arrived
         backward(gradient, ranges, weight, inputs, out, self.plan.precision, rectify_inputs=rectify, add=add)
-        self.by_result[step.source] = out
+        self.arrived.add(step.source)
 
     def collected(self) -> list[Tensor | None]:
-        """Add up what the programs have, or the rows' own gradients where a constant has one row for each."""
-        constants = zip(self.by_row, self.by_table, strict=True)
-        return [
-            *(parts.total() for parts in self.by_weight),
-            *(parts.total() if rows is None else rows for rows, parts in constants),
-        ]
+        """Return the gradients by matrices and by constants."""
+        from hiddenfield.ops.triton_rounds import collect
 
-
-class _Parts:
-    """Parts of the gradient by one tensor, of all programs of all rounds that it has a part in, in one array."""
-
-    def __init__(self, like: Tensor) -> None:
-        self.like, self.count, self.used = like, 0, 0
-        self.values: Tensor | None = None
-
-    def expect(self, rows: int) -> None:
-        """Make room for the parts of one round."""
-        from hiddenfield.ops.triton_rounds import programs
-
-        self.count += programs(rows, self.like)
-
-    def part(self, rows: int) -> Tensor:
-        """Return the room for one round."""
-        from hiddenfield.ops.triton_rounds import programs
-
-        if self.values is None:
-            self.values = self.like.new_empty(self.count, *self.like.shape)
-        begin, self.used = self.used, self.used + programs(rows, self.like)
-        return self.values[begin : self.used]
-
-    def total(self) -> Tensor | None:
-        """Return the gradient; None where no round had a part in it."""
-        return None if self.values is None else self.values.sum(0)
+        by_weight: list[Tensor | None] = [None] * len(self.weights)
+        by_constant: list[Tensor | None] = []
+        for number, (group, kind) in enumerate(zip(self.groups, self.kinds, strict=True)):
+            sums = self.sums[number] if len(self.sums[number]) else None
+            kinds = len(self.constants[number])
+            matrix, constant = collect(self.blocks[number], sums, kind, kinds, self.plan.precision)
+            if matrix is not None:
+                by_weight[self.plan.rounds[group[0] - 1].weight] = matrix
+            by_constant.append(constant)
+        return [*by_weight, *by_constant]

@@ -13,7 +13,7 @@ import triton.language as tl
 from hiddenfield.shapes import Float, Int, Tensor
 
 # Rows of a tile; rows read before any is added; programs that share the gradients, per multiprocessor; warps.
-TILE, AHEAD, PROGRAMS, WARPS = 64, 4, 2, 4
+TILE, TILE_OF_SUMS, AHEAD, PROGRAMS, WARPS = 64, 32, 4, 4, 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,40 +118,45 @@ def backward(
         )
 
 
-def programs(rows: int, values: Tensor) -> int:
-    """Return the number of programs, and so of parts, in `collect`."""
-    return max(1, min(triton.cdiv(rows, TILE), PROGRAMS * _processors(values)))
-
-
 def collect(
-    gradient: Float[Tensor, "rows dim"],
-    sums: Float[Tensor, "rows dim"] | None,
+    gradients: Float[Tensor, "results rows dim"],
+    sums: Float[Tensor, "rounds rows dim"] | None,
     kind: Int[Tensor, " rows"] | None,
-    by_weight: Float[Tensor, "programs dim dim"] | None,
-    by_table: Float[Tensor, "programs kinds dim"] | None,
+    kinds: int,
     precision: str,
-) -> None:
-    r"""Write parts of the gradients by a matrix, :math:`\sum_r g_r s_r^\top`, and by a table, the sum of g per kind.
+) -> tuple[Float[Tensor, "dim dim"] | None, Float[Tensor, "kinds_or_rows dim"]]:
+    r"""Return the gradients by a matrix, :math:`\sum g_{tr} s_{tr}^\top`, and by a constant, :math:`\sum_t g_{tr}`.
 
-    Every program adds up the tiles that are its own, in one order.
+    The latter is summed over the rows of each kind, if there are kinds. There may be one more g than there are s, that
+    of the start. Every program adds up the tiles that are its own, in one order, and a sum over programs follows.
     """
-    rows, dim = gradient.shape
-    kinds = 0 if by_table is None else by_table.shape[1]
-    with _device(gradient):
-        _collect[(programs(rows, gradient),)](
-            gradient,
-            gradient if sums is None else sums,
-            gradient if kind is None else kind,
-            gradient if by_weight is None else by_weight,
-            gradient if by_table is None else by_table,
+    results, rows, dim = gradients.shape
+    rounds = 0 if sums is None else len(sums)
+    programs = max(1, min(triton.cdiv(rows, TILE_OF_SUMS), PROGRAMS * _processors(gradients)))
+    options: dict[str, Any] = {"dtype": torch.float32, "device": gradients.device}
+    by_weight = torch.empty(programs, dim, dim, **options) if rounds else None
+    shape = (rows, dim) if kind is None else (programs, kinds, dim)
+    by_constant = torch.empty(*shape, **options)
+    shared = {name: value for name, value in _shape(dim, precision).items() if name != "AHEAD"}
+    with _device(gradients):
+        _collect[(programs,)](
+            gradients,
+            gradients if sums is None else sums,
+            gradients if kind is None else kind,
+            by_constant if by_weight is None else by_weight,
+            by_constant,
             rows,
             dim,
             kinds,
-            HAS_SUMS=by_weight is not None,
-            BY_KIND=by_table is not None,
+            ROUNDS=rounds,
+            START=results > rounds,
+            BY_KIND=kind is not None,
             KINDS=_padded(kinds),
-            **{name: value for name, value in _shape(dim, precision).items() if name != "AHEAD"},
+            **{**shared, "TILE": TILE_OF_SUMS},
         )
+    return None if by_weight is None else by_weight.sum(0), by_constant if kind is None else by_constant.sum(
+        0
+    )
 
 
 def _shape(dim: int, precision: str) -> dict[str, Any]:
@@ -299,8 +304,8 @@ def _backward(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _collect(  # type: ignore[no-untyped-def]
-    gradient, sums, kind, by_weight, by_table, rows, dim, kinds,
-    HAS_SUMS: tl.constexpr, BY_KIND: tl.constexpr, KINDS: tl.constexpr,
+    gradients, sums, kind, by_weight, by_constant, rows, dim, kinds,
+    ROUNDS: tl.constexpr, START: tl.constexpr, BY_KIND: tl.constexpr, KINDS: tl.constexpr,
     TILE: tl.constexpr, WIDTH: tl.constexpr, PRECISION: tl.constexpr, LOW: tl.constexpr,
 ) -> Any:  # fmt: skip
     program = tl.program_id(0)
@@ -308,19 +313,40 @@ def _collect(  # type: ignore[no-untyped-def]
     there = column < dim
     weight = tl.zeros((WIDTH, WIDTH), dtype=tl.float32)
     table = tl.zeros((KINDS, WIDTH), dtype=tl.float32)
+    size = rows.to(tl.int64) * dim
     for first in range(program * TILE, rows, tl.num_programs(0) * TILE):
         row = first + tl.arange(0, TILE)
         live = row < rows
-        back = _row(gradient, row, live, column, there, dim, False)
-        if HAS_SUMS:
-            weight += _times(tl.trans(back), _row(sums, row, live, column, there, dim, False), PRECISION, LOW)
+        total = tl.zeros((TILE, WIDTH), dtype=tl.float32)
+        for step in range(ROUNDS):
+            back = _row(gradients + step * size, row, live, column, there, dim, False)
+            x = _row(sums + step * size, row, live, column, there, dim, False)
+            weight += _times(tl.trans(back), x, PRECISION, LOW)
+            total += back
+        if START:
+            total += _row(gradients + ROUNDS * size, row, live, column, there, dim, False)
         if BY_KIND:
             symbols = tl.load(kind + row, mask=live, other=-1)
             one_hot = (symbol[:, None] == symbols[None, :]).to(tl.float32)
-            table += _times(one_hot, back, PRECISION, LOW)
-    if HAS_SUMS:
+            table += _picked(one_hot, total, PRECISION, LOW)
+        else:
+            mask = live[:, None] & there[None, :]
+            tl.store(by_constant + row.to(tl.int64)[:, None] * dim + column[None, :], total, mask=mask)
+    if ROUNDS > 0:
         where = (program.to(tl.int64) * dim + inner[:, None]) * dim + column[None, :]
         tl.store(by_weight + where, weight, mask=(inner < dim)[:, None] & there[None, :])
     if BY_KIND:
         where = (program.to(tl.int64) * kinds + symbol[:, None]) * dim + column[None, :]
-        tl.store(by_table + where, table, mask=(symbol < kinds)[:, None] & there[None, :])
+        tl.store(by_constant + where, table, mask=(symbol < kinds)[:, None] & there[None, :])
+
+
+@triton.jit
+def _picked(one_hot, values, PRECISION: tl.constexpr, LOW: tl.constexpr) -> Any:  # type: ignore[no-untyped-def]
+    if LOW:
+        return tl.dot(one_hot.to(tl.bfloat16), values.to(tl.bfloat16))
+    if PRECISION == "tf32":
+        return tl.dot(one_hot, values, input_precision="tf32")
+    # Products with 0 and 1 are exact, so that two parts of 11 bits are all that a number needs.
+    high = (values.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
+    low = tl.dot(one_hot, values - high, input_precision="tf32")
+    return tl.dot(one_hot, high, low, input_precision="tf32")
