@@ -22,6 +22,7 @@ QUESTIONS = (
     "huckel",
     "kernels",
     "training",
+    "gpu",
     "together",
     "threads",
     "cep",

@@ -280,10 +280,8 @@ class Structures:
         if torch.device(device) == self.device:
             return self
 
-        pinned = non_blocking and torch.device(device).type == "cuda" and self.node_ptr.is_cpu
-
         def move(values: Tensor) -> Tensor:
-            return (values.pin_memory() if pinned else values).to(device, non_blocking=non_blocking)
+            return values.to(device, non_blocking=non_blocking)
 
         arrays: dict[str, Any] = {
             name: move(getattr(self, name)) for name in ("node_ptr", "in_ptr", "source", "reverse")

@@ -177,7 +177,7 @@ class Embedding(nn.Module, ABC):
     ) -> tuple[Tensor, ...]:
         """Run rounds as one op, in the precision that products have at present; every constant with its kinds."""
         low = torch.is_autocast_enabled("cuda")
-        precision = "bf16" if low else "tf32" if torch.backends.cuda.matmul.allow_tf32 else "tf32x3"
+        precision = "bf16" if low else "tf32" if torch.backends.cuda.matmul.allow_tf32 else "exact"
         plan = Plan(tuple(rounds), tuple(wanted), precision)
         rows, kinds = zip(*constants, strict=True)
         return message_rounds(plan, structures.topology, weights, [c.float() for c in rows], kinds)

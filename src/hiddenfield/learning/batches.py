@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
 
 from hiddenfield.data.build import concatenate
-from hiddenfield.data.structures import Structures
-from hiddenfield.embedding.base import Prepared
+from hiddenfield.data.structures import FEATURES, Structures
+from hiddenfield.embedding.base import Embedding, Prepared
 from hiddenfield.embedding.members import SharedBatch
 from hiddenfield.embedding.predictor import Predictor
 from hiddenfield.errors import InputError
@@ -154,15 +155,41 @@ def predict(
     bare = without_host_columns(structures).replace(targets=None, node_targets=None)
     if place.type == "cuda":
         assert bare.longest_range >= 0  # known for all batches, so that none has to wait for it
+    plain = type(network.embedding).prepare is Embedding.prepare
+    direct = plain and place.type == "cuda" and structures.node_ptr.is_cpu
     # Threads that a small pack has no work for would cost a second of compiling at first, and time on a busy machine.
     entries = network.embedding.dim * (bare.total_nodes + bare.total_arcs)
     with torch.inference_mode(), few_threads(entries):
         for chosen in _chunks(bare, NODES_AT_ONCE[place.type]):
-            part = bare[chosen]
+            part = _range_on(bare, chosen, place) if direct else bare[chosen]
             prepared = [entry.to(place) for entry in network.prepare(part)]
-            parts.append(call(part.to(place, non_blocking=True), *prepared))
+            parts.append(call(part.to(place), *prepared))
     width = network.output_layer.out_features if function is None else network.width
     return torch.cat(parts).cpu() if parts else torch.zeros(0, width)
+
+
+def _range_on(pack: Structures, chosen: slice, place: torch.device) -> Structures:
+    """Return a range of structures on a GPU. The host copies into pinned memory and goes on; the rest is done there."""
+    nodes = slice(*(int(pack.node_ptr[bound]) for bound in (chosen.start, chosen.stop)))
+    arcs = slice(*(int(pack.in_ptr[bound]) for bound in (nodes.start, nodes.stop)))
+    rows = {"structure": chosen, "node": nodes, "arc": arcs}
+
+    def sent(values: Tensor, part: slice, more: int = 0) -> Tensor:
+        return values[part.start : part.stop + more].pin_memory().to(place, non_blocking=True)
+
+    reverse = sent(pack.reverse, arcs)
+    result = Structures(
+        sent(pack.node_ptr, chosen, 1) - nodes.start,
+        sent(pack.in_ptr, nodes, 1) - arcs.start,
+        sent(pack.source, arcs) - nodes.start,
+        torch.where(reverse < 0, reverse, reverse - arcs.start),
+        {
+            name: replace(columns, values=sent(columns.values, rows[FEATURES[name]]))
+            for name, columns in pack.features.items()
+        },
+    )
+    vars(result).update(symmetric=pack.symmetric, longest_range=pack.longest_range)
+    return result
 
 
 def without_host_columns(structures: Structures) -> Structures:

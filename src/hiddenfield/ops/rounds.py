@@ -39,13 +39,13 @@ class Round:
 class Plan:
     """Rounds in their order, those whose results are wanted (counted from 1), and the precision of the products.
 
-    `precision` is ``"tf32x3"`` (exact up to single precision's rounding), ``"tf32"`` or ``"bf16"``, in which the
+    `precision` is ``"exact"`` (up to single precision's rounding), ``"tf32"`` or ``"bf16"``, in which the
     results that are not wanted are also stored.
     """
 
     rounds: tuple[Round, ...]
     wanted: tuple[int, ...]
-    precision: str = "tf32x3"
+    precision: str = "exact"
 
 
 def fused(weight: Tensor, dim: int, topology: Topology) -> bool:

@@ -124,9 +124,11 @@ def find_places(
     index = torch.empty(size, dtype=torch.int64, device=device)
     places = torch.empty(2, 2, size + 2, dtype=torch.int64, device=device)
     node_ptr = torch.empty(size + rest + 1, dtype=bounds[0].dtype, device=device)
+    block = min(4096, triton.next_power_of_2(size))
     with torch.cuda.device(device) if order.is_cuda else nullcontext():
         _places[(1,)](
-            order, first, *bounds, index, places, node_ptr, size, *room, rest, NODES=NODES_OF_REST, BLOCK=1024
+            order, first, *bounds, index, places, node_ptr, size, *room, rest, NODES=NODES_OF_REST,
+            BLOCK=block, num_warps=max(1, block // 256),
         )  # fmt: skip
     return index, places, node_ptr
 

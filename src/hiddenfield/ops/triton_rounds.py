@@ -12,8 +12,11 @@ import triton.language as tl
 
 from hiddenfield.shapes import Float, Int, Tensor
 
-# Rows of a tile; rows read before any is added; programs that share the gradients, per multiprocessor; warps.
+# Rows of a tile, and in `collect`; rows read before any is added; programs of `collect` per multiprocessor; warps.
 TILE, TILE_OF_SUMS, AHEAD, PROGRAMS, WARPS = 64, 32, 4, 4, 4
+
+# How products are exact, and the most registers of a thread then.
+EXACT, MOST_REGISTERS = "bf16x6", None
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +140,9 @@ def collect(
     by_weight = torch.empty(programs, dim, dim, **options) if rounds else None
     shape = (rows, dim) if kind is None else (programs, kinds, dim)
     by_constant = torch.empty(*shape, **options)
-    shared = {name: value for name, value in _shape(dim, precision).items() if name != "AHEAD"}
+    shared = {
+        name: value for name, value in _shape(dim, precision).items() if name not in ("AHEAD", "maxnreg")
+    }
     with _device(gradients):
         _collect[(programs,)](
             gradients,
@@ -160,14 +165,15 @@ def collect(
 
 
 def _shape(dim: int, precision: str) -> dict[str, Any]:
-    low = precision == "bf16"
     return {
         "TILE": TILE,
         "AHEAD": AHEAD,
         "WIDTH": _padded(dim),
-        "PRECISION": "ieee" if low else precision,
-        "LOW": low,
+        # Six products of parts of eight bits: as exact as single precision, and faster than three of TF32.
+        "PRECISION": "tf32" if precision == "tf32" else EXACT,
+        "LOW": precision == "bf16",
         "num_warps": WARPS if dim <= 64 else 2 * WARPS,
+        "maxnreg": MOST_REGISTERS if precision == "exact" and dim <= 64 else None,
     }
 
 

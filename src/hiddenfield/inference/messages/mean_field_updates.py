@@ -11,7 +11,7 @@ import torch
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.layout import FlatField, flatten
 from hiddenfield.inference.messages.loops import normalise
-from hiddenfield.inference.messages.passing import normalise_segments
+from hiddenfield.inference.messages.passing import largest, normalise_segments
 from hiddenfield.inference.sampling.chains import colour_variables
 from hiddenfield.ops import gather_sum, segment_max, segment_sum
 from hiddenfield.ops.compile import as_array, compiled, prange
@@ -134,8 +134,7 @@ class ProductUpdate:
 
     def _change(self, old: Tensor, new: Tensor) -> Tensor:
         owner = self.field.variable_graph[self.field.state_variable]
-        none = old.new_zeros(self.field.num_graphs)
-        return none.scatter_reduce(0, owner, (new.exp() - old.exp()).abs(), "amax")
+        return largest((new.exp() - old.exp()).abs(), owner, self.field.num_graphs)
 
     def _sweep_loop(self, flat: FlatField, log_q: Tensor, keep: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         field = self.field

@@ -150,12 +150,11 @@ class MessagePassing:
         """
         new = self.update(messages) if updated is None else updated
         wiring = self.field.wiring
-        worst = messages.new_zeros(self.field.num_graphs)
         owner = wiring.port_graph[wiring.message_port]
         moved = change(messages, new)
         repeats = self.port_weight[wiring.message_port].clamp(min=1)
         rounding = 8 * torch.finfo(moved.dtype).eps
-        return worst.scatter_reduce(0, owner, torch.where(moved > rounding, moved * repeats, moved), "amax")
+        return largest(torch.where(moved > rounding, moved * repeats, moved), owner, self.field.num_graphs)
 
     def beliefs(
         self, messages: Float[Tensor, " messages"]
@@ -205,6 +204,13 @@ class MessagePassing:
 def change(old: Float[Tensor, " messages"], new: Float[Tensor, " messages"]) -> Float[Tensor, " messages"]:
     """Return how much each probability of normalised messages changed; NaN where a message is not a number."""
     return (new.exp() - old.exp()).abs()
+
+
+def largest(values: Float[Tensor, " rows"], owner: Tensor, count: int) -> Float[Tensor, " owners"]:
+    """Return the largest of the numbers of each owner, 0 where all are less or there are none."""
+    if count == 1 and len(values):  # on a GPU all rows would queue for one number
+        return values.amax(0, keepdim=True).clamp(min=0)
+    return values.new_zeros(count).scatter_reduce(0, owner, values, "amax")
 
 
 def normalise_segments(

@@ -14,7 +14,7 @@ import torch
 
 from hiddenfield.inference.messages.free_energy import PairGroup, variable_beliefs
 from hiddenfield.inference.messages.loops import largest_by_graph
-from hiddenfield.inference.messages.passing import MessagePassing, change, normalise_segments
+from hiddenfield.inference.messages.passing import MessagePassing, change, largest, normalise_segments
 from hiddenfield.ops import segment_max
 from hiddenfield.ops.compile import as_array, compiled, prange, subroutine
 from hiddenfield.ops.dispatch import use_compiled
@@ -87,7 +87,7 @@ def disagreement(
     rounding = 8 * torch.finfo(here.dtype).eps * segment_max(probability * (1 + size), ptr)
     apart = torch.where(apart > rounding[field.wiring.message_port], apart, torch.zeros_like(apart))
     owner = field.wiring.port_graph[field.wiring.message_port]
-    return messages.new_zeros(field.num_graphs).scatter_reduce(0, owner, apart, "amax")
+    return largest(apart, owner, field.num_graphs)
 
 
 @subroutine(allocates=False, fast=True)
