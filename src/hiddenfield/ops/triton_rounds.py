@@ -15,8 +15,8 @@ from hiddenfield.shapes import Float, Int, Tensor
 # Rows of a tile, and in `collect`; rows read before any is added; programs of `collect` per multiprocessor; warps.
 TILE, TILE_OF_SUMS, AHEAD, PROGRAMS, WARPS = 64, 32, 4, 4, 4
 
-# How products are exact, and the most registers of a thread then.
-EXACT, MOST_REGISTERS = "bf16x6", None
+# How products are exact (Triton's interpreter knows fewer ways), and the most registers of a thread then.
+EXACT, MOST_REGISTERS = "bf16x6" if torch.cuda.is_available() else "tf32x3", None
 
 
 @dataclass(frozen=True, eq=False)
