@@ -35,8 +35,9 @@ def train_rows(model: str, quick: bool) -> list[dict[str, Any]]:
             network = Predictor(FeatureSizes.of(pack), 1, model=model, dim=DIM, rounds=ROUNDS)
             epoch = our_epoch(network, task, part, batch, "cuda", precision)
             row = {"model": model, "batch": batch, "precision": precision}
-            row["graphs/s"] = len(part) / min(epoch() for _ in range(2))
-            row["PyG graphs/s"] = compared["PyG graphs/s"] if (batch, precision) == (COMPARED, "32") else None
+            speed = len(part) / min(epoch() for _ in range(2))
+            beside = compared["PyG graphs/s"] if (batch, precision) == (COMPARED, "32") else None
+            row |= {"graphs/s": speed, "PyG graphs/s": beside, "ratio": beside and speed / beside}
             rows.append(row)
     return rows
 
