@@ -77,6 +77,9 @@ class Embedding(nn.Module, ABC):
     stackable: bool = False
     """Whether several networks can run side by side: `forward` multiplies rows by matrices with `product` alone."""
 
+    capturable: bool = False
+    """Whether steps of training can be captured as CUDA graphs: nothing is prepared, and nothing waits for a device."""
+
     def __init__(
         self,
         sizes: FeatureSizes,

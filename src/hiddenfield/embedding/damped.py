@@ -32,3 +32,4 @@ class Damped(SumEmbedding):
     """
 
     sent_by, kept_by = ("sender_marginal",), ("own_marginal",)
+    capturable = True

@@ -39,6 +39,8 @@ class LoopyBP(MessageEmbedding):
     torch.Size([10, 8])
     """
 
+    capturable = True
+
     def forward(
         self, structures: Structures, *prepared: Prepared, every_round: bool = False
     ) -> Float[Tensor, "nodes width"]:

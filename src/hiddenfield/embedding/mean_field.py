@@ -35,7 +35,7 @@ class MeanField(Embedding):
     torch.Size([10, 8])
     """
 
-    stackable = True
+    stackable = capturable = True
 
     def make_weights(self) -> None:
         """Make the matrices of the equations."""

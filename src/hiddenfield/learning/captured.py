@@ -103,8 +103,8 @@ class CapturedSteps:
     size
         Structures in a batch.
     step
-        From a batch (which `Room.structures` structures of it count, and their positions) and the learning rate to the
-        loss; it takes the step of the optimizer, too.
+        From a batch, the positions of its first structures, which alone count, and the learning rate to the loss; it
+        takes the step of the optimizer, too.
     rehearse
         The same without the optimizer's step.
     """
@@ -115,6 +115,7 @@ class CapturedSteps:
     rehearse: Callable[[Structures, Tensor, Tensor], Tensor]
     graphs: list[torch.cuda.CUDAGraph] = field(default_factory=list)
     rooms: list[Room] = field(default_factory=list)
+    needs: list[Needs] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         count, device = len(self.pack), self.pack.device
@@ -134,7 +135,9 @@ class CapturedSteps:
         last = self.cutter.needs(order[-self.left :], self.left) if self.full and self.left else whole
         if self.rooms and self.rooms[0].holds(whole) and self.rooms[-1].holds(last):
             return
-        whole = max(whole[0], last[0]), max(whole[1], last[1]), whole[2], max(whole[3], last[3])
+        self.needs += [whole, (*last[:2], whole[2], last[3])]
+        nodes, arcs, least, excess = zip(*self.needs, strict=True)
+        whole = max(nodes), max(arcs), min(least), max(excess)
         self.graphs.clear()
         self.rooms = [Room.of(self.size if self.full else self.left, whole)]
         if self.full and self.left:

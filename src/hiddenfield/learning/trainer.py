@@ -37,6 +37,7 @@ from hiddenfield.learning.device import (
 from hiddenfield.learning.processes import Team, team_of
 from hiddenfield.learning.protocol import Supervised
 from hiddenfield.learning.settings import TrainSettings
+from hiddenfield.learning.task import Task
 from hiddenfield.ops import segment_sum
 from hiddenfield.progress import progress
 from hiddenfield.shapes import Array, Float, Tensor
@@ -352,8 +353,9 @@ class Training:
         if self.captured is None:
             left = len(done) * (self.settings.epochs - self.state.next_epoch)
             alone = len(self.fits) == 1 and self.team.size == 1 and not self.scaler.is_enabled()
-            simple = self.data.structures.symmetric and not self.data.prepared
-            if self.device.type != "cuda" or not (alone and simple) or left < FEWEST_STEPS:
+            known = self._stacked.embedding.capturable and isinstance(self.task, Task)
+            suited = alone and known and self.data.structures.symmetric and left >= FEWEST_STEPS
+            if self.device.type != "cuda" or not suited:
                 return None
             start_optimizer(self.optimizer)
             size = min(self.settings.batch_size, len(order))
