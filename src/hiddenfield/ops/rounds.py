@@ -232,7 +232,11 @@ class _Gradients:
 
     def arrive(self, number: int, gradient: Tensor) -> None:
         """Take the gradient of a result that was wanted."""
-        self.by_result[number].copy_(through_rectifier(gradient.contiguous(), self.results[number]))
+        out, result = self.by_result[number], self.results[number]
+        if out.dtype == gradient.dtype:
+            torch.ops.aten.threshold_backward.grad_input(gradient, result, 0, grad_input=out)
+        else:
+            out.copy_(through_rectifier(gradient, result))
         self.arrived.add(number)
 
     def pass_back(self, number: int) -> None:

@@ -12,11 +12,14 @@ import triton.language as tl
 
 from hiddenfield.shapes import Float, Int, Tensor
 
-# Rows of a tile, and in `collect`; rows read before any is added; programs of `collect` per multiprocessor; warps.
-TILE, TILE_OF_SUMS, AHEAD, PROGRAMS, WARPS = 64, 32, 4, 4, 4
+# Rows of a tile; rows read before any is added; warps.
+TILE, AHEAD, WARPS = 64, 4, 4
+
+# Of `collect`: rows of a tile, programs per multiprocessor, loads ahead.
+TILE_OF_SUMS, PROGRAMS, STAGES = 32, 2, 2
 
 # How products are exact (Triton's interpreter knows fewer ways), and the most registers of a thread then.
-EXACT, MOST_REGISTERS = "bf16x6" if torch.cuda.is_available() else "tf32x3", None
+EXACT, MOST_REGISTERS = "bf16x6" if torch.cuda.is_available() else "tf32x3", 168
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,8 +159,9 @@ def collect(
             ROUNDS=rounds,
             START=results > rounds,
             BY_KIND=kind is not None,
-            KINDS=_padded(kinds),
+            KINDS=16 if kind is None else _padded(kinds),
             **{**shared, "TILE": TILE_OF_SUMS},
+            num_stages=STAGES,
         )
     return None if by_weight is None else by_weight.sum(0), by_constant if kind is None else by_constant.sum(
         0
@@ -324,7 +328,7 @@ def _collect(  # type: ignore[no-untyped-def]
         row = first + tl.arange(0, TILE)
         live = row < rows
         total = tl.zeros((TILE, WIDTH), dtype=tl.float32)
-        for step in range(ROUNDS):
+        for step in tl.static_range(ROUNDS):
             back = _row(gradients + step * size, row, live, column, there, dim, False)
             x = _row(sums + step * size, row, live, column, there, dim, False)
             weight += _times(tl.trans(back), x, PRECISION, LOW)
