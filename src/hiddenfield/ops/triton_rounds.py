@@ -259,7 +259,7 @@ def _times(left, right, PRECISION: tl.constexpr, LOW: tl.constexpr) -> Any:  # t
     return tl.dot(left, right, input_precision=PRECISION)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def _forward(  # type: ignore[no-untyped-def]
     inputs, input_kind, ptr, key, read, skip, weight, constant, kind, out, sums, rows, dim,
     HAS_PTR: tl.constexpr, HAS_KEY: tl.constexpr, HAS_READ: tl.constexpr, HAS_SKIP: tl.constexpr,
@@ -285,7 +285,7 @@ def _forward(  # type: ignore[no-untyped-def]
     tl.store(out + where, tl.maximum(result, 0.0), mask=mask)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def _backward(  # type: ignore[no-untyped-def]
     gradient, ptr, key, read, skip, weight, inputs, input_kind, out, rows, dim,
     HAS_PTR: tl.constexpr, HAS_KEY: tl.constexpr, HAS_READ: tl.constexpr, HAS_SKIP: tl.constexpr,
@@ -312,7 +312,7 @@ def _backward(  # type: ignore[no-untyped-def]
     tl.store(where, back, mask=mask)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def _collect(  # type: ignore[no-untyped-def]
     gradients, sums, kind, by_weight, by_constant, rows, dim, kinds,
     ROUNDS: tl.constexpr, START: tl.constexpr, BY_KIND: tl.constexpr, KINDS: tl.constexpr,
