@@ -55,6 +55,7 @@ def page(results: dict[str, Any]) -> str:
             f"{package} {version}" for package, version in machine["packages"].items() if version
         )
         lines += [f"## {name.capitalize()}", "", text, "", table(result["rows"]), ""]
+        lines += [result["note"], ""] if "note" in result else []
         lines += [
             f"Measured {machine['date']}, revision {machine.get('revision') or 'unknown'}, on {machine['processor']}, "
             f"{machine['cores']} cores, {machine['memory_gib']} GiB"

@@ -3,8 +3,7 @@
 The networks and graphs of the benchmark of training, with batches of several sizes and in three precisions: 32 (exact
 up to single precision's rounding), tf32 and bf16. Training is the library's own ``train`` from end to end, the best of
 several epochs of 200,000 graphs (20,000 with batches of 50), without the capturing of the first. ``predict`` gives the
-outputs for 200,000 graphs that lie in host memory or, *resident*, in that of the device. PyG is measured with one size
-of batches, as there.
+outputs for 200,000 graphs that lie in host memory or, *resident*, in that of the device.
 """
 
 from __future__ import annotations
@@ -16,29 +15,25 @@ import torch
 
 from benchmarks.environment import main
 from benchmarks.loader import molecule_sized
-from benchmarks.training import DIM, ROUNDS, measure, our_epoch
+from benchmarks.training import DIM, ROUNDS, our_epoch
 from hiddenfield.embedding import FeatureSizes, Predictor
 from hiddenfield.learning import Task, predict
 
-BATCHES, COMPARED = (50, 512, 4096, 16384), 4096
+BATCHES = (50, 512, 4096, 16384)
 
 
 def train_rows(model: str, quick: bool) -> list[dict[str, Any]]:
     """Time training with one model."""
     pack = molecule_sized(8192 if quick else 200_000)
     task, rows = Task.of(pack), []
-    (compared,) = measure(model, "cuda", 1, len(pack), COMPARED, 1)
     for precision in ("32", "tf32", "bf16"):
         for batch in BATCHES:
             torch.manual_seed(0)
             part = pack[:20_000] if batch == 50 else pack
             network = Predictor(FeatureSizes.of(pack), 1, model=model, dim=DIM, rounds=ROUNDS)
             epoch = our_epoch(network, task, part, batch, "cuda", precision)
-            row = {"model": model, "batch": batch, "precision": precision}
             speed = len(part) / min(epoch() for _ in range(2))
-            beside = compared["PyG graphs/s"] if (batch, precision) == (COMPARED, "32") else None
-            row |= {"graphs/s": speed, "PyG graphs/s": beside, "ratio": beside and speed / beside}
-            rows.append(row)
+            rows.append({"model": model, "batch": batch, "precision": precision, "graphs/s": speed})
     return rows
 
 

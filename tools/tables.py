@@ -139,8 +139,8 @@ RATIOS: tuple[tuple[str, str, str, dict[str, Any], str], ...] = (
     (
         "the same on an H200",
         "PyG",
-        "gpu",
-        {"model": "loopy_bp", "batch": 4096, "precision": "32"},
+        "training",
+        {"model": "loopy_bp", "on": "NVIDIA H200"},
         "ratio",
     ),
     (

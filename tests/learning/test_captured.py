@@ -18,6 +18,7 @@ from hiddenfield.embedding import FeatureSizes, Predictor
 from hiddenfield.errors import TrainingError
 from hiddenfield.learning import Task, TrainSettings, train, trainer
 from hiddenfield.learning.captured import DeviceCutter, Room
+from hiddenfield.learning.trainer import Fit, Training
 
 CUDA = torch.cuda.is_available()
 DEVICE = "cuda" if CUDA else "cpu"
@@ -178,3 +179,47 @@ def test_resumed_to_the_bit(tmp_path, monkeypatch):
 def test_a_loss_that_is_not_finite_is_named():
     with pytest.raises(TrainingError, match="no longer finite"):
         fit(graphs(200), learning_rate=1e25, clip=None)
+
+
+def test_without_a_capture_steps_are_taken_one_by_one(monkeypatch):
+    def broken(*_):
+        raise RuntimeError("out of luck")
+
+    pack, found = graphs(60), []
+    for fails in (False, True):
+        torch.manual_seed(0)
+        network = Predictor(FeatureSizes.of(pack), 1, dim=4, rounds=2, dropout=0.2, standardise=True)
+        settings = TrainSettings(epochs=8, batch_size=9, device="cpu")
+        run = Training([Fit(network, Task.of(pack), pack, None, settings)])
+        if fails:
+            run.may_capture = True
+            monkeypatch.setattr(trainer.CapturedSteps, "__post_init__", lambda self: None)
+            monkeypatch.setattr(trainer.CapturedSteps, "prepare", broken)
+            monkeypatch.setattr(trainer, "leave_capture", lambda device: None)
+            monkeypatch.setattr(torch.random, "fork_rng", lambda devices: torch.enable_grad())
+            with pytest.warns(UserWarning, match="out of luck.*one by one") as caught:
+                run.run()
+            assert len(caught) == 1
+        else:
+            run.run()
+        found.append(network.state_dict())
+    for one, other in zip(found[0].values(), found[1].values(), strict=True):
+        assert torch.equal(one, other)
+
+
+@needs_cuda
+def test_a_capture_that_fails_leaves_the_device_as_it_was(monkeypatch):
+    pack = graphs(200)
+    plain, _ = fit(pack, monkeypatch, network={"dropout": 0.2})
+    monkeypatch.undo()
+    step = Training._captured_step
+
+    def waiting(self, *arguments):
+        torch.cuda.synchronize()
+        return step(self, *arguments)
+
+    monkeypatch.setattr(Training, "_captured_step", waiting)
+    with pytest.warns(UserWarning, match="one by one"):
+        other, _ = fit(pack, network={"dropout": 0.2})
+    for one, two in zip(plain.parameters(), other.parameters(), strict=True):
+        assert torch.equal(one, two)

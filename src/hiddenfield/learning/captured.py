@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -89,6 +90,12 @@ class DeviceCutter:
         return batch, index
 
 
+def leave_capture(device: torch.device) -> None:
+    """Let a GPU's generator draw again after a capture that failed, which keeps it from it."""
+    generator = torch.cuda.default_generators[device.index or 0]
+    generator.graphsafe_set_state(generator.clone_state())
+
+
 @dataclass(eq=False)
 class CapturedSteps:
     """The steps of epochs as CUDA graphs: one for full batches, one for the last, smaller one.
@@ -166,8 +173,16 @@ class CapturedSteps:
             self.number.fill_(number)
         torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=stream):
-            self._once(room, self.step)
+        # What Python frees meanwhile, such as the graphs of an earlier training, must not spoil the capture.
+        gc.collect()
+        gc.disable()
+        before = torch.cuda.current_stream()
+        try:
+            with torch.cuda.graph(graph, stream=stream, capture_error_mode="relaxed"):
+                self._once(room, self.step)
+        finally:
+            gc.enable()
+            torch.cuda.set_stream(before)  # where a capture that fails does not return
         return graph
 
     def _once(self, room: Room, step: Callable[..., Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -22,7 +23,7 @@ from hiddenfield.embedding.predictor import Predictor
 from hiddenfield.embedding.stack import PredictorStack, write_members
 from hiddenfield.errors import InputError, TrainingError
 from hiddenfield.learning.batches import Pack, epoch_order, resampling_weights
-from hiddenfield.learning.captured import FEWEST_STEPS, CapturedSteps
+from hiddenfield.learning.captured import FEWEST_STEPS, CapturedSteps, leave_capture
 from hiddenfield.learning.checkpoint import History, State, fingerprint, resume_run, save_run
 from hiddenfield.learning.device import (
     autocast,
@@ -226,6 +227,7 @@ class Training:
         self.failed: dict[int, TrainingError] = {}
         self.orders: dict[int, list[Array]] = {}
         self.captured: CapturedSteps | None = None
+        self.may_capture = self.device.type == "cuda"
 
     def _weights_on_device(self) -> Float[Tensor, " structures"] | None:
         """Return the weights of all networks' structures, end to end; None for equal ones."""
@@ -263,7 +265,7 @@ class Training:
         # A network that never had a best epoch, since its monitor is always NaN, keeps its last weights.
         self._keep([number for number, history in enumerate(state.histories) if history.best is None])
         networks = [fit.network for fit in self.fits]
-        self.optimizer.zero_grad(set_to_none=True)
+        self._release(may_capture=self.may_capture)
         write_members(networks, state.best_weights)
         for network in networks:
             network.eval()
@@ -355,7 +357,7 @@ class Training:
             alone = len(self.fits) == 1 and self.team.size == 1 and not self.scaler.is_enabled()
             known = self._stacked.embedding.capturable and isinstance(self.task, Task)
             suited = alone and known and self.data.structures.symmetric and left >= FEWEST_STEPS
-            if self.device.type != "cuda" or not suited:
+            if not (self.may_capture and suited):
                 return None
             start_optimizer(self.optimizer)
             size = min(self.settings.batch_size, len(order))
@@ -363,12 +365,26 @@ class Training:
                 self.data.structures, size, self._captured_step, self._captured_loss
             )
         buffers = [buffer.clone() for buffer in self.model.buffers()]
-        with torch.random.fork_rng(devices=[self.device.index or 0]):
-            self.captured.prepare(order, np.array([self.settings.rate(epochs) for epochs in done.tolist()]))
+        rates = np.array([self.settings.rate(epochs) for epochs in done.tolist()])
+        try:
+            with torch.random.fork_rng(devices=[self.device.index or 0]):
+                self.captured.prepare(order, rates)
+        except RuntimeError as error:
+            warnings.warn(f"steps could not be captured ({error}); they are taken one by one", stacklevel=2)
+            self._release(may_capture=False)
         with torch.no_grad():
             for buffer, before in zip(self.model.buffers(), buffers, strict=True):
                 buffer.copy_(before)
         return self.captured
+
+    def _release(self, *, may_capture: bool) -> None:
+        """Let go of captured steps and what they hold."""
+        if self.captured is not None:
+            self.captured.graphs.clear()
+            self.optimizer.zero_grad(set_to_none=True)
+            if not may_capture:
+                leave_capture(self.device)
+        self.captured, self.may_capture = None, may_capture
 
     def _captured_loss(self, batch: Structures, index: Tensor, rate: Tensor) -> Tensor:
         """Compute the loss of a batch that other structures fill up, and its gradient."""

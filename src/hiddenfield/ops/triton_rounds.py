@@ -15,8 +15,8 @@ from hiddenfield.shapes import Float, Int, Tensor
 # Rows of a tile; rows read before any is added; warps.
 TILE, AHEAD, WARPS = 64, 4, 4
 
-# Of `collect`: rows of a tile, programs per multiprocessor, loads ahead.
-TILE_OF_SUMS, PROGRAMS, STAGES = 32, 2, 2
+# Of `collect`, in each precision: rows of a tile, loads ahead; and programs per multiprocessor.
+TILES_OF_SUMS, PROGRAMS = {"exact": (32, 2), "tf32": (64, 1), "bf16": (32, 2)}, 2
 
 # How products are exact (Triton's interpreter knows fewer ways), and the most registers of a thread then.
 EXACT, MOST_REGISTERS = "bf16x6" if torch.cuda.is_available() else "tf32x3", 168
@@ -138,7 +138,8 @@ def collect(
     """
     results, rows, dim = gradients.shape
     rounds = 0 if sums is None else len(sums)
-    programs = max(1, min(triton.cdiv(rows, TILE_OF_SUMS), PROGRAMS * _processors(gradients)))
+    tile, stages = TILES_OF_SUMS[precision]
+    programs = max(1, min(triton.cdiv(rows, tile), PROGRAMS * _processors(gradients)))
     options: dict[str, Any] = {"dtype": torch.float32, "device": gradients.device}
     by_weight = torch.empty(programs, dim, dim, **options) if rounds else None
     shape = (rows, dim) if kind is None else (programs, kinds, dim)
@@ -160,8 +161,8 @@ def collect(
             START=results > rounds,
             BY_KIND=kind is not None,
             KINDS=16 if kind is None else _padded(kinds),
-            **{**shared, "TILE": TILE_OF_SUMS},
-            num_stages=STAGES,
+            **{**shared, "TILE": tile},
+            num_stages=stages,
         )
     return None if by_weight is None else by_weight.sum(0), by_constant if kind is None else by_constant.sum(
         0
