@@ -199,7 +199,7 @@ def test_without_a_capture_steps_are_taken_one_by_one(monkeypatch):
             monkeypatch.setattr(torch.random, "fork_rng", lambda devices: torch.enable_grad())
             with pytest.warns(UserWarning, match="out of luck.*one by one") as caught:
                 run.run()
-            assert len(caught) == 1
+            assert sum("one by one" in str(warning.message) for warning in caught) == 1
         else:
             run.run()
         found.append(network.state_dict())
