@@ -261,6 +261,7 @@ def test_picture(capsys, network, grid, tmp_path):
         (["--query", "everything"], 2, "everything"),
         (["--query", "map", "--plot", "x.png"], 1, "a picture shows marginals"),
         (["--query", "partition", "--plot", "x.png"], 1, "a picture shows marginals"),
+        (["-p", "marginals=false"], 1, "leave out the option marginals"),
         (["--compare", "--out", "x.MAR"], 1, "a result file holds one answer"),
         (["--plot", "x.txt"], 1, "must end in .png"),
         (["--evidence", "nothing.evid"], 1, "no such file"),

@@ -270,6 +270,8 @@ def ask(
     chosen = None if variables is None else tuple(dict.fromkeys(field.index_of(v) for v in variables))
     if query == "marginal-map" and not chosen:
         raise InputError("a marginal map is the best joint state of some variables: name them (--variable)")
+    if "marginals" in (options or {}):
+        raise InputError("what is computed follows from the query: leave out the option marginals")
     given = field if evidence is None else field.given(evidence)
     run, default = _asked(query, method, chosen, num_samples)
     settings = {**(options or {}), **_limits(method, default, time_limit, memory_limit)}
