@@ -260,6 +260,8 @@ def test_picture(capsys, network, grid, tmp_path):
         (["-g", "5=0"], 1, "no variable 5: the variables are 0 to 1"),
         (["--query", "everything"], 2, "everything"),
         (["--query", "map", "--plot", "x.png"], 1, "a picture shows marginals"),
+        (["--query", "partition", "--plot", "x.png"], 1, "a picture shows marginals"),
+        (["-p", "marginals=false"], 1, "leave out the option marginals"),
         (["--compare", "--out", "x.MAR"], 1, "a result file holds one answer"),
         (["--plot", "x.txt"], 1, "must end in .png"),
         (["--evidence", "nothing.evid"], 1, "no such file"),

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import hiddenfield as hf
+from hiddenfield import limits
 from hiddenfield.errors import InputError
 from hiddenfield.fields import from_factors, ising_grid, read
 
@@ -53,12 +54,14 @@ def tangled(variables: int, seed: int = 0) -> hf.fields.FactorGraph:
 
 
 @pytest.mark.filterwarnings("ignore::hiddenfield.errors.ConvergenceWarning")
-def test_what_is_too_wide_is_relaxed_within_the_time() -> None:
-    field = tangled(200)
-    hf.infer(hard(3))  # compiles
-    start = time.perf_counter()
-    posterior = hf.infer(field, time_limit=3.0)
-    assert time.perf_counter() - start < 10.0  # a limit that is honoured, not a speed
+def test_what_is_too_wide_is_relaxed_within_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The limit is on what this process works, so that others on the machine take none of it.
+    clock = time.process_time
+    monkeypatch.setattr(limits, "_clock", clock)
+    hf.infer(tangled(12), "relaxed", log2_states=4)  # compiles
+    start = clock()
+    posterior = hf.infer(tangled(200), time_limit=3.0)
+    assert clock() - start < 10.0  # a limit that is honoured, not a speed
     assert posterior.method == "relaxed"
     assert posterior.guarantee == "estimate"
     assert "exact inference" in posterior.note

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import sys
 import tarfile
 from collections import defaultdict
 from pathlib import Path
@@ -16,11 +17,22 @@ from hypothesis import given, settings, strategies as st
 
 import hiddenfield as hf
 from hiddenfield.errors import InputError
+from hiddenfield.evaluation.query import ask
 from hiddenfield.fields import FactorGraph, concatenate_fields, from_factors, ising_grid
 from hiddenfield.fields.layout import flat_tables
-from hiddenfield.inference import Posterior, exact, infer, log_likelihood, map_state, marginal_map, sample
+from hiddenfield.inference import (
+    Posterior,
+    exact,
+    infer,
+    log_likelihood,
+    log_partition,
+    map_state,
+    marginal_map,
+    sample,
+)
 from hiddenfield.inference.cliques.messages import collect_messages, distribute_messages
 from hiddenfield.inference.cliques.plan import clique_plan
+from hiddenfield.inference.exact import plan_exact
 from tests.fields.strategies import fields
 from tests.inference.oracle import Enumerated, enumerate_field
 
@@ -375,6 +387,50 @@ def test_refuses_counts_of_variables_and_unknown_words() -> None:
         exact(field, algorithm="brute")
     with pytest.raises(InputError, match="variables are 0 to 1"):
         marginal_map(field, [2])
+
+
+# -- one pass where the log partition is all that is asked for ---------------------------------------------
+
+
+@settings(max_examples=30)
+@given(fields(), st.sampled_from(["numba", "torch"]))
+def test_one_pass_has_the_log_partition_and_no_marginals(field: FactorGraph, backend: str) -> None:
+    both, one = (exact(field, backend=backend, marginals=marginals) for marginals in (True, False))
+    torch.testing.assert_close(one.log_partition, both.log_partition, rtol=0, atol=0)
+    assert one.status == both.status
+    if one.status == "converged":
+        assert bool(one.log_marginals.isnan().all())
+
+
+def test_messages_go_back_only_where_marginals_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    field = ising_grid(3, 3, 0.4, 0.1)
+    expected = infer(field, "exact")
+    unary = field.log_unary.clone().requires_grad_()
+    own = field.with_potentials(unary, [group.log_tables for group in field.groups])
+    passes: list[str] = []
+    monkeypatch.setattr(
+        sys.modules["hiddenfield.inference.exact"],  # the package's name is that of the function
+        "distribute_messages",
+        lambda *given: passes.append("back") or distribute_messages(*given),
+    )
+    for method in ("auto", "exact"):
+        assert log_partition(field, method).equal(expected.log_partition)
+        assert ask(field, "partition", method).as_dict()["log_partition"] == float(expected.log_partition)
+        log_likelihood(field, torch.zeros(9, dtype=torch.int64), method)
+        with torch.no_grad():
+            log_partition(own, method)
+    assert not passes
+    log_partition(own).sum().backward()
+    assert passes == ["back"]
+    torch.testing.assert_close(unary.grad, expected.log_marginals.exp())
+    with pytest.raises(InputError, match="marginals were not asked for"):
+        _ = ask(field, "partition").marginals
+
+
+def test_a_log_partition_is_expected_to_take_less_than_half_of_the_time() -> None:
+    field = ising_grid(12, 12, 0.4)
+    one, both = (plan_exact(field, marginals=marginals).seconds for marginals in (False, True))
+    assert one < both / 2
 
 
 # -- published problems and another package ----------------------------------------------------------------

@@ -185,3 +185,10 @@ def test_errors_say_what_to_do(network: FactorGraph) -> None:
         fails("there is no CUDA device here", network.to, device="cuda")
     fails("floating-point", network.to, torch.int64)
     assert network.to(dtype=torch.float32).dtype == torch.float32
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("wrong", [torch.zeros(4), [0, 1, 0, 1]])
+def test_an_assignment_holds_whole_numbers(network: FactorGraph, wrong: object) -> None:
+    with pytest.raises(InputError, match=r"a tensor of whole numbers, .*; got (torch.float32|list)"):
+        hf.inference.log_likelihood(network, wrong)

@@ -122,7 +122,7 @@ def _check_options(
     plot: Path | None,
 ) -> None:
     """Refuse, before any work, options that contradict each other or would have no effect."""
-    if plot is not None and (compare or query not in ("marginals", "partition")):
+    if plot is not None and (compare or query != "marginals"):
         raise InputError("a picture shows marginals: give --plot with --query marginals")
     if compare and out is not None:
         raise InputError("a result file holds one answer: give --out without --compare")

@@ -19,7 +19,13 @@ from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.readers.uai import write_result
 from hiddenfield.inference.exact import marginal_map, sample
 from hiddenfield.inference.gibbs import gibbs_sample
-from hiddenfield.inference.infer import check_options, infer, map_state
+from hiddenfield.inference.infer import (
+    check_options,
+    infer,
+    log_partition,
+    log_partition_alone,
+    map_state,
+)
 from hiddenfield.inference.posterior import MapState, Posterior, state_key
 from hiddenfield.limits import OutOfTimeError, seconds_left, time_limit as limited
 from hiddenfield.registry import choose
@@ -94,7 +100,7 @@ class Answer:
     @property
     def marginals(self) -> list[Array]:
         """The marginal distribution of every variable."""
-        if not isinstance(self.outcome, Posterior):
+        if not isinstance(self.outcome, Posterior) or self.query == "partition":
             raise InputError("marginals were not asked for")
         bounds = self.field.state_ptr.tolist()
         packed = self.outcome.log_marginals.detach().exp().cpu().numpy()
@@ -264,6 +270,8 @@ def ask(
     chosen = None if variables is None else tuple(dict.fromkeys(field.index_of(v) for v in variables))
     if query == "marginal-map" and not chosen:
         raise InputError("a marginal map is the best joint state of some variables: name them (--variable)")
+    if "marginals" in (options or {}):
+        raise InputError("what is computed follows from the query: leave out the option marginals")
     given = field if evidence is None else field.given(evidence)
     run, default = _asked(query, method, chosen, num_samples)
     settings = {**(options or {}), **_limits(method, default, time_limit, memory_limit)}
@@ -291,7 +299,8 @@ def _asked(
     if query == "map":
         return lambda field, **options: map_state(field, method, **options), None
     if query in ("marginals", "partition"):
-        return lambda field, **options: infer(field, method, **options), None
+        alone = log_partition_alone(method) if query == "partition" else {}
+        return lambda field, **options: infer(field, method, **{**alone, **options}), None
     default = DEFAULT_SECONDS if method == "auto" else None
     if query == "marginal-map":
         choose("method for a marginal map", {"auto": 0, "exact": 0}, method)
@@ -420,8 +429,8 @@ def _smallest(field: FactorGraph, pairs: list[tuple[Any, Any]]) -> list[tuple[An
 
 
 def _is_impossible(field: FactorGraph, pairs: list[tuple[Any, Any]]) -> bool:
-    posterior = infer(field.detach().given(dict(pairs)), "exact")
-    return bool((posterior.log_partition == -math.inf).any())
+    value = log_partition(field.detach(), "exact", evidence=dict(pairs))
+    return bool((value == -math.inf).any())
 
 
 def named_evidence(

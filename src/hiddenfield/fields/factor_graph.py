@@ -310,6 +310,11 @@ class FactorGraph:
         `assignment` holds a state for every variable of all graphs; leading axes are further assignments. In a field
         with multiplicities it is the value of the ground assignment in which all variables of a class agree.
         """
+        if not isinstance(assignment, Tensor) or assignment.is_floating_point():
+            kind = assignment.dtype if isinstance(assignment, Tensor) else type(assignment).__name__
+            raise InputError(
+                f"an assignment is a tensor of whole numbers, the states of all variables; got {kind}"
+            )
         if assignment.shape[-1] != self.num_variables:
             raise InputError(
                 f"an assignment holds a state for each of the {self.num_variables} variables, "

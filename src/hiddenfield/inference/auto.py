@@ -62,6 +62,7 @@ def auto(
     time_limit: float = 5.0,
     memory_limit: float | None = None,
     backend: str = "auto",
+    marginals: bool = True,
 ) -> Posterior:
     r"""Choose by what exact inference would cost, which is known before it starts.
 
@@ -83,8 +84,8 @@ def auto(
         Seconds. A small field takes milliseconds whatever the limit; a hard one takes what it may.
     memory_limit
         Bytes; half of what is available by default.
-    backend
-        As of `exact`.
+    backend, marginals
+        As of `exact`; an estimate has marginals in any case.
 
     Returns
     -------
@@ -119,7 +120,7 @@ def auto(
             return dataclasses.replace(loopy_bp(field, schedule="sequential"), note=note)
         exact, plan, why = _if_it_fits(
             field,
-            lambda: plan_exact(field, "best", memory_limit),
+            lambda: plan_exact(field, "best", memory_limit, marginals),
             lambda plan: run_plan(field, plan, backend),
         )
         if exact is not None:

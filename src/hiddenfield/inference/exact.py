@@ -35,6 +35,9 @@ from hiddenfield.shapes import Array, Int, Tensor
 
 ALGORITHMS = {name: name for name in ("auto", "junction_tree", "enumerate")}
 
+BACK = 1.5
+"""How much longer the way back to the leaves takes than the way up to the roots."""
+
 
 @METHODS.register(
     guarantee="exact",
@@ -49,6 +52,7 @@ def exact(
     order: str = "best",
     max_memory: float | None = None,
     backend: str = "auto",
+    marginals: bool = True,
 ) -> Posterior:
     r"""Sum over all assignments by passing messages once to the root of a junction tree and once back.
 
@@ -79,6 +83,8 @@ def exact(
     backend
         "numba" (CPU), "torch" (any device, in the field's own precision, differentiable any number of times: with
         ``infer(..., unroll=True)`` the marginals carry gradients), or "auto": numba on the CPU.
+    marginals
+        False where the log partition is all that is asked for: messages do not go back, and the marginals are NaN.
 
     Returns
     -------
@@ -110,7 +116,7 @@ def exact(
         if not field.is_ground:
             raise InputError("enumeration is over ground assignments; a field with variable counts has none")
         return marginals_to_posterior(field, *enumerate_assignments(field), {})
-    return run_plan(field, plan_exact(field, order, max_memory), backend)
+    return run_plan(field, plan_exact(field, order, max_memory, marginals), backend)
 
 
 class Plan(NamedTuple):
@@ -119,6 +125,7 @@ class Plan(NamedTuple):
     tables: FlatTables
     cliques: CliquePlan
     max_memory: float | None
+    marginals: bool = True
 
     @property
     def width(self) -> int:
@@ -128,25 +135,31 @@ class Plan(NamedTuple):
     @property
     def seconds(self) -> float:
         """About how long it takes."""
-        return self.cliques.seconds
+        return self.cliques.seconds / (1 if self.marginals else 1 + BACK)
 
 
 def plan_exact(
     field: FactorGraph,
     order: str | EliminationOrder = "best",
     max_memory: float | None = None,
+    marginals: bool = True,
 ) -> Plan:
     """Plan exact inference, or refuse with `TooLargeError` what would take more memory than it may."""
     tables = flat_tables(field)
-    return Plan(tables, clique_plan(field, tables, order=order, max_memory=max_memory), max_memory)
+    cliques = clique_plan(field, tables, order=order, max_memory=max_memory)
+    return Plan(tables, cliques, max_memory, marginals)
 
 
 def run_plan(field: FactorGraph, plan: Plan, backend: str = "auto") -> Posterior:
     """Run a plan; see `exact`."""
     if use_compiled(field.log_unary.detach(), backend=backend, converts=True):
-        collected = collect_messages(field, plan.tables, plan.cliques, back=1.5)
-        probabilities = torch.from_numpy(distribute_messages(plan.cliques, collected)).to(field.device)
+        back = BACK if plan.marginals else 0.0
+        collected = collect_messages(field, plan.tables, plan.cliques, back=back)
         log_partition = torch.from_numpy(collected.log_partition).to(field.device)
+        if plan.marginals:
+            probabilities = torch.from_numpy(distribute_messages(plan.cliques, collected)).to(field.device)
+        else:
+            probabilities = log_partition.new_full((plan.cliques.num_outputs,), math.nan)
     else:
         log_partition, probabilities = _by_torch(field, plan)
     return marginals_to_posterior(field, log_partition, probabilities, {"treewidth": plan.width})
@@ -349,11 +362,13 @@ def _collected(
 def _by_torch(field: FactorGraph, plan: Plan) -> tuple[Tensor, Tensor]:
     """Return log partition, and marginals as its gradient; differentiable where gradients are on."""
     unrolled = torch.is_grad_enabled() and field.requires_grad
-    with torch.enable_grad():
+    with torch.set_grad_enabled(unrolled or plan.marginals):
         weighted = [g.expanded() * g.count.reshape(-1, *(1,) * g.arity) for g in field.groups]
         flat = torch.cat([field.log_unary, *(tables.reshape(-1) for tables in weighted)])
-        flat = flat if unrolled else flat.detach().requires_grad_()
+        flat = flat if unrolled else flat.detach().requires_grad_(plan.marginals)
         total = torch_log_partition(field, plan.cliques, flat, plan.max_memory)
+        if not plan.marginals:
+            return total, torch.full_like(flat, math.nan)
         if not flat.numel():  # without variables the total depends on nothing
             return total, flat.detach()
         (marginals,) = torch.autograd.grad(total.sum(), flat, create_graph=unrolled)
@@ -369,7 +384,7 @@ def marginals_to_posterior(
         probabilities = torch.where(
             _of_graphs(field, impossible), torch.zeros_like(probabilities), probabilities
         )
-    some = probabilities > 0
+    some = ~(probabilities <= 0)  # NaN, where they were not asked for, stays
     safe = torch.where(some, probabilities, torch.ones_like(probabilities))
     log = torch.where(some, safe.log(), torch.full_like(safe, -math.inf)).to(field.dtype)
     unary = field.log_unary.shape[0]

@@ -97,6 +97,9 @@ def infer(
         check_options(method, run, options)
     _refuse_transforms(field)
     here = field if evidence is None else field.given(evidence)
+    differentiable = here.requires_grad and torch.is_grad_enabled() and not unroll
+    if differentiable:
+        options.pop("marginals", None)  # they are the gradient
     start = time.perf_counter()
     if unroll:
         _check_unroll(method, options)
@@ -108,7 +111,7 @@ def infer(
                 posterior = with_phases(posterior)
     seconds = time.perf_counter() - start
     posterior = _confirmed(dataclasses.replace(posterior, field=here, seconds=seconds))
-    if here.requires_grad and not unroll:
+    if differentiable:
         posterior = dataclasses.replace(posterior, log_partition=with_gradient(posterior, here))
     if not bool(posterior.converged.all()):
         warnings.warn(f"{posterior.method}: {posterior.status}", ConvergenceWarning, stacklevel=2)
@@ -121,6 +124,7 @@ def log_partition(
     r"""Return the log partition :math:`\log \sum_x \prod_f \Psi_f(x)` of each graph by an algorithm.
 
     Its gradient is the marginals; what it is worth is the algorithm's guarantee: see `infer`, which has the options.
+    Exact inference without a gradient passes messages to the root alone, at less than half the cost of marginals.
 
     Examples
     --------
@@ -128,7 +132,19 @@ def log_partition(
     >>> log_partition(ising_grid(1, 2, 0.5))  # log(2 e^0.5 + 2 e^-0.5)
     tensor([1.5063], dtype=torch.float64)
     """
-    return infer(field, method, **options).log_partition
+    return infer(field, method, **{**log_partition_alone(method), **options}).log_partition
+
+
+def log_partition_alone(method: str | Callable[..., Posterior]) -> dict[str, bool]:
+    """Return the options by which a method leaves out what a log partition does not need.
+
+    Examples
+    --------
+    >>> log_partition_alone("exact"), log_partition_alone("loopy_bp")
+    ({'marginals': False}, {})
+    """
+    known = _options_of(METHODS.choose(method)) if isinstance(method, str) else {}
+    return {"marginals": False} if "marginals" in known else {}
 
 
 def log_likelihood(
@@ -379,7 +395,8 @@ def _exact_gradient(
     """Return the gradient by exact inference in torch, itself differentiable in potentials and incoming gradient."""
     with torch.enable_grad():
         inner = [each if each.requires_grad else each.detach().requires_grad_() for each in potentials]
-        value = METHODS["exact"](field.with_potentials(inner[0], inner[1:]), backend="torch").log_partition
+        own = field.with_potentials(inner[0], inner[1:])
+        value = METHODS["exact"](own, backend="torch", marginals=False).log_partition
         found = torch.autograd.grad(value, inner, gradient, create_graph=True, allow_unused=True)
     return tuple(
         torch.zeros_like(each) if part is None else part for each, part in zip(inner, found, strict=True)
