@@ -33,6 +33,7 @@ QUESTIONS = (
     "mixtures",
     "tables",
     "hidden_markov",
+    "cgmm",
 )
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results.json"

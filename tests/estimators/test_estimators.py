@@ -18,6 +18,7 @@ from sklearn.utils import estimator_checks
 
 import hiddenfield as hf
 from hiddenfield.errors import InputError, UnknownSymbolError
+from hiddenfield.estimators.cgmm_predictors import CGMM
 from hiddenfield.estimators.parameters import COMMON
 
 TINY = {"dim": 4, "hidden": 4, "rounds": 2, "epochs": 2, "ensemble": 1, "random_state": 0}
@@ -73,7 +74,7 @@ def answer(model, X):
     ],
     ids=lambda check: check.__name__,
 )
-@pytest.mark.parametrize("cls", CLASSES)
+@pytest.mark.parametrize("cls", [*CLASSES, *CGMM.values()])
 def test_scikit_learns_own_checks(cls, check):
     import jaxtyping
 

@@ -20,7 +20,8 @@ from hiddenfield import estimators
 from hiddenfield.data.paths import atomic, read_bytes
 from hiddenfield.embedding.predictor import Predictor
 from hiddenfield.errors import InputError, ReadError
-from hiddenfield.estimators.cgmm import CGMM, ContextualGraphMarkovModel
+from hiddenfield.estimators.cgmm import ContextualGraphMarkovModel
+from hiddenfield.estimators.cgmm_predictors import CGMM
 from hiddenfield.estimators.counting import KINDS, PREFIX, as_arrays, from_arrays
 from hiddenfield.estimators.inputs import REPRESENTATIONS, Features, Reading
 from hiddenfield.estimators.latent import LATENT, LatentEstimator

@@ -103,11 +103,13 @@ class Symbols:
         return np.ones((self.num_states, self.column.num_states), dtype=bool)
 
     def _counts(self, rows: Rows, owners: Array) -> Float[Array, "states symbols"]:
-        size, here = self.column.num_states, ~rows.missing[:, 0]
-        codes = rows.values[here, 0].astype(np.int64)
-        if not len(codes):
-            return np.zeros((owners.shape[1], size))
-        return np.stack([np.bincount(codes, own, size) for own in owners[here].T])
+        from scipy.sparse import csc_matrix
+
+        here = ~rows.missing[:, 0]
+        codes = rows.values[here, 0].astype(np.int32)
+        shape = (self.column.num_states, len(codes))
+        which = csc_matrix((np.ones(len(codes)), codes, np.arange(len(codes) + 1)), shape=shape)
+        return np.ascontiguousarray((which @ (owners if rows.complete else owners[here])).T)
 
     def start(self, rows: Rows, owners: Array, generator: np.random.Generator) -> Arrays:
         counts = self._counts(rows, owners)
