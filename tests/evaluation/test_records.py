@@ -11,7 +11,7 @@ from hiddenfield.errors import InputError, ReadError
 from hiddenfield.evaluation.records import Assessment, claim_folder, convert, read_record
 
 RESULTS = sorted((Path(__file__).resolve().parents[2] / "docs" / "results").glob("*.json"))
-OF_A_STUDY = {"data", "model", "variant", "column", "figures", "parameters", "run", "reference"}
+OF_A_STUDY = {"data", "model", "variant", "column", "figures", "parameters", "run", "reference", "in_sight"}
 
 
 @pytest.mark.parametrize("file", RESULTS, ids=lambda file: file.stem)

@@ -60,7 +60,7 @@ def pool(estimates: Sequence[Any], variances: Sequence[Any], *, complete_freedom
     --------
     >>> pooled = pool([1.0, 1.2, 0.8], [0.01, 0.01, 0.01])
     >>> pooled.estimate, pooled.standard_error.round(3), pooled.missing_information.round(2)
-    (array([1.]), array([0.252]), array([0.84]))
+    (array([1.]), array([0.252]), array([0.9]))
     """
     values, within = (np.asarray(each, float) for each in (estimates, variances))
     values, within = values.reshape(len(values), -1), within.reshape(len(within), -1)
