@@ -171,6 +171,34 @@ RATIOS: tuple[tuple[str, str, str, dict[str, Any], str], ...] = (
         {"network": "munin1"},
         "fastest rival / ours",
     ),
+    (
+        "Baum-Welch, 100 sequences of 1,000 steps, 10 states",
+        "hmmlearn (scaling)",
+        "hidden_markov",
+        {"package": "hmmlearn, scaling"},
+        "times ours",
+    ),
+    (
+        "Baum-Welch, the same",
+        "dynamax",
+        "hidden_markov",
+        {"package": "dynamax"},
+        "times ours",
+    ),
+    (
+        "a turn of EM, ten full Gaussians, 100,000 × 10",
+        "scikit-learn",
+        "mixtures",
+        {"rows": "100,000 x 10, complete"},
+        "times scikit-learn",
+    ),
+    (
+        "the same with a fifth of the cells missing (the rival's are complete)",
+        "scikit-learn",
+        "mixtures",
+        {"rows": "100,000 x 10, 20% missing"},
+        "times scikit-learn",
+    ),
 )
 
 TABLES: dict[str, Callable[[], str]] = {
