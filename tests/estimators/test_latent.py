@@ -283,3 +283,14 @@ def test_without_options_a_collapse_is_told_and_learned_with_a_prior(tmp_path):
         GaussianMixture(2, prior=None).fit(X)
     model.save(tmp_path / "model")
     np.testing.assert_array_equal(hf.load(tmp_path / "model").posterior(X), model.posterior(X))
+
+
+def test_columns_of_text_are_named():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame([[1.0, "red"], [2.0, "blue"]], columns=["size", "colour"])
+    with pytest.raises(
+        InputError, match=r"'red' \(columns \['colour'\]\); leave them out, or use MixedMixture"
+    ):
+        GaussianMixture(1).fit(frame)
+    with pytest.raises(InputError, match=r"'size' 2 times$"):
+        GaussianMixture(1).fit(frame.set_axis(["size", "size"], axis=1))

@@ -418,12 +418,10 @@ class LatentEstimator(BaseEstimator):  # type: ignore[misc]
 
 def _texts(X: Any) -> str:
     """Name the columns of a data frame that are no numbers, and say what to do."""
-    kinds = getattr(X, "dtypes", None)
-    names = (
-        []
-        if kinds is None or not hasattr(X, "columns")
-        else [n for n in X.columns if kinds[n].kind not in "biuf"]
-    )
+    if not (hasattr(X, "columns") and hasattr(X, "dtypes")) or len(set(X.columns)) < len(X.columns):
+        return ""
+    kinds = zip(X.columns, X.dtypes, strict=True)
+    names = [str(name) for name, kind in kinds if getattr(kind, "kind", "f") not in "biuf"]
     return f" (columns {names}); leave them out, or use MixedMixture, which takes symbols" if names else ""
 
 
