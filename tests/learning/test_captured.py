@@ -18,6 +18,7 @@ from hiddenfield.embedding import FeatureSizes, Predictor
 from hiddenfield.errors import TrainingError
 from hiddenfield.learning import Task, TrainSettings, train, trainer
 from hiddenfield.learning.captured import DeviceCutter, Room
+from hiddenfield.learning.together import train_in_parts
 from hiddenfield.learning.trainer import Fit, Training
 
 CUDA = torch.cuda.is_available()
@@ -175,6 +176,68 @@ def test_resumed_to_the_bit(tmp_path, monkeypatch):
         assert torch.equal(one, other)
 
 
+def fit_together(packs, monkeypatch=None, networks=({}, {}, {}), path=None, model="loopy_bp", **options):
+    """Train networks side by side on the GPU, with captured steps or, given a monkeypatch, without."""
+    if monkeypatch is not None:
+        monkeypatch.setattr(trainer, "FEWEST_STEPS", 10**9)
+    fits = []
+    for seed, (pack, own) in enumerate(zip(packs, networks, strict=True)):
+        torch.manual_seed(seed)
+        predictor = Predictor(
+            FeatureSizes.of(pack), 1, model=model, **{"dim": 16, "rounds": 3, "hidden": 8, **own}
+        )
+        settings = {"epochs": 6, "batch_size": 13, "device": "cuda", "learning_rate": 3e-3, **options}
+        fits.append(Fit(predictor, Task.of(pack), pack, pack[:30], TrainSettings(seed=seed, **settings)))
+    histories = dict(train_in_parts(fits, folder=path, resume=path is not None))
+    return [fit.network for fit in fits], [histories[number].rows for number in range(len(fits))]
+
+
+@needs_cuda
+@pytest.mark.parametrize(
+    ("networks", "options"),
+    [
+        (({}, {"dim": 8}, {"hidden": 4}), {}),
+        (
+            ({"standardise": True, "every_round": True, "scale": 3.0},) * 3,
+            {"clip": 0.1, "optimizer": "adamw"},
+        ),
+        (({"rounds": 1, "activation": "silu"},) * 3, {"batch_size": 500, "epochs": 40}),
+    ],
+)
+def test_captured_side_by_side_as_one_by_one(networks, options, monkeypatch):
+    packs = [graphs(200, seed)[: 200 - 2 * seed] for seed in range(3)]
+    captured, rows = fit_together(packs, None, networks, **options)
+    plain, plain_rows = fit_together(packs, monkeypatch, networks, **options)
+    for mine, theirs in zip(rows, plain_rows, strict=True):
+        for name in ("train_loss", "valid_loss", "learning_rate"):
+            assert np.allclose([row[name] for row in mine], [row[name] for row in theirs], rtol=1e-2)
+    for one, other in zip(captured, plain, strict=True):
+        for mine, theirs in zip(one.state_dict().values(), other.state_dict().values(), strict=True):
+            assert torch.allclose(mine, theirs, rtol=1e-2, atol=1e-2)
+
+
+@needs_cuda
+def test_captured_side_by_side_the_same_to_the_bit_and_resumed(tmp_path, monkeypatch):
+    packs, networks = [graphs(200, seed) for seed in range(3)], ({"dropout": 0.2},) * 3
+    save = trainer.save_run
+
+    def save_and_stop(path, state, *rest):
+        save(path, state, *rest)
+        if state.next_epoch == 3:
+            raise KeyboardInterrupt
+
+    whole, rows = fit_together(packs, None, networks)
+    assert all(row[-1]["train_loss"] < row[0]["train_loss"] for row in rows)
+    monkeypatch.setattr(trainer, "save_run", save_and_stop)
+    with pytest.raises(KeyboardInterrupt):
+        fit_together(packs, None, networks, tmp_path)
+    monkeypatch.undo()
+    again, _ = fit_together(packs, None, networks, tmp_path)
+    for one, other in zip(whole, again, strict=True):
+        for mine, theirs in zip(one.parameters(), other.parameters(), strict=True):
+            assert torch.equal(mine, theirs)
+
+
 @needs_cuda
 def test_a_loss_that_is_not_finite_is_named():
     with pytest.raises(TrainingError, match="no longer finite"):
@@ -212,13 +275,13 @@ def test_a_capture_that_fails_leaves_the_device_as_it_was(monkeypatch):
     pack = graphs(200)
     plain, _ = fit(pack, monkeypatch, network={"dropout": 0.2})
     monkeypatch.undo()
-    step = Training._captured_step
+    step = Training._captured_update
 
     def waiting(self, *arguments):
         torch.cuda.synchronize()
         return step(self, *arguments)
 
-    monkeypatch.setattr(Training, "_captured_step", waiting)
+    monkeypatch.setattr(Training, "_captured_update", waiting)
     with pytest.warns(UserWarning, match="one by one"):
         other, _ = fit(pack, network={"dropout": 0.2})
     for one, two in zip(plain.parameters(), other.parameters(), strict=True):

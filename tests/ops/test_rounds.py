@@ -17,6 +17,7 @@ import torch
 from hiddenfield import Structures, Vocabulary
 from hiddenfield.embedding import FeatureSizes, Predictor
 from hiddenfield.ops import Plan, Round, message_rounds, message_rounds_reference
+from hiddenfield.ops.rounds import ACTIVATIONS
 
 CUDA = torch.cuda.is_available()
 DEVICE = "cuda" if CUDA else "cpu"
@@ -117,6 +118,18 @@ def test_values_and_gradients_agree(name, dim, by_kind, one_way):
 
 
 @needs_kernels
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("name", PLANS)
+def test_other_nonlinearities_agree(name, activation):
+    topology, parameters, kinds = problem(1, name, 16, True, name.startswith("loopy"))
+    plan = Plan(PLANS[name].rounds, PLANS[name].wanted, activation=activation)
+    mine = run(message_rounds, plan, topology, parameters, kinds, torch.float32)
+    exact = run(message_rounds_reference, plan, topology, parameters, kinds, torch.float64)
+    for some, others in zip(mine, exact, strict=True):
+        close(some, others, 2e-5)
+
+
+@needs_kernels
 def test_differentiated_twice():
     topology, parameters, kinds = problem(0, "loopy", 4, False, True)
     second = []
@@ -157,7 +170,7 @@ def test_lower_precisions(precision, tolerance):
         ({"columns": 2}, {}),
         ({"attributes": True}, {"every_round": True}),
         ({"labels": False}, {"rounds": 1}),
-        ({"one_way": True}, {"bias": False}),
+        ({"one_way": True}, {"bias": False, "activation": "silu"}),
     ],
 )
 def test_embeddings_agree_with_their_plain_paths(model, features, options):

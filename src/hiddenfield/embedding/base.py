@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import nn
-from torch.nn import functional
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.embedding.inputs import FeatureSizes, Inputs, Projection
@@ -25,7 +24,7 @@ from hiddenfield.ops import (
     reverse_messages,
     send,
 )
-from hiddenfield.ops.rounds import fused
+from hiddenfield.ops.rounds import ACTIVATIONS as ACTIVATIONS, fused
 from hiddenfield.registry import Registry, choose
 from hiddenfield.shapes import Float, Tensor
 
@@ -41,16 +40,6 @@ class Prepared(Protocol):
 
     def to(self: Self, device: torch.device | str) -> Self:
         """Return it on a device."""
-
-
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": torch.relu,
-    "tanh": torch.tanh,
-    "sigmoid": torch.sigmoid,
-    "gelu": functional.gelu,
-    "silu": functional.silu,
-    "softplus": functional.softplus,
-}
 
 
 class Embedding(nn.Module, ABC):
@@ -167,8 +156,11 @@ class Embedding(nn.Module, ABC):
     def fuses(self, structures: Structures) -> bool:
         """Say whether rounds on these structures run as one op, `message_rounds`."""
         half = torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") is torch.float16
-        alone = self.activation_name == "relu" and members_of(structures).nodes is None
-        return alone and not half and fused(next(self.parameters()), self.dim, structures.topology)
+        return (
+            members_of(structures).nodes is None
+            and not half
+            and fused(next(self.parameters()), self.dim, structures.topology)
+        )
 
     def run_rounds(
         self,
@@ -181,9 +173,10 @@ class Embedding(nn.Module, ABC):
         """Run rounds as one op, in the precision that products have at present; every constant with its kinds."""
         low = torch.is_autocast_enabled("cuda")
         precision = "bf16" if low else "tf32" if torch.backends.cuda.matmul.allow_tf32 else "exact"
-        plan = Plan(tuple(rounds), tuple(wanted), precision)
+        plan = Plan(tuple(rounds), tuple(wanted), precision, self.activation_name)
         rows, kinds = zip(*constants, strict=True)
-        return message_rounds(plan, structures.topology, weights, [c.float() for c in rows], kinds)
+        matrices = [weight.contiguous() for weight in weights]
+        return message_rounds(plan, structures.topology, matrices, [c.float() for c in rows], kinds)
 
     @property
     def dtype(self) -> torch.dtype:

@@ -79,7 +79,34 @@ def write_members(networks: Sequence[Predictor], weights: dict[str, Tensor]) -> 
     host = {name: tensor.to(place) for name, tensor in weights.items()}
     for number, network in enumerate(networks):
         for name, tensor in network.state_dict().items():
-            tensor.copy_(host[name][number][tuple(slice(size) for size in tensor.shape)])
+            tensor.copy_(part_of(host[name], number, tensor))
+
+
+def part_of(stacked: Tensor, number: int, own: Tensor) -> Tensor:
+    """Return the part of stacked numbers that belongs to one network, of the size of its own."""
+    return stacked[number][tuple(slice(size) for size in own.shape)]
+
+
+def member_views(stacked: Predictor, networks: Sequence[Predictor]) -> list[Predictor]:
+    """Return networks whose weights are those of a stack, each its own part of the same memory.
+
+    Parameters
+    ----------
+    stacked
+        The network of a `PredictorStack`.
+    networks
+        Those that it was made of.
+    """
+    whole = {**dict(stacked.named_parameters()), **dict(stacked.named_buffers())}
+    views = []
+    for number, network in enumerate(networks):
+        view = deepcopy(network).to(next(stacked.parameters()).device).train(stacked.training)
+        for name, own in [*view.named_parameters(), *view.named_buffers()]:
+            part = part_of(whole[name].detach(), number, own)
+            trained = isinstance(own, nn.Parameter)
+            _replace(view, name, nn.Parameter(part, own.requires_grad) if trained else part)
+        views.append(view)
+    return views
 
 
 def stack_kind(network: Predictor) -> str | None:

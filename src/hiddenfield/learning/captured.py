@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -98,78 +97,89 @@ def leave_capture(device: torch.device) -> None:
 
 @dataclass(eq=False)
 class CapturedSteps:
-    """The steps of epochs as CUDA graphs: one for full batches, one for the last, smaller one.
+    """The steps of epochs as CUDA graphs: one for full batches, and one for the last where that is smaller.
 
-    A replayed step looks up its number, takes its structures from the epoch's order and its rate from the epoch's
-    rates, cuts the batch, and leaves its loss; nothing waits for the device until an epoch is over.
+    A replayed step looks up its number, takes its structures from the epoch's orders and its rate from the epoch's
+    rates, cuts the batches, and leaves its losses; nothing waits for the device until an epoch is over. Networks that
+    are trained side by side have branches of their own in the graph, which run at the same time.
 
     Parameters
     ----------
     pack
-        On the device, every arc with a reverse.
+        The structures of all networks, end to end, on the device, every arc with a reverse.
+    counts
+        Structures of each network; all make the same number of batches.
     size
         Structures in a batch.
-    step
-        From a batch, the positions of its first structures, which alone count, and the learning rate to the loss; it
-        takes the step of the optimizer, too.
-    rehearse
-        The same without the optimizer's step.
+    gradient
+        From the number of a network, a batch and the positions of its first structures, which alone count, to the loss;
+        it leaves the gradient, too.
+    update
+        Takes the step of the optimizer at a learning rate.
     """
 
     pack: Structures
+    counts: list[int]
     size: int
-    step: Callable[[Structures, Tensor, Tensor], Tensor]
-    rehearse: Callable[[Structures, Tensor, Tensor], Tensor]
+    gradient: Callable[[int, Structures, Tensor], Tensor]
+    update: Callable[[Tensor], None]
     graphs: list[torch.cuda.CUDAGraph] = field(default_factory=list)
-    rooms: list[Room] = field(default_factory=list)
-    needs: list[Needs] = field(default_factory=list)
+    needs: dict[int, Needs] = field(default_factory=dict)
+    rooms: dict[int, tuple[Room, Room]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        count, device = len(self.pack), self.pack.device
-        steps = -(-count // self.size)
+        device = self.pack.device
+        self.steps = -(-self.counts[0] // self.size)
+        self.last = [count - (self.steps - 1) * self.size for count in self.counts]
         self.cutter = DeviceCutter(self.pack)
-        self.order = torch.zeros(count, dtype=torch.int64, device=device)
-        self.rates = torch.zeros(steps, dtype=torch.float32, device=device)
-        self.losses = torch.zeros(steps, dtype=torch.float64, device=device)
+        self.orders = [torch.zeros(count, dtype=torch.int64, device=device) for count in self.counts]
+        self.rates = torch.zeros(self.steps, dtype=torch.float32, device=device)
+        self.losses = torch.zeros(self.steps, len(self.counts), dtype=torch.float64, device=device)
         self.number = torch.zeros(1, dtype=torch.int64, device=device)
-        self.full, self.left = divmod(count, self.size)
+        self.streams = [torch.cuda.Stream(device) for _ in self.counts[1:]]
 
-    def prepare(self, order: Array, rates: Array) -> None:
-        """Take the order and the rates of an epoch; capture the steps where they have no room for its batches."""
-        self.order.copy_(torch.from_numpy(order).pin_memory(), non_blocking=True)
+    def prepare(self, orders: list[Array], rates: Array) -> None:
+        """Take the orders and the rates of an epoch; capture the steps where they have no room for its batches."""
         self.rates.copy_(torch.from_numpy(rates).float().pin_memory(), non_blocking=True)
-        whole = self.cutter.needs(order[: self.full * self.size or None], min(self.size, len(order)))
-        last = self.cutter.needs(order[-self.left :], self.left) if self.full and self.left else whole
-        if self.rooms and self.rooms[0].holds(whole) and self.rooms[-1].holds(last):
+        enough, full = bool(self.graphs), (self.steps - 1) * self.size
+        for network, order in enumerate(orders):
+            self.orders[network].copy_(torch.from_numpy(order).pin_memory(), non_blocking=True)
+            last = self.cutter.needs(order[full:], self.last[network])
+            whole = self.cutter.needs(order[:full], self.size) if full else last
+            if enough:
+                rooms = self.rooms[network]
+                enough = rooms[0].holds(whole) and rooms[1].holds(last)
+            nodes, arcs, least, excess = zip(whole, last, self.needs.get(network, whole), strict=True)
+            self.needs[network] = max(nodes), max(arcs), min(least[0], least[2]), max(excess)
+        if enough:
             return
-        self.needs += [whole, (*last[:2], whole[2], last[3])]
-        nodes, arcs, least, excess = zip(*self.needs, strict=True)
-        whole = max(nodes), max(arcs), min(least), max(excess)
         self.graphs.clear()
-        self.rooms = [Room.of(self.size if self.full else self.left, whole)]
-        if self.full and self.left:
-            self.rooms.append(Room.of(self.left, (*whole[:2], 0, whole[3])))
-        for room, number in zip(self.rooms, (0, self.full), strict=False):
-            self.graphs.append(self._captured(room, number))
+        alike = all(last == self.size for last in self.last)
+        for network, needs in self.needs.items():
+            room, left = Room.of(self.size, needs), (*needs[:2], 0, needs[3])
+            self.rooms[network] = room, room if alike else Room.of(self.last[network], left)
+        if self.steps > 1 or alike:
+            self.graphs.append(self._captured([rooms[0] for rooms in self.rooms.values()], 0))
+        if not alike:
+            self.graphs.append(self._captured([rooms[1] for rooms in self.rooms.values()], self.steps - 1))
 
-    def run(self, advance: Callable[[int], None]) -> Float[Tensor, " steps"]:
+    def run(self, advance: Callable[[int], None]) -> Float[Tensor, "steps networks"]:
         """Take all steps of the epoch and return their losses, on the device."""
         self.number.zero_()
-        for _ in range(self.full):
+        for _ in range(self.steps - 1):
             self.graphs[0].replay()
-            advance(self.size)
-        if self.left:
-            self.graphs[-1].replay()
-            advance(self.left)
+            advance(self.size * len(self.counts))
+        self.graphs[-1].replay()
+        advance(sum(self.last))
         return self.losses
 
-    def _captured(self, room: Room, number: int) -> torch.cuda.CUDAGraph:
+    def _captured(self, rooms: list[Room], number: int) -> torch.cuda.CUDAGraph:
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(2):
                 self.number.fill_(number)
-                self._once(room, self.rehearse)
+                self._once(rooms)
             self.number.fill_(number)
         torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
@@ -179,15 +189,25 @@ class CapturedSteps:
         before = torch.cuda.current_stream()
         try:
             with torch.cuda.graph(graph, stream=stream, capture_error_mode="relaxed"):
-                self._once(room, self.step)
+                self._once(rooms, self.update)
         finally:
             gc.enable()
             torch.cuda.set_stream(before)  # where a capture that fails does not return
         return graph
 
-    def _once(self, room: Room, step: Callable[..., Any]) -> None:
-        batch, index = self.cutter.cut(self.order, self.number * self.size, room)
-        rate = self.rates.index_select(0, self.number)[0]
-        loss = step(batch, index, rate)
-        self.losses.index_copy_(0, self.number, loss.detach().double().reshape(1))
+    def _once(self, rooms: list[Room], update: Callable[[Tensor], None] | None = None) -> None:
+        """Compute the gradients of a step, each network's on a stream of its own, and take the step if wanted."""
+        here, first = torch.cuda.current_stream(), self.number * self.size
+        streams, losses = [here, *self.streams], []
+        for stream in self.streams:
+            stream.wait_stream(here)
+        for network, (stream, room) in enumerate(zip(streams, rooms, strict=True)):
+            with torch.cuda.stream(stream):
+                batch, index = self.cutter.cut(self.orders[network], first, room)
+                losses.append(self.gradient(network, batch, index).detach().double())
+        for stream in self.streams:
+            here.wait_stream(stream)
+        if update is not None:
+            update(self.rates.index_select(0, self.number)[0])
+        self.losses.index_copy_(0, self.number, torch.stack(losses)[None])
         self.number += 1

@@ -26,7 +26,7 @@ def train_together(fits: Sequence[Fit]) -> list[History | TrainingError]:
     Each has its own structures, initial weights, order and dropout, and ends as it would alone, up to rounding and the
     random numbers of dropout. Alike are networks of the same kind (widths may differ where the nonlinearity keeps 0),
     with the same settings but the seed, the same vocabularies and the same number of steps in an epoch, in single
-    precision. For small networks on a GPU, whose time goes into launches, this is many times faster.
+    precision. For small networks on a GPU, which leave most of it idle, this is many times faster.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def _alike(fits: Sequence[Fit]) -> Iterator[list[int]]:
     """Yield the positions of fits that can be done side by side, as many at once as there is room for."""
     groups: dict[str, list[int]] = defaultdict(list)
     for position, fit in enumerate(fits):
-        alone = fit.settings.precision != "32" or fit.settings.devices > 1
+        alone = fit.settings.precision not in ("32", "tf32") or fit.settings.devices > 1
         kind = None if alone else stack_kind(fit.network)
         groups[f"alone {position}" if kind is None else f"{kind} {_circumstances(fit)}"].append(position)
     for group in groups.values():

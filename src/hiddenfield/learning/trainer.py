@@ -20,7 +20,7 @@ from torch.nn import functional
 from hiddenfield.data.structures import Structures
 from hiddenfield.embedding.members import members_of
 from hiddenfield.embedding.predictor import Predictor
-from hiddenfield.embedding.stack import PredictorStack, write_members
+from hiddenfield.embedding.stack import PredictorStack, member_views, part_of, write_members
 from hiddenfield.errors import InputError, TrainingError
 from hiddenfield.learning.batches import Pack, epoch_order, resampling_weights
 from hiddenfield.learning.captured import FEWEST_STEPS, CapturedSteps, leave_capture
@@ -227,6 +227,7 @@ class Training:
         self.failed: dict[int, TrainingError] = {}
         self.orders: dict[int, list[Array]] = {}
         self.captured: CapturedSteps | None = None
+        self.views: list[Predictor] = []
         self.may_capture = self.device.type == "cuda"
 
     def _weights_on_device(self) -> Float[Tensor, " structures"] | None:
@@ -304,15 +305,14 @@ class Training:
         self.model.train()
         orders, steps = self._orders(epoch), self.fits[0].steps
         done = epoch + np.arange(steps) / steps
-        captured = self._capture(orders[0], done)
-        with self._seeded(epoch) as dropout:
+        captured = self._capture(orders, done)
+        with self._seeded(epoch, one_by_one=captured is None) as dropout:
             if captured is None:
                 losses, counts = self._steps(orders, done, dropout, advance)
             else:
-                counts = np.diff([*range(0, len(orders[0]), self.settings.batch_size), len(orders[0])])[
-                    :, None
-                ]
-                losses = captured.run(lambda count: advance(count, f"epoch {epoch + 1}"))[:, None]
+                counts = np.full((steps, len(self.fits)), self.settings.batch_size)
+                counts[-1] = captured.last
+                losses = captured.run(lambda count: advance(count, f"epoch {epoch + 1}"))
                 if epoch + 1 < self.settings.epochs:
                     self._orders(epoch + 1)  # drawn while the device computes
         found = losses.double().cpu().numpy()
@@ -350,25 +350,28 @@ class Training:
         self._stacked.dropout.factors = None
         return torch.stack(losses), np.array(counts)
 
-    def _capture(self, order: Array, done: Array) -> CapturedSteps | None:
+    def _capture(self, orders: list[Array], done: Array) -> CapturedSteps | None:
         """Return the captured steps, ready for an epoch, where a GPU can repeat them by itself."""
         if self.captured is None:
             left = len(done) * (self.settings.epochs - self.state.next_epoch)
-            alone = len(self.fits) == 1 and self.team.size == 1 and not self.scaler.is_enabled()
+            alone = self.team.size == 1 and not self.scaler.is_enabled()
             known = self._stacked.embedding.capturable and isinstance(self.task, Task)
             suited = alone and known and self.data.structures.symmetric and left >= FEWEST_STEPS
             if not (self.may_capture and suited):
                 return None
             start_optimizer(self.optimizer)
-            size = min(self.settings.batch_size, len(order))
+            networks = [fit.network for fit in self.fits]
+            self.views = [self._stacked] if len(networks) == 1 else member_views(self._stacked, networks)
+            size = min(self.settings.batch_size, max(self.data.sizes))
             self.captured = CapturedSteps(
-                self.data.structures, size, self._captured_step, self._captured_loss
+                self.data.structures, self.data.sizes, size, self._captured_gradient, self._captured_update
             )
         buffers = [buffer.clone() for buffer in self.model.buffers()]
         rates = np.array([self.settings.rate(epochs) for epochs in done.tolist()])
         try:
             with torch.random.fork_rng(devices=[self.device.index or 0]):
-                self.captured.prepare(order, rates)
+                places = zip(orders, self.data.first, strict=True)
+                self.captured.prepare([order + first for order, first in places], rates)
         except RuntimeError as error:
             warnings.warn(f"steps could not be captured ({error}); they are taken one by one", stacklevel=2)
             self._release(may_capture=False)
@@ -384,13 +387,13 @@ class Training:
             self.optimizer.zero_grad(set_to_none=True)
             if not may_capture:
                 leave_capture(self.device)
-        self.captured, self.may_capture = None, may_capture
+        self.captured, self.may_capture, self.views = None, may_capture, []
 
-    def _captured_loss(self, batch: Structures, index: Tensor, rate: Tensor) -> Tensor:
-        """Compute the loss of a batch that other structures fill up, and its gradient."""
-        self.optimizer.zero_grad(set_to_none=True)
-        network, targets = self._stacked, self.data.structures.targets
+    def _captured_gradient(self, number: int, batch: Structures, index: Tensor) -> Tensor:
+        """Compute a network's loss on a batch that other structures fill up, and its gradient."""
+        network, targets = self.views[number], self.data.structures.targets
         assert targets is not None
+        network.zero_grad(set_to_none=True)
         with autocast(self.settings, self.device):
             outputs = network.head(network.embed(batch)[: len(index)])
         values, weights = self.task.entries(outputs.to(targets.dtype), targets.index_select(0, index))
@@ -399,16 +402,23 @@ class Training:
             values, weights = values * factors.to(values.dtype), weights * factors.to(weights.dtype)
         loss = values.sum() / weights.sum().clamp(min=1e-12)
         loss.backward()
+        if len(self.views) > 1:
+            copied: tuple[list[Tensor], list[Tensor]] = [], []
+            for whole, own in zip(self._stacked.parameters(), network.parameters(), strict=True):
+                if own.grad is None or whole.grad is None:
+                    whole.grad = None  # what has no part in the output is left alone by the optimizer
+                else:
+                    copied[0].append(part_of(whole.grad, number, own))
+                    copied[1].append(own.grad)
+            torch._foreach_copy_(*copied)
         return loss
 
-    def _captured_step(self, batch: Structures, index: Tensor, rate: Tensor) -> Tensor:
-        loss = self._captured_loss(batch, index, rate)
+    def _captured_update(self, rate: Tensor) -> None:
         if self.settings.clip is not None:
             self._clip(self.settings.clip)
         for group in self.optimizer.param_groups:
             group["lr"].copy_(rate)
         self.optimizer.step()
-        return loss
 
     def _step(self, chosen: list[Array], done: float) -> Float[Tensor, " networks"]:
         for group in self.optimizer.param_groups:
@@ -481,18 +491,19 @@ class Training:
     # -- dropout -------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _seeded(self, epoch: int) -> Iterator[Callable[[slice], Tensor | None]]:
+    def _seeded(self, epoch: int, one_by_one: bool) -> Iterator[Callable[[slice], Tensor | None]]:
         """Seed what an epoch draws; yield a function from a step's slice to given factors of dropout, if any.
 
-        One network in one process draws for itself. Networks side by side draw for the whole epoch, each from a seed
-        of its own. Of several processes each draws for the whole batch, and takes its part.
+        One network in one process draws for itself, and so do those whose steps are captured. Networks side by side
+        otherwise draw for the whole epoch, each from a seed of its own. Of several processes each draws for the whole
+        batch, and takes its part.
         """
         rates = [fit.network.dropout.p for fit in self.fits]
         seeds = [
             np.random.SeedSequence([fit.settings.seed, epoch, 1]).generate_state(1)[0].item()
             for fit in self.fits
         ]
-        if len(self.fits) > 1:
+        if len(self.fits) > 1 and one_by_one:
             factors = self._epoch_factors(rates, seeds) if any(rates) else None
             yield lambda part: None if factors is None else factors[self.data.positions_in_order(part)]
             return

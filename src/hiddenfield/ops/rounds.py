@@ -1,4 +1,4 @@
-"""Rounds of messages, each a sum over arcs, a product with a matrix, a constant and a rectifier, as one op."""
+"""Rounds of messages, each a sum over arcs, a product with a matrix, a constant and a nonlinearity, as one op."""
 
 from __future__ import annotations
 
@@ -10,13 +10,22 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from hiddenfield.ops.dispatch import through_rectifier
 from hiddenfield.ops.sums import LONGEST_RANGE, arc_sum, cavity_sum, gather_sum
 from hiddenfield.ops.topology import Topology
 from hiddenfield.shapes import Float, Int, Tensor
 
 # A matrix has to fit beside the tiles, and the gradient of a table is kept whole by every program.
 MOST_COLUMNS, MOST_KINDS = 128, 128
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "gelu": functional.gelu,
+    "silu": functional.silu,
+    "softplus": functional.softplus,
+}
+"""The nonlinearities of embeddings."""
 
 SUMS: dict[str, Callable[..., Tensor]] = {"cavity": cavity_sum, "arrivals": arc_sum, "senders": gather_sum}
 """What a round sums: as in `cavity_sum`, for every arc; as in `arc_sum` and `gather_sum`, for every node."""
@@ -37,15 +46,16 @@ class Round:
 
 @dataclass(frozen=True)
 class Plan:
-    """Rounds in their order, those whose results are wanted (counted from 1), and the precision of the products.
+    """Rounds in their order, those whose results are wanted (counted from 1), precision and nonlinearity.
 
-    `precision` is ``"exact"`` (up to single precision's rounding), ``"tf32"`` or ``"bf16"``, in which the
-    results that are not wanted are also stored.
+    `precision` is that of the products: ``"exact"`` (up to single precision's rounding), ``"tf32"`` or ``"bf16"``,
+    in which the results that are not wanted are also stored. `activation` is a name of `ACTIVATIONS`.
     """
 
     rounds: tuple[Round, ...]
     wanted: tuple[int, ...]
     precision: str = "exact"
+    activation: str = "relu"
 
 
 def fused(weight: Tensor, dim: int, topology: Topology) -> bool:
@@ -63,12 +73,12 @@ def message_rounds(
     plan: Plan,
     topology: Topology,
     weights: Sequence[Float[Tensor, "dim dim"]],
-    constants: Sequence[Float[Tensor, "rows dim"]],
-    kinds: Sequence[Int[Tensor, " all_rows"] | None],
-) -> tuple[Float[Tensor, "all_rows dim"], ...]:
+    constants: Sequence[Float[Tensor, "_ dim"]],
+    kinds: Sequence[Int[Tensor, " _"] | None],
+) -> tuple[Float[Tensor, "_ dim"], ...]:
     r"""Run rounds of messages; on a GPU in one launch each, forward and backward.
 
-    .. math:: y_0 = \max(0, c_0), \qquad y_r = \max\Bigl(0, c_{k(r)} + W_{w(r)} \sum y_{s(r)}\Bigr)
+    .. math:: y_0 = \sigma(c_0), \qquad y_r = \sigma\Bigl(c_{k(r)} + W_{w(r)} \sum y_{s(r)}\Bigr)
 
     Parameters
     ----------
@@ -89,7 +99,7 @@ def message_rounds(
 
     Notes
     -----
-    The sum, the product and the rectifier of a row stay on the chip; what is written is one row per arc or node and
+    The sum, the product and the nonlinearity of a row stay on the chip; what is written is one row per arc or node and
     round. Constants by kind are never formed for all rows.
 
     Examples
@@ -114,10 +124,11 @@ def message_rounds_reference(
 ) -> tuple[Tensor, ...]:
     """Take one step after the other."""
     rows = [c if k is None else c.index_select(0, k) for c, k in zip(constants, kinds, strict=True)]
-    results = [rows[0].relu()]
+    activation = ACTIVATIONS[plan.activation]
+    results = [activation(rows[0])]
     for step in plan.rounds:
         sums = SUMS[step.sums](results[step.source], topology)
-        results.append((functional.linear(sums, weights[step.weight]) + rows[step.constant]).relu())
+        results.append(activation(functional.linear(sums, weights[step.weight]) + rows[step.constant]))
     return tuple(results[number] for number in plan.wanted)
 
 
@@ -137,7 +148,11 @@ def ranges_of(sums: str, topology: Topology) -> tuple[Any, Any]:
 
 
 class _Rounds(torch.autograd.Function):
-    """`message_rounds` with the kernels; its own gradient, if it is to be differentiated again, in plain PyTorch."""
+    """`message_rounds` with the kernels; its own gradient, if it is to be differentiated again, in plain PyTorch.
+
+    What is kept of a result is what the nonlinearity is applied to or, for the rectifier, what comes of it, whose own
+    rectifier and slope are the same.
+    """
 
     @staticmethod
     def forward(  # type: ignore[override]
@@ -146,35 +161,37 @@ class _Rounds(torch.autograd.Function):
         from hiddenfield.ops.triton_rounds import Rows, forward
 
         weights, constants = given[:count], given[count:]
-        results: list[Any] = [None]  # a start by kind is read from its table
-        if kinds[0] is None:
-            results[0] = constants[0].relu()
-        elif 0 in plan.wanted:
-            results[0] = constants[0].index_select(0, kinds[0]).relu()
         stored = torch.bfloat16 if plan.precision == "bf16" else torch.float32
         groups = _groups(plan)
-        rows = [len(c) if k is None else len(k) for c, k in zip(constants, kinds, strict=True)]
+        results: list[Tensor] = []
         sums: list[Tensor | None] = [None] * len(constants)
         if any(ctx.needs_input_grad):
-            counts = [len(group) - (0 in group) for group in groups]
-            sums = [
-                c.new_empty(n, r, c.shape[1], dtype=stored)
-                for n, r, c in zip(counts, rows, constants, strict=True)
-            ]
+            for number, (group, constant, kind) in enumerate(zip(groups, constants, kinds, strict=True)):
+                rows = len(constant) if kind is None else len(kind)
+                size = len(group) - (0 in group), rows, constant.shape[1]
+                sums[number] = constant.new_empty(size, dtype=stored)
         for number, step in enumerate(plan.rounds, 1):
             ranges, _ = ranges_of(step.sums, topology)
-            inputs, rectify = _rows(results, step.source, constants, kinds)
             out = constants[0].new_empty(
                 ranges.rows, constants[0].shape[1], dtype=None if number in plan.wanted else stored
             )
+            inputs = Rows(results[step.source - 1]) if step.source else Rows(constants[0], kinds[0])
+            added = Rows(constants[step.constant], kinds[step.constant])
             kept = sums[step.constant]
             kept = None if kept is None else kept[groups[step.constant].index(number)]
-            constant, weight = Rows(constants[step.constant], kinds[step.constant]), weights[step.weight]
-            forward(inputs, ranges, weight, constant, out, plan.precision, rectify_inputs=rectify, sums=kept)
+            forward(inputs, ranges, weights[step.weight], added, out, plan, kept)
             results.append(out)
         ctx.plan, ctx.topology, ctx.kinds, ctx.count = plan, topology, kinds, count
         ctx.save_for_backward(*given, *results, *sums)
-        return tuple(results[number] for number in plan.wanted)
+        activation, wanted = ACTIVATIONS[plan.activation], []
+        for number in plan.wanted:
+            if not number:
+                start = constants[0] if kinds[0] is None else constants[0].index_select(0, kinds[0])
+                wanted.append(activation(start))
+            else:
+                result = results[number - 1]
+                wanted.append(result if plan.activation == "relu" else activation(result))
+        return tuple(wanted)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
@@ -185,7 +202,7 @@ class _Rounds(torch.autograd.Function):
             again = message_rounds_reference(ctx.plan, ctx.topology, weights, constants, ctx.kinds)
             found = torch.autograd.grad(again, given, gradients, create_graph=True, allow_unused=True)
             return (None, None, None, None, *found)
-        found = _Gradients(ctx, given, saved[: rounds + 1], saved[rounds + 1 :])
+        found = _Gradients(ctx, given, saved[:rounds], saved[rounds:])
         for number, gradient in zip(ctx.plan.wanted, gradients, strict=True):
             found.arrive(number, gradient)
         for number in reversed(range(1, rounds + 1)):
@@ -202,41 +219,35 @@ def _groups(plan: Plan) -> list[list[int]]:
     return found
 
 
-def _rows(results: Any, number: int, constants: Any, kinds: Any) -> tuple[Any, bool]:
-    """Return the rows of a result, and whether they are still to be rectified, as those of a start by kind are."""
-    from hiddenfield.ops.triton_rounds import Rows
-
-    if results[number] is None:
-        return Rows(constants[0], kinds[0]), True
-    return Rows(results[number]), False
-
-
 class _Gradients:
-    """The gradients of one backward pass, by results before their rectifiers and then by the parameters."""
+    """The gradients of one backward pass, by results before their nonlinearities and then by the parameters."""
 
     def __init__(
-        self, ctx: Any, given: Sequence[Tensor], results: Sequence[Any], sums: Sequence[Tensor]
+        self, ctx: Any, given: Sequence[Tensor], results: Sequence[Tensor], sums: Sequence[Tensor]
     ) -> None:
         self.plan, self.topology, self.kinds = ctx.plan, ctx.topology, ctx.kinds
         self.weights, self.constants = given[: ctx.count], given[ctx.count :]
         self.results, self.sums, self.groups = results, sums, _groups(ctx.plan)
         self.arrived: set[int] = set()
-        self.by_result: list[Any] = [None] * len(results)
+        self.by_result: dict[int, Tensor] = {}
         self.blocks = []
         for group, constant, kind in zip(self.groups, self.constants, self.kinds, strict=True):
             rows = len(constant) if kind is None else len(kind)
             kept = torch.bfloat16 if self.plan.precision == "bf16" else torch.float32
             self.blocks.append(constant.new_empty(len(group), rows, constant.shape[1], dtype=kept))
-            for place, number in enumerate(group):
-                self.by_result[number] = self.blocks[-1][place]
+            self.by_result |= dict(zip(group, self.blocks[-1], strict=True))
+
+    def _rows(self, number: int) -> Any:
+        """Return a result before its nonlinearity."""
+        from hiddenfield.ops.triton_rounds import Rows
+
+        return Rows(self.results[number - 1]) if number else Rows(self.constants[0], self.kinds[0])
 
     def arrive(self, number: int, gradient: Tensor) -> None:
         """Take the gradient of a result that was wanted."""
-        out, result = self.by_result[number], self.results[number]
-        if out.dtype == gradient.dtype:
-            torch.ops.aten.threshold_backward.grad_input(gradient, result, 0, grad_input=out)
-        else:
-            out.copy_(through_rectifier(gradient, result))
+        from hiddenfield.ops.triton_rounds import through
+
+        through(gradient, self._rows(number), self.by_result[number], self.plan)
         self.arrived.add(number)
 
     def pass_back(self, number: int) -> None:
@@ -245,10 +256,9 @@ class _Gradients:
 
         step = self.plan.rounds[number - 1]
         _, ranges = ranges_of(step.sums, self.topology)
-        inputs, rectify = _rows(self.results, step.source, self.constants, self.kinds)
         gradient, out = self.by_result[number], self.by_result[step.source]
-        weight, add = self.weights[step.weight], step.source in self.arrived
-        backward(gradient, ranges, weight, inputs, out, self.plan.precision, rectify_inputs=rectify, add=add)
+        weight, inputs, add = self.weights[step.weight], self._rows(step.source), step.source in self.arrived
+        backward(gradient, ranges, weight, inputs, out, self.plan, add=add)
         self.arrived.add(step.source)
 
     def collected(self) -> list[Tensor | None]:
