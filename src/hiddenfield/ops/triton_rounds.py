@@ -22,7 +22,7 @@ AHEAD = 4
 # multiprocessor, of which each goes through many tiles with its matrix at hand.
 Shape = tuple[int, int, int | None, int]
 FORWARD: dict[str, Shape] = {"exact": (32, 4, None, 4), "tf32": (32, 4, 128, 4), "bf16": (64, 4, 128, 4)}
-BACKWARD: dict[str, Shape] = {"exact": (128, 4, None, 2), "tf32": (32, 4, 128, 4), "bf16": (64, 4, 128, 4)}
+BACKWARD: dict[str, Shape] = {"exact": (32, 4, 128, 4), "tf32": (32, 4, 128, 4), "bf16": (64, 4, 128, 4)}
 
 # Of `through`: rows of a tile. Of `collect`: in each precision rows of a tile and loads ahead; programs per
 # multiprocessor.
@@ -172,21 +172,24 @@ def collect(
     rounds = 0 if sums is None else len(sums)
     tile, stages = TILES_OF_SUMS[precision]
     programs = max(1, min(triton.cdiv(rows, tile), PROGRAMS * _processors(gradients)))
-    options: dict[str, Any] = {"dtype": torch.float32, "device": gradients.device}
-    by_weight = torch.empty(programs, dim, dim, **options) if rounds else None
-    shape = (rows, dim) if kind is None else (programs, kinds, dim)
-    by_constant = torch.empty(*shape, **options)
+    # Every program has a row for its parts of the matrix and of the table, so that all are summed in one launch.
+    matrix = dim * dim if rounds else 0
+    parts = gradients.new_empty(programs, matrix + (0 if kind is None else kinds * dim), dtype=torch.float32)
+    by_constant = parts[:, matrix:]
+    if kind is None:
+        by_constant = gradients.new_empty(rows, dim, dtype=torch.float32)
     low = precision == "bf16"
     with _device(gradients):
         _collect[(programs,)](
             gradients,
             gradients if sums is None else sums,
             gradients if kind is None else kind,
-            by_constant if by_weight is None else by_weight,
+            parts if rounds else by_constant,
             by_constant,
             rows,
             dim,
             kinds,
+            parts.shape[1],
             ROUNDS=rounds,
             START=results > rounds,
             BY_KIND=kind is not None,
@@ -198,8 +201,9 @@ def collect(
             num_warps=4 if dim <= 64 else 8,
             num_stages=stages,
         )
-    constants = by_constant if kind is None else by_constant.sum(0)
-    return None if by_weight is None else by_weight.sum(0), constants
+    whole = parts.sum(0)
+    constants = by_constant if kind is None else whole[matrix:].view(kinds, dim)
+    return whole[:matrix].view(dim, dim) if rounds else None, constants
 
 
 def _programs(rows: int, values: Tensor, shape: Shape) -> int:
@@ -443,7 +447,7 @@ def _through(  # type: ignore[no-untyped-def]
 
 @triton.jit(do_not_specialize=["rows"])
 def _collect(  # type: ignore[no-untyped-def]
-    gradients, sums, kind, by_weight, by_constant, rows, dim, kinds,
+    gradients, sums, kind, by_weight, by_constant, rows, dim, kinds, stride,
     ROUNDS: tl.constexpr, START: tl.constexpr, BY_KIND: tl.constexpr, KINDS: tl.constexpr,
     TILE: tl.constexpr, WIDTH: tl.constexpr, PRECISION: tl.constexpr, LOW: tl.constexpr,
 ) -> Any:  # fmt: skip
@@ -472,10 +476,10 @@ def _collect(  # type: ignore[no-untyped-def]
             mask = live[:, None] & there[None, :]
             tl.store(by_constant + row.to(tl.int64)[:, None] * dim + column[None, :], total, mask=mask)
     if ROUNDS > 0:
-        where = (program.to(tl.int64) * dim + inner[:, None]) * dim + column[None, :]
+        where = program.to(tl.int64) * stride + inner[:, None] * dim + column[None, :]
         tl.store(by_weight + where, weight, mask=(inner < dim)[:, None] & there[None, :])
     if BY_KIND:
-        where = (program.to(tl.int64) * kinds + symbol[:, None]) * dim + column[None, :]
+        where = program.to(tl.int64) * stride + symbol[:, None] * dim + column[None, :]
         tl.store(by_constant + where, table, mask=(symbol < kinds)[:, None] & there[None, :])
 
 
