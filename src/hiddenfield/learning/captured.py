@@ -17,8 +17,9 @@ from hiddenfield.shapes import Array, Float, Int, Tensor
 # The most nodes and arcs of a batch, the fewest nodes, and the most nodes in excess of what the arcs make up for.
 Needs = tuple[int, int, int, int]
 
-# Steps for which capturing them pays, and how much more room there is than the first epoch's batches need.
-FEWEST_STEPS, ROOM = 32, 1.01
+# Steps for which capturing them pays, and as many for each network (three steps are taken for a capture, one network
+# after the other); and how much more room there is than the first epoch's batches need.
+FEWEST_STEPS, STEPS_PER_NETWORK, ROOM = 32, 3, 1.01
 
 
 @dataclass(frozen=True)

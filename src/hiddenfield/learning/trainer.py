@@ -23,7 +23,7 @@ from hiddenfield.embedding.predictor import Predictor
 from hiddenfield.embedding.stack import PredictorStack, member_views, part_of, write_members
 from hiddenfield.errors import InputError, TrainingError
 from hiddenfield.learning.batches import Pack, epoch_order, resampling_weights
-from hiddenfield.learning.captured import FEWEST_STEPS, CapturedSteps, leave_capture
+from hiddenfield.learning.captured import FEWEST_STEPS, STEPS_PER_NETWORK, CapturedSteps, leave_capture
 from hiddenfield.learning.checkpoint import History, State, fingerprint, resume_run, save_run
 from hiddenfield.learning.device import (
     autocast,
@@ -356,8 +356,8 @@ class Training:
             left = len(done) * (self.settings.epochs - self.state.next_epoch)
             alone = self.team.size == 1 and not self.scaler.is_enabled()
             known = self._stacked.embedding.capturable and isinstance(self.task, Task)
-            suited = alone and known and self.data.structures.symmetric and left >= FEWEST_STEPS
-            if not (self.may_capture and suited):
+            pays = left >= max(FEWEST_STEPS, STEPS_PER_NETWORK * len(self.fits))
+            if not (self.may_capture and alone and known and pays and self.data.structures.symmetric):
                 return None
             start_optimizer(self.optimizer)
             networks = [fit.network for fit in self.fits]
