@@ -169,13 +169,6 @@ def _spelled_numbers(vocabulary: Vocabulary, codes: Array, name: str, kind: str,
     return numbers[codes]
 
 
-def numbers_of(raw: RawColumn, name: str) -> Array:
-    """Return a column of numbers; texts are refused."""
-    if raw.numbers is None:
-        raise InputError(f"column {name!r} must hold numbers")
-    return raw.numbers
-
-
 def column_as_before(raw: RawColumn, column: TableColumn, unseen: str, refuse: Refuse) -> Array:
     """Return a column as that of an earlier table of the same kind: codes in the same vocabulary."""
     if column.vocabulary is None:

@@ -14,17 +14,28 @@ from hiddenfield.data.columns import as_ids, chosen_names
 from hiddenfield.data.convert.column_kinds import (
     Refuse,
     column_as_before,
-    numbers_of,
     raw_column,
     refuse_infinite,
     typed_column,
 )
 from hiddenfield.data.convert.tables import as_arrow
-from hiddenfield.data.readers.text_columns import NO_VALUE, FileColumns, read_columns
+from hiddenfield.data.paths import existing, inner_suffix, read_bytes
+from hiddenfield.data.readers.delimited import (
+    MISSING,
+    as_missing,
+    column_names,
+    read_table,
+    refuse_mixture,
+    spelled_numbers,
+    without,
+)
 from hiddenfield.data.table import KINDS, Table, TableColumn
-from hiddenfield.errors import InputError
+from hiddenfield.errors import InputError, ReadError
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array
+
+NO_VALUE = (*MISSING, "N/A", "n/a", "NULL", "?", ".")
+"""Entries that stand for no value in tables of data."""
 
 
 def as_table(
@@ -85,7 +96,7 @@ def as_table(
     [[1.5, 'a'], [None, 'b'], [2.5, None]]
     """
     choose("unseen", {"error": 0, "missing": 0}, unseen)
-    read = _read(source, names, header, separator, missing)
+    read = _read(source, names, header, separator, missing, id)
     kept = _kept(read, id, weight, columns, drop, like)
     wanted = _wanted_kinds(kinds, list(kept))
     found: list[tuple[TableColumn, Array]] = []
@@ -99,9 +110,9 @@ def as_table(
     matrix = np.stack(cells, axis=1) if cells else np.empty((read.rows, 0))
     refuse_infinite(matrix, list(kept), read.refuse)
     ids = None if id is None else as_ids(_plain(read.columns[id]), read.rows)
-    weights = (
-        None if weight is None else numbers_of(raw_column(read.columns[weight], weight, read.refuse), weight)
-    )
+    weights = None if weight is None else raw_column(read.columns[weight], weight, read.refuse).numbers
+    if weight is not None and weights is None:
+        raise InputError(f"column {weight!r} must hold numbers")
     form = read.form if like is None or read.by_position or len(kept) == len(read.columns) else None
     return Table(matrix, tuple(column for column, _ in found), ids, weights, form)
 
@@ -123,11 +134,14 @@ def _read(
     header: bool,
     separator: str | None,
     missing: Collection[str],
+    id: str | None,
 ) -> _Source:
     """Split what came into columns."""
     if isinstance(source, (str, Path)):
-        file: FileColumns = read_columns(source, header=header, separator=separator, missing=missing)
-        return _Source(file.columns, file.rows, file.refuse)
+        file = existing(source)
+        if inner_suffix(file) in (".parquet", ".pq", ".arrow", ".feather"):
+            return _of_arrow_file(file, inner_suffix(file))
+        return _of_text(file, header, separator, as_missing(missing), id)
     if hasattr(source, "toarray"):
         raise InputError("Sparse data was passed, but a table is dense; convert it with X.toarray()")
     if isinstance(source, Table):
@@ -153,6 +167,38 @@ def _read(
         raise InputError(f"the names of columns must differ, got {arrow.column_names!r:.300}")
     form = _former(source, arrow.schema)
     return _checked(dict(zip(arrow.column_names, arrow.columns, strict=True)), form, False, arrow.num_rows)
+
+
+def _of_arrow_file(file: Path, suffix: str) -> _Source:
+    import pyarrow
+    from pyarrow import feather, parquet
+
+    read = parquet.read_table if suffix in (".parquet", ".pq") else feather.read_table
+    try:
+        table = read(pyarrow.BufferReader(read_bytes(file)))
+    except (pyarrow.ArrowException, OSError) as error:
+        raise ReadError(f"cannot be read as {suffix[1:]}: {error}", file=file) from None
+    names = column_names(table.column_names, file)
+
+    def refuse(message: str, row: int) -> InputError:
+        return ReadError(f"row {row}: {message}", file=file)
+
+    return _Source(dict(zip(names, table.columns, strict=True)), table.num_rows, refuse)
+
+
+def _of_text(
+    file: Path, header: bool, separator: str | None, missing: frozenset[str], id: str | None
+) -> _Source:
+    """Read a column as numbers if all its entries are, else as texts; null where missing."""
+    table = read_table(file, header=header, separator=separator)
+    columns: dict[str, Any] = {}
+    for name, entries in zip(table.names, table.columns, strict=True):
+        present = without(entries, missing)
+        numbers = None if name == id else spelled_numbers(present)
+        if numbers is None and name != id:
+            refuse_mixture(present, name, missing, table.refuse)
+        columns[name] = present if numbers is None else numbers
+    return _Source(columns, len(table.lines), table.refuse)
 
 
 def _rows(source: Sequence[Any], names: Sequence[str] | None) -> _Source:

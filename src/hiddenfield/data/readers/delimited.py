@@ -1,4 +1,4 @@
-"""Delimited text (CSV, TSV): rows of entries with their lines, and columns as numbers, classes or texts."""
+"""Delimited text (CSV, TSV): columns of entries with their lines, and columns as numbers, classes or texts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,20 +18,24 @@ from hiddenfield.data.vocabulary import Symbol, Vocabulary
 from hiddenfield.errors import InputError, ReadError
 from hiddenfield.shapes import Array, Float
 
+if TYPE_CHECKING:
+    import pyarrow
+
 SUFFIXES = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 SEPARATORS = (",", "\t", ";")
 # Entries that stand for a value that is not known.
 MISSING = ("", "NA", "NaN", "nan", "null")
 
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 # Integers as one writes them, which fit 64 bits; "1.0" is what other programs make of 1 beside a missing entry.
 INTEGER = re.compile(r"(-?[1-9]\d{0,17}|0)(\.0*)?", re.ASCII)
 QUOTED = re.compile(r'"(?:[^"]|"")*"')
+LONGEST_ROW = 1 << 24  # bytes of a row that Arrow parses; what is longer is read more slowly
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of entries, all of one width.
+    """Columns of entries, all of one length.
 
     Attributes
     ----------
@@ -39,15 +43,15 @@ class Table:
         Where they come from.
     names
         Of the columns, all different; ``"0"``, ``"1"``, … where the file has no header.
-    rows
-        The entries as they stand, without quotes.
+    columns
+        The entries as they stand, without quotes: Arrow arrays of texts.
     lines
         Number of the line in which each row begins, counted from one.
     """
 
     file: Path
     names: tuple[str, ...]
-    rows: Sequence[Sequence[str]]
+    columns: Sequence[pyarrow.ChunkedArray]
     lines: Sequence[int]
 
     def find(self, column: Any, option: str) -> int:
@@ -74,7 +78,7 @@ class Table:
 
     def entries(self, position: int) -> list[str]:
         """Return one column."""
-        return [row[position] for row in self.rows]
+        return list(self.columns[position].to_pylist())
 
 
 def read_table(path: str | Path, *, header: bool = True, separator: str | None = None) -> Table:
@@ -105,8 +109,8 @@ def read_table(path: str | Path, *, header: bool = True, separator: str | None =
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "small.csv"
     >>> _ = path.write_text('name,smiles\n"1,2-ethanediol",OCCO\n')
-    >>> read_table(path).rows
-    [['1,2-ethanediol', 'OCCO']]
+    >>> read_table(path).entries(0)
+    ['1,2-ethanediol']
     """
     path = Path(path)
     text = read_text(path).rstrip("\n")
@@ -116,25 +120,25 @@ def read_table(path: str | Path, *, header: bool = True, separator: str | None =
         line = text.count("\n", 0, text.index("\0")) + 1
         raise ReadError("expected text, got a NUL byte; is this a binary file?", file=path, line=line)
     separator = separator_of(text, path) if separator is None else _checked(separator)
-    rows, lines = _quoted(text, separator, path) if '"' in text else _plain(text, separator)
-    width = len(rows[0])
-    for row, line in zip(rows, lines, strict=True):
-        if len(row) != width:
-            raise ReadError(_ragged(row, width, separator, header), file=path, line=line)
+    columns, lines = _parsed(text, separator) or _careful(text, separator, header, path)
     if not header:
-        return Table(path, tuple(str(position) for position in range(width)), rows, lines)
-    names = column_names(rows[0], path)
-    if len(rows) == 1:
+        return Table(path, tuple(map(str, range(len(columns)))), columns, lines)
+    names = column_names([column[0].as_py() for column in columns], path)
+    if len(lines) == 1:
         raise ReadError("there are no rows beneath the header", file=path, line=1)
-    return Table(path, names, rows[1:], lines[1:])
+    return Table(path, names, [column.slice(1) for column in columns], lines[1:])
 
 
 def separator_of(text: str, path: Path) -> str:
     """Return a tab for .tsv; otherwise the one of comma, tab and semicolon that the first line has most of."""
     if SUFFIXES.get(inner_suffix(path)) == "\t":
         return "\t"
-    first = re.sub(r'"[^"]*"', "", text[: text.find("\n")] if "\n" in text else text)
-    return max(SEPARATORS, key=first.count)
+    return max(SEPARATORS, key=_first_line(text).count)
+
+
+def _first_line(text: str) -> str:
+    """Return the first line without its quoted entries."""
+    return re.sub(r'"[^"]*"', "", text[: text.find("\n")] if "\n" in text else text)
 
 
 def _checked(separator: str) -> str:
@@ -145,8 +149,59 @@ def _checked(separator: str) -> str:
     return separator
 
 
+def _parsed(text: str, separator: str) -> tuple[list[pyarrow.ChunkedArray], Sequence[int]] | None:
+    """Return columns and lines as Arrow parses them; None where it would not parse them, or with less care."""
+    import pyarrow
+    from pyarrow import csv as arrow_csv
+
+    contents = text.encode()
+    if (
+        text.startswith("\n")
+        or "\n\n" in text
+        or not separator.isascii()
+        or not _well_quoted(contents, separator)
+    ):
+        return None
+    width = _first_line(text).count(separator) + 1
+    types = {f"f{k}": pyarrow.string() for k in range(width)}
+    try:
+        parsed = arrow_csv.read_csv(
+            pyarrow.BufferReader(contents),
+            arrow_csv.ReadOptions(autogenerate_column_names=True, block_size=LONGEST_ROW),
+            arrow_csv.ParseOptions(delimiter=separator, ignore_empty_lines=False),
+            arrow_csv.ConvertOptions(column_types=types, strings_can_be_null=False),
+        )
+    except pyarrow.ArrowInvalid:
+        return None
+    return (parsed.columns, range(1, parsed.num_rows + 1)) if parsed.num_columns == width else None
+
+
+def _well_quoted(contents: bytes, separator: str) -> bool:
+    """Whether quotes stand around whole entries within a line, or doubled within such."""
+    signs = np.frombuffer(b"\n" + contents + b"\n", np.uint8)
+    quotes, breaks = np.flatnonzero(signs == ord('"')), np.flatnonzero(signs == ord("\n"))
+    if len(quotes) % 2 or (np.searchsorted(quotes, breaks) % 2).any():
+        return False
+    beside = signs[np.concatenate([quotes[0::2] - 1, quotes[1::2] + 1])]
+    return bool(np.isin(beside, [ord(separator), ord("\n"), ord('"')]).all())
+
+
+def _careful(
+    text: str, separator: str, header: bool, path: Path
+) -> tuple[list[pyarrow.ChunkedArray], Sequence[int]]:
+    """Return columns and lines, or say what is wrong and where."""
+    import pyarrow
+
+    rows, lines = _quoted(text, separator, path) if '"' in text else _plain(text, separator)
+    width = len(rows[0])
+    for row, line in zip(rows, lines, strict=True):
+        if len(row) != width:
+            raise ReadError(_ragged(row, width, separator, header), file=path, line=line)
+    return [pyarrow.chunked_array([column], pyarrow.string()) for column in zip(*rows, strict=True)], lines
+
+
 def _plain(text: str, separator: str) -> tuple[list[list[str]], range]:
-    """Split text that has no quotes: several times as fast as `csv`, and without its limit on an entry's length."""
+    """Split text that has no quotes, without the limit of `csv` on an entry's length."""
     lines = text.split("\n")
     return [line.split(separator) if line else [] for line in lines], range(1, len(lines) + 1)
 
@@ -201,7 +256,7 @@ def column_names(row: Sequence[str], path: Path) -> tuple[str, ...]:
 
 
 def target_column(
-    entries: Sequence[str],
+    entries: pyarrow.ChunkedArray,
     name: str,
     *,
     classes: bool,
@@ -216,50 +271,55 @@ def target_column(
 
     Examples
     --------
-    >>> table = Table(Path("t.csv"), ("t", "u"), [["1.5", "b"], ["NA", "a"]], [2, 3])
-    >>> target_column(table.entries(0), "t", classes=False, missing=MISSING, refuse=table.refuse)[0]
+    >>> import pyarrow
+    >>> columns = [pyarrow.chunked_array([column]) for column in (["1.5", "NA"], ["b", "a"])]
+    >>> table = Table(Path("t.csv"), ("t", "u"), columns, [2, 3])
+    >>> target_column(columns[0], "t", classes=False, missing=MISSING, refuse=table.refuse)[0]
     array([1.5, nan])
-    >>> target_column(table.entries(1), "u", classes=False, missing=MISSING, refuse=table.refuse)[1]
+    >>> target_column(columns[1], "u", classes=False, missing=MISSING, refuse=table.refuse)[1]
     Vocabulary('u', 2: 'a', 'b')
     """
-    entries = [entry.strip() for entry in entries]
-    present = np.array([entry not in missing for entry in entries], dtype=bool)
-    values = [entry for entry, there in zip(entries, present, strict=True) if there]
-    result = np.full(len(entries), np.nan)
-    numbers = None if classes else _numbers(values)
-    if numbers is not None:
-        result[present] = numbers
-        infinite = np.flatnonzero(np.isinf(result))
-        if len(infinite):
-            row = int(infinite[0])
-            message = f"column {name!r}: {entries[row]!r} is not finite; correct it or mark it as missing"
-            raise refuse(message, row)
-        return result, None
-    if not classes:
-        refuse_mixture(entries, present, name, missing, refuse)
-    vocabulary, result[present] = Vocabulary.from_values(name, _symbols(values))
-    return result, vocabulary
+    present = without(entries, missing)
+    numbers = None if classes else spelled_numbers(present)
+    if numbers is None:
+        if not classes:
+            refuse_mixture(present, name, missing, refuse)
+        return _classes(present, name)
+    infinite = np.flatnonzero(np.isinf(numbers))
+    if len(infinite):
+        row = int(infinite[0])
+        message = f"column {name!r}: {present[row].as_py()!r} is not finite; correct it or mark it as missing"
+        raise refuse(message, row)
+    return numbers, None
 
 
-def further_column(entries: Sequence[str], missing: Collection[str]) -> Array:
+def further_column(entries: pyarrow.ChunkedArray, missing: Collection[str]) -> Array:
     """Return a column that travels along: integers, numbers with NaN for missing ones, or else the texts.
 
     Examples
     --------
-    >>> further_column(["1", "2"], MISSING), further_column(["1", "NA"], MISSING)
-    (array([1, 2]), array([ 1., nan]))
+    >>> import pyarrow
+    >>> [further_column(pyarrow.chunked_array([each]), MISSING) for each in (["1", "2"], ["1", "NA"])]
+    [array([1, 2]), array([ 1., nan])]
     """
-    stripped = [entry.strip() for entry in entries]
-    symbols = _symbols(stripped)
+    symbols = _symbols(without(entries, ()).to_pylist())
     if symbols and not isinstance(symbols[0], str):
         return np.array(symbols, dtype=np.int64)
-    present = np.array([entry not in missing for entry in stripped], dtype=bool)
-    numbers = _numbers([entry for entry, there in zip(stripped, present, strict=True) if there])
-    if numbers is None or not present.any() or np.isinf(numbers).any():
-        return np.array(entries, dtype=np.dtypes.StringDType())
-    result = np.full(len(entries), np.nan)
-    result[present] = numbers
-    return result
+    present = without(entries, missing)
+    numbers = spelled_numbers(present)
+    if numbers is None or present.null_count == len(present) or np.isinf(numbers).any():
+        return np.array(entries.to_pylist(), dtype=np.dtypes.StringDType())
+    return numbers
+
+
+def without(entries: pyarrow.ChunkedArray, missing: Collection[str]) -> pyarrow.ChunkedArray:
+    """Return the entries without blanks at their ends, null where missing."""
+    import pyarrow
+    from pyarrow import compute
+
+    stripped = compute.utf8_trim_whitespace(entries)
+    absent = compute.is_in(stripped, pyarrow.array(sorted(missing), pyarrow.string()))
+    return compute.if_else(absent, pyarrow.scalar(None, pyarrow.string()), stripped)
 
 
 def as_missing(missing: Any) -> frozenset[str]:
@@ -270,18 +330,22 @@ def as_missing(missing: Any) -> frozenset[str]:
     return frozenset(missing)
 
 
-def _numbers(values: Sequence[str]) -> Float[Array, " rows"] | None:
-    """Return the numbers that the texts spell, or None if any of them spells none."""
-    # Python's float, which numpy uses, also reads digit groups (1_000), other scripts' digits, and words.
-    joined = "\n".join(values)
-    if "_" in joined or not joined.isascii():
-        return None
+def spelled_numbers(present: pyarrow.ChunkedArray) -> Float[Array, " rows"] | None:
+    """Return the numbers that the texts spell, NaN for null; None if any of them spells none."""
+    import pyarrow
+
     try:
-        numbers = np.array(values, dtype=np.float64)
-    except ValueError:
+        numbers = present.cast(pyarrow.float64()).to_numpy()
+    except pyarrow.ArrowInvalid:
         return None
-    words = np.flatnonzero(~np.isfinite(numbers))
-    return numbers if all(np.isinf(numbers[k]) for k in words) else None
+    return numbers if np.isnan(numbers).sum() == present.null_count else None
+
+
+def _classes(present: pyarrow.ChunkedArray, name: str) -> tuple[Float[Array, " rows"], Vocabulary]:
+    """Return codes, NaN for null, and their vocabulary: integers if all entries are, otherwise the texts."""
+    encoded = present.combine_chunks().dictionary_encode()
+    vocabulary, codes = Vocabulary.from_values(name, _symbols(encoded.dictionary.to_pylist()))
+    return np.append(codes, np.nan)[encoded.indices.fill_null(-1).to_numpy()], vocabulary
 
 
 def _symbols(values: Sequence[str]) -> list[Symbol]:
@@ -292,21 +356,22 @@ def _symbols(values: Sequence[str]) -> list[Symbol]:
 
 
 def refuse_mixture(
-    entries: Sequence[str],
-    present: Array,
+    present: pyarrow.ChunkedArray,
     name: str,
     missing: Collection[str],
     refuse: Callable[[str, int], InputError],
 ) -> None:
     """Refuse a column of texts most of which are numbers, naming the first that is none."""
-    is_number = np.array([NUMBER.fullmatch(entry) is not None for entry in entries], dtype=bool) & present
-    count, total = int(is_number.sum()), int(present.sum())
+    from pyarrow import compute
+
+    is_number = compute.match_substring_regex(present, NUMBER)
+    count, total = compute.sum(is_number).as_py() or 0, len(present) - present.null_count
     if 2 * count <= total:
         return
-    row = int(np.argmax(present & ~is_number))
+    row = compute.index(is_number, False).as_py()
     known = ", ".join(repr(entry) for entry in sorted(missing))
     raise refuse(
-        f"column {name!r} holds numbers in {count} of {total} rows, but {entries[row]!r:.60} here; correct it, write "
-        f"one of {known} if it is missing, or read the column as classes",
+        f"column {name!r} holds numbers in {count} of {total} rows, but {present[row].as_py()!r:.60} here; correct "
+        f"it, write one of {known} if it is missing, or read the column as classes",
         row,
     )

@@ -107,7 +107,10 @@ def read(
     sequences = [sequence.upper() for sequence in records.sequences] if upper else records.sequences
     options: dict[str, Any] = {}
     if by_header:
-        found = target_column(records.headers, "label", classes=True, missing=MISSING, refuse=records.refuse)
+        import pyarrow
+
+        headers = pyarrow.chunked_array([records.headers], pyarrow.string())
+        found = target_column(headers, "label", classes=True, missing=MISSING, refuse=records.refuse)
         options["targets"] = Columns.targets({"label": found})
     else:
         ids, descriptions = _identify(records)
@@ -206,8 +209,7 @@ def _labels_of(
             raise records.refuse(f"{name!r:.60} has no label in {file}", position)
     column = table.find(label, "label")
     chosen = [rows[name] for name in ids]
-    entries = [table.rows[row][column] for row in chosen]
-    name = table.names[column]
+    entries, name = table.columns[column].take(chosen), table.names[column]
 
     def refuse(message: str, row: int) -> ReadError:
         return table.refuse(message, chosen[row])

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import importlib.util
 import inspect
 import json
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,8 @@ SMILES_SIGNS = re.compile(r"[=#()\[\]@/\\+0-9]")
 
 # To be raised when the readers change what they make of the same table.
 CACHE_VERSION = 2
+
+NOT_OF_THE_RESULT = ("path", "cache", "num_workers", "progress")
 
 # Rows that are converted at once where a table is read part by part.
 ROWS_AT_ONCE = 10_000
@@ -129,26 +132,13 @@ def read(
     Structures(3 structures, 12 nodes, 20 arcs; node labels: element (3), degree (2), hydrogens (4), valence (4),
     aromatic (2), charge (5), chirality (5); arc labels: bond (4), conjugated (2), ring (2); targets: logP, toxic)
     """
-    file, absent = Path(path), as_missing(missing)
+    given = _checked(locals())
 
     def build() -> Outcome:
-        content = _content(
-            file, structure, kind, target, classes, id, keep, header, separator, absent, on_error,
-            explicit_hydrogens, extra, arc_labels,
-        )  # fmt: skip
-        pack, skipped = content.pack(slice(None), num_workers, progress)
+        pack, skipped = _content(given).pack(slice(None))
         return pack.single_labels() if single_labels else pack, skipped
 
-    if cache is None:
-        pack, skipped = build()
-    else:
-        options = {
-            "structure": structure, "kind": kind, "target": _listed(target), "classes": classes, "id": id,
-            "keep": _listed(keep), "header": bool(header), "separator": separator, "missing": sorted(absent),
-            "on_error": on_error, "explicit_hydrogens": explicit_hydrogens, "extra": tuple(_labels(extra)),
-            "arc_labels": arc_labels, "single_labels": single_labels,
-        }  # fmt: skip
-        pack, skipped = _cached(file, Path(cache), options, build)
+    pack, skipped = build() if cache is None else _cached(given, Path(cache), build)
     if skipped is not None:
         warnings.warn(skipped, stacklevel=2)
     return pack
@@ -172,26 +162,17 @@ def scan(
     if cache is not None or single_labels:
         yield read(path, cache=cache, single_labels=single_labels, **options)
         return
-    given = {name: p.default for name, p in inspect.signature(read).parameters.items()} | options
-    names = inspect.signature(_content).parameters
-    content = _content(
-        Path(path), absent=as_missing(given["missing"]), **{n: given[n] for n in names if n in given}
-    )
+    defaults = {name: p.default for name, p in inspect.signature(read).parameters.items()}
+    content = _content(_checked({**defaults, "path": path, **options}))
     failures: list[tuple[int, str]] = []
     size = ROWS_AT_ONCE if content.kind == "smiles" else max(len(content.structures), 1)
     starts = range(0, max(len(content.structures), 1), size)
     with ThreadPoolExecutor(1) as ahead:  # reads a part while the caller is busy with the one before
-
-        def begin(start: int) -> Future[Outcome]:
-            return ahead.submit(
-                content.pack, slice(start, start + size), given["num_workers"], given["progress"]
-            )
-
-        coming = begin(0)
+        coming = ahead.submit(content.pack, slice(0, size))
         for start in starts:
             pack, skipped = coming.result()
             if start + size in starts:
-                coming = begin(start + size)
+                coming = ahead.submit(content.pack, slice(start + size, start + 2 * size))
             if skipped is not None:
                 failures += [
                     (start + k, why) for k, why in zip(skipped.positions, skipped.reasons, strict=True)
@@ -214,24 +195,33 @@ FORMAT = FORMATS.add(
 )
 
 
+def _checked(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options as one takes them: columns as lists, what is missing as a set."""
+    if given["on_error"] not in ("raise", "skip"):
+        raise InputError(f"on_error must be 'raise' or 'skip', got {given['on_error']!r}")
+    listed = {name: _listed(given[name]) for name in ("target", "keep")}
+    further = {
+        "path": Path(given["path"]),
+        "header": bool(given["header"]),
+        "missing": as_missing(given["missing"]),
+    }
+    return {**given, **listed, **further}
+
+
 @dataclass(frozen=True, eq=False)
 class _Content:
     """The columns of a table that are read: structures, which are converted later, and all that goes with them."""
 
-    file: Path
+    given: Mapping[str, Any]
     kind: str
     structures: list[Any]
     lines: Sequence[int]
     targets: Columns | None
     ids: list[str] | None
     further: Mapping[str, Array]
-    on_error: str
-    explicit_hydrogens: bool
-    extra: Sequence[str] | None
-    arc_labels: str | None
     missing: Sequence[tuple[int, str]]
 
-    def pack(self, part: slice, num_workers: int | None, progress: bool) -> Outcome:
+    def pack(self, part: slice) -> Outcome:
         """Convert some of the rows; positions in the warning count from the first of them."""
         chosen, lines = self.structures[part], self.lines[part]
         ids, first = None if self.ids is None else self.ids[part], part.start or 0
@@ -239,20 +229,19 @@ class _Content:
         if self.kind == "smiles":
             pack, kept, skipped = read_molecules(
                 chosen,
-                on_error=self.on_error,
-                explicit_hydrogens=self.explicit_hydrogens,
-                extra=_labels(self.extra),
-                num_workers=num_workers,
-                progress=progress,
+                **{
+                    name: self.given[name]
+                    for name in ("on_error", "explicit_hydrogens", "num_workers", "progress")
+                },
+                extra=_labels(self.given["extra"]),
                 ids=ids,
                 name_row=lambda row: f"line {lines[row]}",
-                complain=lambda row, message: ReadError(message, file=self.file, line=lines[row]),
+                complain=lambda row, message: ReadError(message, file=self.given["path"], line=lines[row]),
             )
             further["smiles"] = np.array(chosen, dtype=np.dtypes.StringDType())
         else:
-            failed = {row for row, _ in self.missing}
-            kept = np.array([row for row in range(len(chosen)) if row not in failed], dtype=np.int64)
-            pack = from_sequences([chosen[row] for row in kept], arc_labels=self.arc_labels)
+            kept = np.setdiff1d(np.arange(len(chosen)), [row for row, _ in self.missing])
+            pack = from_sequences([chosen[row] for row in kept], arc_labels=self.given["arc_labels"])
             skipped = skipped_rows(self.missing, chosen, lambda row: f"line {lines[row]}", ids)
         if skipped is not None:
             further[ROWS] = np.arange(first, first + len(chosen))
@@ -264,42 +253,23 @@ class _Content:
         return pack, skipped
 
 
-def _content(
-    file: Path,
-    structure: Any,
-    kind: str | None,
-    target: Any,
-    classes: Any,
-    id: Any,
-    keep: Any,
-    header: bool | None,
-    separator: str | None,
-    absent: frozenset[str],
-    on_error: str,
-    explicit_hydrogens: bool,
-    extra: Sequence[str] | None,
-    arc_labels: str | None,
-) -> _Content:
+def _content(given: Mapping[str, Any]) -> _Content:
     """Read a table and keep the columns that are asked for; everything but the structures themselves is checked."""
-    if on_error not in ("raise", "skip"):
-        raise InputError(f"on_error must be 'raise' or 'skip', got {on_error!r}")
-    table = read_table(file, header=bool(header), separator=separator)
-    columns = _structure_columns(table, structure)
-    found = _structure_kind(table, columns, kind)
-    _check_applicable(found, bool(explicit_hydrogens or extra), arc_labels)
+    absent, id = given["missing"], given["id"]
+    table = read_table(given["path"], header=given["header"], separator=given["separator"])
+    columns = _structure_columns(table, given["structure"])
+    kind = _structure_kind(table, columns, given["kind"])
+    _check_applicable(kind, bool(given["explicit_hydrogens"] or given["extra"]), given["arc_labels"])
     beside = {table.names[k] for k in columns} | {table.names[table.find(c, "id")] for c in _listed(id)}
-    targets = _targets(table, chosen_names(_listed(target), table.names, beside), classes, absent)
+    targets = _targets(table, chosen_names(given["target"], table.names, beside), given["classes"], absent)
     ids = None if id is None else table.entries(table.find(id, "id"))
-    kept = {table.names[k]: k for k in (table.find(column, "keep") for column in _listed(keep))}
-    further = {name: further_column(table.entries(k), absent) for name, k in kept.items()}
+    kept = {table.names[k]: k for k in (table.find(column, "keep") for column in given["keep"])}
+    further = {name: further_column(table.columns[k], absent) for name, k in kept.items()}
     structures: list[Any] = table.entries(columns[0])
     missing: list[tuple[int, str]] = []
-    if found == "sequence":
-        structures, missing = _sequences(table, columns, absent, on_error)
-    return _Content(
-        file, found, structures, table.lines, targets, ids, further, on_error, explicit_hydrogens, extra, arc_labels,
-        missing,
-    )  # fmt: skip
+    if kind == "sequence":
+        structures, missing = _sequences(table, columns, absent, given["on_error"])
+    return _Content(given, kind, structures, table.lines, targets, ids, further, missing)
 
 
 def _targets(table: Table, target: list[Any], classes: Any, missing: frozenset[str]) -> Columns | None:
@@ -309,7 +279,7 @@ def _targets(table: Table, target: list[Any], classes: Any, missing: frozenset[s
     as_classes = _class_names(table, classes, list(positions))
     columns = {
         name: target_column(
-            table.entries(k), name, classes=name in as_classes, missing=missing, refuse=table.refuse
+            table.columns[k], name, classes=name in as_classes, missing=missing, refuse=table.refuse
         )
         for name, k in positions.items()
     }
@@ -353,8 +323,8 @@ def _sequences(
         sequences = [entry.strip() for entry in table.entries(columns[0])]
         failures = [(row, "the sequence is missing") for row, text in enumerate(sequences) if text in missing]
     else:
-        for row, entries in enumerate(table.rows):
-            symbols = [entries[k].strip() for k in columns]
+        for row, entries in enumerate(zip(*(table.entries(k) for k in columns), strict=True)):
+            symbols = [entry.strip() for entry in entries]
             while symbols and symbols[-1] in missing:  # a sequence that is shorter than others
                 symbols.pop()
             if not symbols or not missing.isdisjoint(symbols):
@@ -432,27 +402,16 @@ def _structure_kind(table: Table, columns: list[int], kind: str | None) -> str:
 # -- what was read slowly once, kept as an Arrow file with a record of what it was made from --------------------
 
 
-def _cached(source: Path, cache: Path, options: dict[str, Any], build: Callable[[], Outcome]) -> Outcome:
+def _cached(given: Mapping[str, Any], cache: Path, build: Callable[[], Outcome]) -> Outcome:
     """Return what `build` gives, from the cache if that was made of the same file with the same options.
 
     The record lies beside the cache, in ``<cache>.json``: a hash of the source, the options, RDKit's version, and
     size and time of the cache itself. If anything differs, or the cache cannot be read, it is built and written anew.
-
-    Parameters
-    ----------
-    source
-        The file that `build` reads.
-    cache
-        The Arrow file.
-    options
-        Everything else that the result depends on, in terms that JSON knows.
-    build
-        Gives the pack, and the warning of what was left out; the latter comes with the cached pack, too.
     """
     cache = cache.expanduser()
     if cache.suffix.lower() != ".arrow":
         raise InputError(f"a cache must end in .arrow, got {str(cache)!r}")
-    stamp = _stamp(source, options)
+    stamp = _stamp(given)
     skipped = _record_of(cache, stamp)
     if skipped is not None:
         try:
@@ -469,17 +428,17 @@ def _cached(source: Path, cache: Path, options: dict[str, Any], build: Callable[
     return pack, warning
 
 
-def _stamp(source: Path, options: dict[str, Any]) -> str:
+def _stamp(given: Mapping[str, Any]) -> str:
     """Return a text that differs whenever the result might."""
+    source = existing(given["path"])
     try:
-        with existing(source).open("rb") as file:
+        with source.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise ReadError(f"cannot be opened: {error.strerror or error}", file=source) from None
-    try:
-        rdkit = importlib.metadata.version("rdkit")
-    except importlib.metadata.PackageNotFoundError:
-        rdkit = ""
+    rdkit = importlib.metadata.version("rdkit") if importlib.util.find_spec("rdkit") else ""
+    options = {name: value for name, value in given.items() if name not in NOT_OF_THE_RESULT}
+    options |= {"missing": sorted(given["missing"]), "extra": _labels(given["extra"])}
     facts = {
         "version": CACHE_VERSION,
         "source": digest,
