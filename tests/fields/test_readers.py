@@ -270,7 +270,7 @@ def test_results_written_and_read(tmp_path: Path) -> None:
         ("a.bif", "0.2, 0.7", "0.2", 12, "3 probabilities and ';', got ';'"),
         ("a.bif", "0.2, 0.7", "0.2, x", 12, "a probability of at least 0, got 'x'"),
         ("a.bif", "default 0.5, 0.25, .25;", "", 13, "a row (no) of 'the grass', or a default"),
-        ("a.bif", "| rain )", "| snow )", 10, "a variable that was declared before, got 'snow'"),
+        ("a.bif", "| rain )", "| snow )", 10, "a variable that is declared, got 'snow'"),
         ("a.bif", "| rain )", '| "the grass" )', 10, "every variable once"),
         ("a.bif", "table 0.2, 8e-1; }", "table 0.2, 8e-1;", 10, "'property' or '}', got 'probability'"),
     ],

@@ -12,7 +12,7 @@ from hiddenfield.data.columns import as_ids
 from hiddenfield.data.convert.networkx import as_names, from_networkx
 from hiddenfield.data.formats import FORMATS, Format
 from hiddenfield.data.paths import first_bytes, holds, members
-from hiddenfield.data.readers.xml import parse_xml
+from hiddenfield.data.readers.xml import Document
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError, ReadError
 
@@ -139,7 +139,7 @@ def _check(contents: bytes, file: Path) -> int:
     def end(_: str) -> None:
         open_tags.pop()
 
-    parse_xml(contents, file, start=start, end=end)
+    Document(file).parse(contents, start=start, end=end)
     if not graphs:
         raise ReadError("expected a <graph> inside <graphml>, got none", file=file)
     for edge, pair in enumerate(ends):

@@ -102,7 +102,7 @@ def read(
     for name, contents in members(path, ".xml"):
         found = 0
         file = Path(path) if name == Path(path).name else Path(path) / name
-        parse_xml(contents, file, start=start, end=end, text=piece if text else None)
+        Document(file).parse(contents, start=start, end=end, text=piece if text else None)
     if record is not None and not ids:
         raise ReadError(f"no element is a {record!r}; check the tag", file=path)
     if text:
@@ -116,15 +116,8 @@ def read(
     )
 
 
-def parse_xml(
-    contents: bytes,
-    file: str | Path,
-    *,
-    start: Callable[[str, dict[str, str]], None] | None = None,
-    end: Callable[[str], None] | None = None,
-    text: Callable[[str], None] | None = None,
-) -> None:
-    """Parse a document, calling back for every element and piece of text; a malformed one is a `ReadError`.
+class Document:
+    """An XML document as it is parsed, calling back for every element and piece of text.
 
     An `InputError` that a callback raises becomes a `ReadError` with the line. Entities must not be declared, so
     that no document can grow when it is read; external ones are never fetched. The parser keeps no tree and does
@@ -132,40 +125,54 @@ def parse_xml(
 
     Examples
     --------
-    >>> parse_xml(b"<a><b/></a>", "a.xml", start=lambda tag, attributes: print(tag))
+    >>> Document("a.xml").parse(b"<a><b/></a>", start=lambda tag, attributes: print(tag))
     a
     b
-    >>> parse_xml(b"<a><b></a>", "a.xml")
+    >>> Document("a.xml").parse(b"<a><b></a>")
     Traceback (most recent call last):
     hiddenfield.errors.ReadError: a.xml, line 1: column 9: mismatched tag
     """
-    parser = expat.ParserCreate()
-    parser.buffer_text = True
 
-    def refuse_entity(name: str, *_: object) -> None:
-        raise ReadError(
-            f"the document declares the entity {name!r}; entities are not expanded: write out what it stands for",
-            file=file,
-            line=parser.CurrentLineNumber,
+    def __init__(self, file: str | Path) -> None:
+        self.file = file
+        self.parser = expat.ParserCreate()
+        self.parser.EntityDeclHandler = self._refuse_entity
+
+    @property
+    def line(self) -> int:
+        """The line of what is called back for."""
+        return self.parser.CurrentLineNumber
+
+    def _refuse_entity(self, name: str, *_: object) -> None:
+        raise InputError(
+            f"the document declares the entity {name!r}; entities are not expanded: write out what it stands for"
         )
 
-    parser.EntityDeclHandler = refuse_entity
-    parser.StartElementHandler = start
-    parser.EndElementHandler = end
-    parser.CharacterDataHandler = text
-    try:
-        parser.Parse(contents, True)
-    except expat.ExpatError as error:
-        reason = expat.ErrorString(error.code)
-        raise ReadError(f"column {error.offset + 1}: {reason}", file=file, line=error.lineno) from None
-    except ReadError:
-        raise
-    except InputError as error:
-        # A callback found a fault; only the parser knows where.
-        raise ReadError(str(error), file=file, line=parser.CurrentLineNumber) from None
-    except (LookupError, ValueError) as error:
-        # What the parser raises when the document names an encoding that Python lacks.
-        raise ReadError(f"cannot be decoded: {error}", file=file, line=1) from None
+    def parse(
+        self,
+        contents: bytes,
+        *,
+        start: Callable[[str, dict[str, str]], None] | None = None,
+        end: Callable[[str], None] | None = None,
+        text: Callable[[str], None] | None = None,
+    ) -> None:
+        """Parse it; a malformed one is a `ReadError`."""
+        self.parser.StartElementHandler = start
+        self.parser.EndElementHandler = end
+        self.parser.CharacterDataHandler = text
+        try:
+            self.parser.Parse(contents, True)
+        except expat.ExpatError as error:
+            reason = expat.ErrorString(error.code)
+            raise ReadError(
+                f"column {error.offset + 1}: {reason}", file=self.file, line=error.lineno
+            ) from None
+        except InputError as error:
+            # A callback found a fault; only the parser knows where.
+            raise ReadError(str(error), file=self.file, line=self.line) from None
+        except (LookupError, ValueError) as error:
+            # What the parser raises when the document names an encoding that Python lacks.
+            raise ReadError(f"cannot be decoded: {error}", file=self.file, line=1) from None
 
 
 def _recognises(path: Path) -> bool:

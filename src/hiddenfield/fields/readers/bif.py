@@ -12,11 +12,9 @@ import numpy as np
 from hiddenfield.data.formats import Format
 from hiddenfield.data.paths import read_text, write_text
 from hiddenfield.errors import InputError
-from hiddenfield.fields.build import MOST_PORTS
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.readers.network import Network
 from hiddenfield.fields.readers.text import (
-    MOST_ENTRIES,
     Words,
     conditional_tables,
     number_texts,
@@ -42,9 +40,7 @@ def read(path: str | Path) -> FactorGraph:
     within 1e-5 are a `RowSumWarning`, beyond 0.05 an error.
     """
     text = read_text(path)
-    if "//" in text or "/*" in text:
-        text = COMMENT.sub(lambda match: match[0] if match[0][0] == '"' else _blanked(match[0]), text)
-    words = Words(text, path, WORD)
+    words = Words(text, path, WORD, COMMENT if "//" in text or "/*" in text else None)
     network = Network(path)
     while words.left:
         keyword = words.take("a block")
@@ -59,10 +55,6 @@ def read(path: str | Path) -> FactorGraph:
     return network.finish()
 
 
-def _blanked(comment: str) -> str:
-    return " " + "\n" * comment.count("\n")
-
-
 def _name(words: Words, expected: str) -> str:
     word = words.take(expected)
     if word[0] == '"' and len(word) > 2:
@@ -70,11 +62,6 @@ def _name(words: Words, expected: str) -> str:
     if not PLAIN.fullmatch(word):
         words.fail(expected)
     return word
-
-
-def _symbol(words: Words, symbol: str) -> None:
-    if words.take(repr(symbol)) != symbol:
-        words.fail(repr(symbol))
 
 
 def _skip_property(words: Words) -> None:
@@ -92,11 +79,9 @@ def _network_block(words: Words) -> None:
 
 
 def _variable_block(words: Words, network: Network) -> None:
-    name = _name(words, "the name of a variable")
-    if name in network.states:
-        words.fail("another name of a variable")
-    _symbol(words, "{")
-    states: dict[str, int] = {}
+    name, at = _name(words, "the name of a variable"), words.at - 1
+    words.symbol("{")
+    states: list[str] = []
     while (word := words.take("'type', 'property' or '}'")) != "}":
         if word == "property":
             _skip_property(words)
@@ -104,59 +89,40 @@ def _variable_block(words: Words, network: Network) -> None:
             states = _states(words, name)
         else:
             words.fail("'type', 'property' or '}'")
-    if not states:
-        words.fail(f"the type of variable {name!r} before its end")
-    network.states[name] = states
+    network.add_variable(name, states, lambda: words.line(at))
 
 
-def _states(words: Words, name: str) -> dict[str, int]:
+def _states(words: Words, name: str) -> list[str]:
     if words.take("'discrete'") != "discrete":
         words.fail("'discrete', the only type that is known")
-    _symbol(words, "[")
+    words.symbol("[")
     size = words.integer("a number of states", 1)
-    _symbol(words, "]")
-    _symbol(words, "{")
+    words.symbol("]")
+    words.symbol("{")
     words.need(size, f"the names of the states of {name!r}")
-    states: dict[str, int] = {}
-    for number in range(size):
-        state = _name(words, f"the name of state {number} of {size} of variable {name!r}")
-        if state in states:
-            words.fail(f"different names of the states of variable {name!r}")
-        states[state] = number
-    _symbol(words, "}")
-    _symbol(words, ";")
+    states = [_name(words, f"the name of state {k} of {size} of variable {name!r}") for k in range(size)]
+    words.symbol("}")
+    words.symbol(";")
     return states
 
 
 def _probability_block(words: Words, network: Network) -> None:
-    child, parents = _header(words, network)
-    cards = [len(network.states[name]) for name in (*parents, child)]
-    network.entries += math.prod(cards)
-    if network.entries > MOST_ENTRIES:
-        words.fail(f"at most {MOST_ENTRIES:,} entries in all tables", got="got more")
+    begin = words.at
+    child, *parents = _header(words)
+    cards = network.shape(child, parents, lambda: words.line(begin))
     table, positions = _body(words, child, [network.states[parent] for parent in parents], cards)
     network.add_table(child, parents, table, lambda row: words.line(positions.get(row, positions[-1])))
 
 
-def _header(words: Words, network: Network) -> tuple[str, list[str]]:
+def _header(words: Words) -> list[str]:
     """Read ``( child | parents )``; the bar may be missing."""
-    _symbol(words, "(")
-    names: list[str] = []
+    words.symbol("(")
+    names = [_name(words, "the name of a variable")]
     while (word := words.take("')'")) != ")":
-        if word == "|" and len(names) == 1:
-            continue
-        words.at -= 1
-        name = _name(words, "the name of a variable")
-        if name not in network.states:
-            words.fail("a variable that was declared before")
-        if name in names:
-            words.fail("every variable once")
-        names.append(name)
-    if not 1 <= len(names) <= MOST_PORTS:
-        words.fail(f"a variable and at most {MOST_PORTS - 1} parents")
-    if names[0] in network.tables:
-        words.fail("one probability block per variable", got=f"got a second one of {names[0]!r}")
-    return names[0], names[1:]
+        if word != "|" or len(names) > 1:
+            words.at -= 1
+            names.append(_name(words, "the name of a variable"))
+    return names
 
 
 def _body(
@@ -168,7 +134,7 @@ def _body(
     """
     states = cards[-1]
     table = np.full((math.prod(cards[:-1]), states), np.nan)
-    _symbol(words, "{")
+    words.symbol("{")
     positions = {-1: words.at}
     rows: list[int] = []
     places: list[range] = []
@@ -212,7 +178,7 @@ def _row(words: Words, parents: list[dict[str, int]], cards: list[int]) -> int:
         if state is None:
             words.fail(f"a state of a parent, one of {', '.join(itertools.islice(names, 8))}")
         row = row * card + state
-    _symbol(words, ")")
+    words.symbol(")")
     return row
 
 

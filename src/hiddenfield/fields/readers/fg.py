@@ -34,7 +34,7 @@ def read(path: str | Path) -> FactorGraph:
     are 0, and ``#`` begins a comment. Labels need not be contiguous: variables are numbered in the order of their
     labels, and named by them where that makes a difference.
     """
-    words = Words(COMMENT.sub("", read_text(path)), path)
+    words = Words(read_text(path), path, comment=COMMENT)
     cards: dict[int, int] = {}
     labels: list[list[int]] = []
     shapes: list[list[int]] = []

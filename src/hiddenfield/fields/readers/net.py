@@ -30,11 +30,7 @@ def read(path: str | Path) -> FactorGraph:
     skipped. Continuous, decision and utility nodes, classes, and tables given as expressions are refused.
     """
     text = read_text(path)
-    words = Words(
-        COMMENT.sub(lambda match: match[0] if match[0][0] == '"' else " ", text) if "%" in text else text,
-        path,
-        WORD,
-    )
+    words = Words(text, path, WORD, COMMENT if "%" in text else None)
     network = Network(path)
     while words.left:
         keyword = words.take("a block")
@@ -56,22 +52,17 @@ def read(path: str | Path) -> FactorGraph:
 def _block(words: Words) -> dict[str, range]:
     """Read ``{ name = value; ... }``; return where the words of each value stand."""
     found: dict[str, range] = {}
-    _symbol(words, "{")
+    words.symbol("{")
     while (name := words.take("an attribute or '}'")) != "}":
         if not NAME.fullmatch(name):
             words.fail("the name of an attribute, or '}'")
-        _symbol(words, "=")
+        words.symbol("=")
         begin = words.at
         while (word := words.take("';' at the end of an attribute")) != ";":
             if word in ("{", "}", '"'):
                 words.fail("';' at the end of an attribute")
         found[name] = range(begin, words.at - 1)
     return found
-
-
-def _symbol(words: Words, symbol: str) -> None:
-    if words.take(repr(symbol)) != symbol:
-        words.fail(repr(symbol))
 
 
 def _name(words: Words) -> str:
@@ -93,14 +84,12 @@ def _node(words: Words, network: Network) -> None:
     for place, state in zip(values["states"][1:-1], states, strict=True):
         if not state or words.list[place] in ("(", ")", "="):
             words.fail(f"the name of a state of node {name!r}", place)
-    if name in network.states or not states or len(set(states)) < len(states):  # counting lines takes time
-        network.add_variable(name, states, words.line(at))
-    network.add_variable(name, states, 0)
+    network.add_variable(name, states, lambda: words.line(at))
 
 
 def _potential(words: Words, network: Network) -> None:
     begin = words.at
-    _symbol(words, "(")
+    words.symbol("(")
     child, parents, bar = _name(words), list[str](), False
     while (word := words.take("')'")) != ")":
         if word == "|" and not bar:
@@ -110,7 +99,7 @@ def _potential(words: Words, network: Network) -> None:
             words.fail("'|' and parents, or ')'")
         words.at -= 1
         parents.append(_name(words))
-    cards = _shape(words, network, child, parents, begin)
+    cards = network.shape(child, parents, lambda: words.line(begin))
     values = _block(words)
     for name in ("model_data", "model_nodes"):
         if name in values:
@@ -128,12 +117,6 @@ def _potential(words: Words, network: Network) -> None:
         )
     logs = words.logs([range(at, at + 1) for at in places], NUMBER)
     network.add_table(child, parents, logs.reshape(cards), lambda row: words.line(places[row * cards[-1]]))
-
-
-def _shape(words: Words, network: Network, child: str, parents: list[str], at: int) -> list[int]:
-    known = all(name in network.states for name in (child, *parents))
-    fine = known and child not in network.tables and len({child, *parents}) > len(parents)
-    return network.shape(child, parents, 0 if fine else words.line(at))
 
 
 FIELD_FORMATS.add(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import graphlib
 import math
 import warnings
@@ -39,11 +40,11 @@ class Network:
     entries: int = 0
     odd_rows: list[str] = field(default_factory=list)
 
-    def fail(self, message: str, line: int) -> NoReturn:
-        """Raise the error."""
-        raise ReadError(message, file=self.file, line=line)
+    def fail(self, message: str, line: Callable[[], int]) -> NoReturn:
+        """Raise the error; lines are counted only then."""
+        raise ReadError(message, file=self.file, line=line())
 
-    def add_variable(self, name: str, states: Sequence[str], line: int) -> None:
+    def add_variable(self, name: str, states: Sequence[str], line: Callable[[], int]) -> None:
         """Declare a variable and the names of its states."""
         if name in self.states:
             self.fail(f"expected another name of a variable, got a second {name!r}", line)
@@ -53,7 +54,7 @@ class Network:
             self.fail(f"expected different names of the states of variable {name!r}", line)
         self.states[name] = {state: number for number, state in enumerate(states)}
 
-    def shape(self, child: str, parents: Sequence[str], line: int) -> list[int]:
+    def shape(self, child: str, parents: Sequence[str], line: Callable[[], int]) -> list[int]:
         """Check the header of a table, and return its shape: the parents in order, then the child."""
         for name in (child, *parents):
             if name not in self.states:
@@ -87,7 +88,7 @@ class Network:
             text = f"the probabilities of {child!r}" + f" given {named}" * bool(named)
             text += f" sum to {sums[row]:.6g}, not 1"
             if off[row] > ROUNDING:
-                self.fail(f"{text}; rounding explains at most {ROUNDING}", line(row))
+                self.fail(f"{text}; rounding explains at most {ROUNDING}", functools.partial(line, row))
             if len(self.odd_rows) < 1:
                 text = f"{self.file}, line {line(row)}: {text}"
             self.odd_rows.append(text)

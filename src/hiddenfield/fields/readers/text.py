@@ -47,11 +47,18 @@ class Words:
     hiddenfield.errors.ReadError: model.uai, line 2: expected a number of states, got 'two'
     """
 
-    def __init__(self, text: str, file: str | Path, pattern: re.Pattern[str] = BLANK_SEPARATED) -> None:
-        self.text = text
+    def __init__(
+        self,
+        text: str,
+        file: str | Path,
+        pattern: re.Pattern[str] = BLANK_SEPARATED,
+        comment: re.Pattern[str] | None = None,
+    ) -> None:
+        # A comment's pattern also finds what is quoted, within which it is none.
+        self.text = text if comment is None else comment.sub(_blanked, text)
         self.file = file
         self.pattern = pattern
-        self.list: list[str] = pattern.findall(text)
+        self.list: list[str] = pattern.findall(self.text)
         self.at = 0
 
     @property
@@ -83,6 +90,11 @@ class Words:
         if self.at > len(self.list):
             self.fail(expected)
         return self.list[self.at - 1]
+
+    def symbol(self, symbol: str) -> None:
+        """Take the next word, which must be this one."""
+        if self.take(repr(symbol)) != symbol:
+            self.fail(repr(symbol))
 
     def integer(self, expected: str, least: int = 0, most: int | None = None) -> int:
         """Return the next word as an integer from `least` to `most`."""
@@ -133,6 +145,11 @@ class Words:
         """Refuse words that nobody asked for."""
         if self.left:
             self.fail("the end of the file", self.at)
+
+
+def _blanked(match: re.Match[str]) -> str:
+    """Replace a comment by a blank and its line ends."""
+    return match[0] if match[0][0] == '"' else " " + "\n" * match[0].count("\n")
 
 
 class BadNumberError(Exception):

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-from xml.parsers import expat
 
 from hiddenfield.data.formats import Format
-from hiddenfield.data.paths import read_text
-from hiddenfield.errors import ReadError
+from hiddenfield.data.paths import read_bytes
+from hiddenfield.data.readers.xml import Document
+from hiddenfield.errors import InputError, ReadError
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.readers.network import Network
 from hiddenfield.fields.readers.text import BadNumberError, log_numbers
@@ -25,8 +24,11 @@ class _Block:
     """A variable or a definition: the texts of its parts, each as pieces with their lines."""
 
     kind: str
-    line: int
+    first_line: int
     parts: list[tuple[str, list[tuple[int, str]]]] = field(default_factory=list)
+
+    def line(self) -> int:
+        return self.first_line
 
     def texts(self, *tags: str) -> list[str]:
         return ["".join(text for _, text in pieces).strip() for tag, pieces in self.parts if tag in tags]
@@ -64,7 +66,7 @@ def _define(network: Network, block: _Block) -> None:
     if len(words) != math.prod(cards):
         network.fail(
             f"expected {math.prod(cards)} numbers in the table of {child!r}, got {len(words)}",
-            lines[0] if lines else block.line,
+            lambda: lines[0] if lines else block.line(),
         )
     try:
         logs = log_numbers(words)
@@ -94,48 +96,31 @@ def _words(pieces: list[tuple[int, str]]) -> tuple[list[str], list[int]]:
 
 def _blocks(path: str | Path) -> list[_Block]:
     """Parse the file into variables and definitions."""
-    parser = expat.ParserCreate()
-    parser.buffer_text = False  # every piece with its own line
+    document = Document(path)
     found: list[_Block] = []
     inside: list[str] = []
 
     def start(tag: str, attributes: dict[str, str]) -> None:
         name = tag.upper()
         if not inside and name != "BIF":
-            raise ReadError(f"expected <BIF>, got <{tag}>", file=path, line=parser.CurrentLineNumber)
+            raise InputError(f"expected <BIF>, got <{tag}>")
         inside.append(name)
         if name in BLOCKS:
             kind = attributes.get("TYPE", "nature").lower()
             if name == "VARIABLE" and kind not in ("nature", "discrete"):
-                raise ReadError(
-                    f"expected variables of type 'nature', got {kind!r}",
-                    file=path,
-                    line=parser.CurrentLineNumber,
-                )
-            found.append(_Block(BLOCKS[name], parser.CurrentLineNumber))
+                raise InputError(f"expected variables of type 'nature', got {kind!r}")
+            found.append(_Block(BLOCKS[name], document.line))
         elif name in PARTS and len(inside) > 1 and inside[-2] in BLOCKS:
             found[-1].parts.append((name, []))
 
-    def characters(text: str) -> None:
+    def end(_: str) -> None:
+        inside.pop()
+
+    def text(words: str) -> None:
         if len(inside) > 1 and inside[-1] in PARTS and inside[-2] in BLOCKS:
-            found[-1].parts[-1][1].append((parser.CurrentLineNumber, text))
+            found[-1].parts[-1][1].append((document.line, words))
 
-    def refuse(*_: Any) -> None:
-        raise ReadError(
-            "declares entities, which are not expanded; write the text itself",
-            file=path,
-            line=parser.CurrentLineNumber,
-        )
-
-    parser.StartElementHandler = start
-    parser.EndElementHandler = lambda tag: inside.pop() and None
-    parser.CharacterDataHandler = characters
-    parser.EntityDeclHandler = refuse
-    try:
-        parser.Parse(read_text(path), True)
-    except expat.ExpatError as error:
-        what = expat.ErrorString(error.code)
-        raise ReadError(f"expected well-formed XML, got: {what}", file=path, line=error.lineno) from None
+    document.parse(read_bytes(path), start=start, end=end, text=text)
     return found
 
 
