@@ -177,7 +177,7 @@ def _log_density(model, q, draws):
     """Return the log density of draws, by SciPy's distributions."""
     families, values = model.families, []
     for draw in draws:
-        value = stats.dirichlet.logpdf(draw["weights"], q["concentration"])
+        value = stats.dirichlet.logpdf(draw["weights"], q["weights"])
         at = 0
         for j in families.discrete:
             block, size = families.blocks[j], families.columns[j].num_states

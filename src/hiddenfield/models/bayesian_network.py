@@ -24,7 +24,7 @@ from hiddenfield.inference.cliques.rows import RowInference
 from hiddenfield.inference.infer import infer
 from hiddenfield.learning.em import Arrays, Fill
 from hiddenfield.models.conditional_tables import ConditionalTables
-from hiddenfield.models.log_ratios import log_ratios, with_ratios
+from hiddenfield.models.dirichlet import log_ratios, with_ratios
 from hiddenfield.models.responsibilities import draw_rows
 from hiddenfield.shapes import Array, Bool, Float, Int
 

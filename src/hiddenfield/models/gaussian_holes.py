@@ -85,62 +85,6 @@ def _fill_rows(
     return count
 
 
-@compiled(fast=True)
-def _distances(
-    columns: Array,
-    bounds: Array,
-    observed: Array,
-    means: Array,
-    precisions: Array,
-    roots: Array,
-    strip: int,
-    squares: Array,
-    log_dets: Array,
-) -> None:
-    """Write the squared distance of each row and the log determinant of what each pattern misses."""
-    for k in prange(means.shape[0]):
-        dim, rows = columns.shape
-        factor, lost, none = np.zeros((dim, dim)), np.empty(dim, np.int64), np.empty((0, 0))
-        work, filled, white = np.empty((dim, strip)), np.empty((dim, strip)), np.empty(strip)
-        p = 0
-        for begin in range(0, rows, strip):
-            size, first = min(strip, rows - begin), 0
-            while first < size:
-                end = min(size, bounds[p + 1] - begin)
-                count = _fill_rows(
-                    columns,
-                    begin,
-                    first,
-                    end,
-                    observed[p],
-                    means[k],
-                    precisions[k],
-                    none,
-                    lost,
-                    factor,
-                    work,
-                    filled,
-                )
-                total = 0.0
-                for i in range(count):
-                    total += 2.0 * np.log(factor[i, i])
-                log_dets[k, p] = total
-                first = end
-                if begin + end == bounds[p + 1]:
-                    p += 1
-            for n in range(size):
-                squares[k, begin + n] = 0.0
-            for i in range(dim):
-                for n in range(size):
-                    white[n] = 0.0
-                for j in range(i + 1):
-                    weight = roots[k, i, j]
-                    for n in range(size):
-                        white[n] += weight * filled[j, n]
-                for n in range(size):
-                    squares[k, begin + n] += white[n] * white[n]
-
-
 @subroutine(allocates=False, fast=True)
 def _add_inverse(factor: Array, lost: Array, count: int, weight: float, second: Array) -> None:
     """Add the conditional covariance of what is missing, weighted; the factor becomes its inverse."""
@@ -157,6 +101,94 @@ def _add_inverse(factor: Array, lost: Array, count: int, weight: float, second: 
             for t in range(i, count):
                 total += factor[t, i] * factor[t, j]
             second[lost[i], lost[j]] += weight * total
+
+
+@subroutine(allocates=False, fast=True)
+def _fill_strip(
+    columns: Array,
+    begin: int,
+    size: int,
+    p: int,
+    bounds: Array,
+    observed: Array,
+    mean: Array,
+    precision: Array,
+    noise: Array,
+    weights: Array,
+    lost: Array,
+    factor: Array,
+    work: Array,
+    filled: Array,
+    log_dets: Array,
+    second: Array,
+    out: Array,
+) -> int:
+    """Fill the rows of a strip, pattern after pattern from `p`; return the pattern that the next strip begins with.
+
+    Arrays that are not empty get more: `log_dets` the log determinant of the precision of what each pattern misses,
+    `second` the conditional covariances, weighted, `out` the values that were filled in, weighted.
+    """
+    first = 0
+    while first < size:
+        end = min(size, bounds[p + 1] - begin)
+        count = _fill_rows(
+            columns, begin, first, end, observed[p], mean, precision, noise, lost, factor, work, filled
+        )
+        if log_dets.size:
+            log_dets[p] = 0.0
+            for i in range(count):
+                log_dets[p] += 2.0 * np.log(factor[i, i])
+        if second.size:
+            total = 0.0
+            for n in range(begin + first, begin + end):
+                total += weights[n]
+            _add_inverse(factor, lost, count, total, second)
+        if out.size:
+            for i in range(count):
+                d = lost[i]
+                for n in range(first, end):
+                    out[d, begin + n] += weights[begin + n] * (mean[d] + filled[d, n])
+        first = end
+        if begin + end == bounds[p + 1]:
+            p += 1
+    return p
+
+
+@compiled(fast=True)
+def _distances(
+    columns: Array,
+    bounds: Array,
+    observed: Array,
+    means: Array,
+    precisions: Array,
+    roots: Array,
+    strip: int,
+    squares: Array,
+    log_dets: Array,
+) -> None:
+    """Write the squared distance of each row and the log determinant of what each pattern misses."""
+    for k in prange(means.shape[0]):
+        dim, rows = columns.shape
+        mean, precision, none, nothing = means[k], precisions[k], np.empty((0, 0)), np.empty(0)
+        lost, factor, white = np.empty(dim, np.int64), np.zeros((dim, dim)), np.empty(strip)
+        work, filled, p = np.empty((dim, strip)), np.empty((dim, strip)), 0
+        for begin in range(0, rows, strip):
+            size = min(strip, rows - begin)
+            p = _fill_strip(
+                columns, begin, size, p, bounds, observed, mean, precision, none, nothing,
+                lost, factor, work, filled, log_dets[k], none, none,
+            )  # fmt: skip
+            for n in range(size):
+                squares[k, begin + n] = 0.0
+            for i in range(dim):
+                for n in range(size):
+                    white[n] = 0.0
+                for j in range(i + 1):
+                    weight = roots[k, i, j]
+                    for n in range(size):
+                        white[n] += weight * filled[j, n]
+                for n in range(size):
+                    squares[k, begin + n] += white[n] * white[n]
 
 
 @compiled(fast=True, reorder=True)
@@ -176,35 +208,16 @@ def _moments(
     """Add the expected deviations from the means and their products (its lower half), or those of what is drawn."""
     for k in prange(means.shape[0]):
         dim, rows = columns.shape
-        factor, lost, heavy = np.zeros((dim, dim)), np.empty(dim, np.int64), np.empty(strip)
-        work, filled = np.empty((dim, strip)), np.empty((dim, strip))
-        p = 0
+        mean, precision, none, nothing = means[k], precisions[k], np.empty((0, 0)), np.empty(0)
+        lost, factor, heavy = np.empty(dim, np.int64), np.zeros((dim, dim)), np.empty(strip)
+        work, filled, p = np.empty((dim, strip)), np.empty((dim, strip)), 0
+        spread = none if noise.size else second[k]
         for begin in range(0, rows, strip):
-            size, start = min(strip, rows - begin), 0
-            while start < size:
-                end = min(size, bounds[p + 1] - begin)
-                count = _fill_rows(
-                    columns,
-                    begin,
-                    start,
-                    end,
-                    observed[p],
-                    means[k],
-                    precisions[k],
-                    noise,
-                    lost,
-                    factor,
-                    work,
-                    filled,
-                )
-                if not noise.size:
-                    total = 0.0
-                    for n in range(begin + start, begin + end):
-                        total += weights[k, n]
-                    _add_inverse(factor, lost, count, total, second[k])
-                start = end
-                if begin + end == bounds[p + 1]:
-                    p += 1
+            size = min(strip, rows - begin)
+            p = _fill_strip(
+                columns, begin, size, p, bounds, observed, mean, precision, noise, weights[k],
+                lost, factor, work, filled, nothing, spread, none,
+            )  # fmt: skip
             for i in range(dim):
                 # Sums by themselves: beside a store LLVM chooses by the addresses whether it adds in vectors.
                 for n in range(size):
@@ -234,35 +247,20 @@ def _fill(
 ) -> None:
     """Add conditional means or draws, weighted, to what is missing."""
     dim, rows = columns.shape
-    factor, lost = np.zeros((dim, dim)), np.empty(dim, np.int64)
+    lost, factor, none, nothing = (
+        np.empty(dim, np.int64),
+        np.zeros((dim, dim)),
+        np.empty((0, 0)),
+        np.empty(0),
+    )
     work, filled = np.empty((dim, strip)), np.empty((dim, strip))
     for k in range(means.shape[0]):
         p = 0
         for begin in range(0, rows, strip):
-            size, first = min(strip, rows - begin), 0
-            while first < size:
-                end = min(size, bounds[p + 1] - begin)
-                count = _fill_rows(
-                    columns,
-                    begin,
-                    first,
-                    end,
-                    observed[p],
-                    means[k],
-                    precisions[k],
-                    noise,
-                    lost,
-                    factor,
-                    work,
-                    filled,
-                )
-                for i in range(count):
-                    d = lost[i]
-                    for n in range(first, end):
-                        out[d, begin + n] += weights[k, begin + n] * (means[k, d] + filled[d, n])
-                first = end
-                if begin + end == bounds[p + 1]:
-                    p += 1
+            p = _fill_strip(
+                columns, begin, min(strip, rows - begin), p, bounds, observed, means[k], precisions[k],
+                noise, weights[k], lost, factor, work, filled, nothing, none, out,
+            )  # fmt: skip
 
 
 NOTHING = np.zeros((0, 0))

@@ -18,18 +18,20 @@ from hiddenfield.errors import InputError
 from hiddenfield.learning.em import Arrays, Fill
 from hiddenfield.learning.starts import group_rows
 from hiddenfield.models import gaussian_holes, gaussian_rows
+from hiddenfield.models.dirichlet import Probabilities
 from hiddenfield.models.gaussian_rows import Sight, look
 from hiddenfield.models.gaussians import Gaussians
+from hiddenfield.models.parts import Composed, Part
+from hiddenfield.models.responsibilities import draw_rows, fill_in, log_sum
 from hiddenfield.shapes import Array, Float, Int
 
 
 @dataclass(frozen=True, eq=False)
-class MixtureOfGaussians:
+class MixtureOfGaussians(Composed):
     r"""K Gaussians with weights: the model that `fit_em` learns.
 
-    Parameters are ``weights`` (K, and one more with noise), ``means`` (K, D), ``covariances`` (by kind), with tails
-    ``freedom`` (K), and with noise ``box`` (2, D), the lowest and highest
-    corner of where noise is.
+    Parameters are ``weights`` (K, and one more with noise), ``means`` (K, D), ``covariances`` (by kind), and with tails
+    ``freedom`` (K).
 
     Parameters
     ----------
@@ -58,6 +60,12 @@ class MixtureOfGaussians:
     freedom: float | None = None
     box: Float[Array, "2 columns"] | None = None
 
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Weights and Gaussians."""
+        every = np.ones(self.num_components + (self.box is not None), bool)
+        return Probabilities("weights", self.concentration, every, "mass"), self.gaussians
+
     # -- the E step ----------------------------------------------------------------------------------------
 
     def _look(
@@ -69,8 +77,10 @@ class MixtureOfGaussians:
             if self.freedom is not None:
                 tails = parameters["freedom"][:, None]
                 joint = gaussian_rows.log_student(sight.squares, sight.log_dets, sight.seen, tails)
+            if "log_factors" in parameters:  # of variational Bayes
+                joint += parameters["log_factors"][:, None]
             if self.box is not None:
-                sides = np.log(parameters["box"][1] - parameters["box"][0])
+                sides = np.log(self.box[1] - self.box[0])
                 joint = np.concatenate([joint, -(sides @ sight.present)[None]])
             with np.errstate(divide="ignore"):
                 joint += np.log(parameters["weights"])[:, None]
@@ -88,7 +98,7 @@ class MixtureOfGaussians:
         """
         total: Arrays = {}
         for sight, joint in self._look(data, parameters):
-            values, owners = gaussian_rows.fill_in(joint, fill)
+            values, owners = fill_in(joint, fill, axis=0)
             count = float(len(values))
             if (weights := sight.weights) is not None:
                 values, owners, count = values * weights, owners * weights, weights.sum()
@@ -114,29 +124,15 @@ class MixtureOfGaussians:
 
     def maximize(self, statistics: Arrays, parameters: Arrays) -> Arrays:
         """Return weights, means and covariances: shares and moments of what was filled in, drawn to the prior."""
-        mass = statistics["mass"]
-        scaled = statistics.get("scaled")
-        own = mass[: self.num_components]
-        means, covariances = self.gaussians.maximize(
-            own, statistics["first"], statistics["second"], scaled=scaled
-        )
-        share = np.maximum(mass + self.concentration - 1, 0)
-        found = {"weights": share / share.sum(), "means": means, "covariances": covariances}
-        if self.freedom is not None:
-            tails = parameters["freedom"]
-            found["freedom"] = (
-                gaussian_rows.learn_freedom(own, statistics["tail"]) if math.isnan(self.freedom) else tails
-            )
-        if self.box is not None:
-            found["box"] = parameters["box"]
-        return found
+        found = super().maximize(statistics, parameters)
+        if self._learns_freedom:
+            own = statistics["mass"][: self.num_components]
+            return found | {"freedom": gaussian_rows.learn_freedom(own, statistics["tail"])}
+        return found if self.freedom is None else found | {"freedom": parameters["freedom"]}
 
-    def log_prior(self, parameters: Arrays) -> float:
-        """Return the log density of the weights, means and covariances under the prior, up to a constant."""
-        value = self.gaussians.log_prior(parameters["means"], parameters["covariances"])
-        if self.concentration != 1:
-            value += float((self.concentration - 1) * np.log(parameters["weights"]).sum())
-        return value
+    @property
+    def _learns_freedom(self) -> bool:
+        return self.freedom is not None and math.isnan(self.freedom)
 
     def start(self, data: Rows, how: str, generator: np.random.Generator) -> Arrays:
         """Return the moments of groups: those of k-means ("k_means", "auto") or around random rows ("random")."""
@@ -145,100 +141,31 @@ class MixtureOfGaussians:
         weights = np.ones(len(data)) if data.weights is None else data.weights
         groups = group_rows(scaled, weights, self.num_components, how, generator, data.labels)
         owners = np.eye(self.num_components)[groups] * weights[:, None]
-        mass = owners.sum(0)
-        first = owners.T @ scaled
-        within = scaled - (first / np.maximum(mass, 1e-300)[:, None])[groups]
-        pooled = (within * weights[:, None]).T @ within / weights.sum()
-        # Cells that are filled by the mean vary too little: no start is narrower than a hundredth of the data.
-        pooled = pooled + np.diag(np.maximum(0.01 - np.diag(pooled), 0) + 1e-6)
-        share = (mass + 1) / (mass + 1).sum()
-        means = first / np.maximum(mass, 1e-300)[:, None] * spread + centre
-        found = {"means": means, "covariances": self._from_matrix(pooled * np.outer(spread, spread))}
+        share = (owners.sum(0) + 1) / (owners.sum(0) + 1).sum()
+        found = self.gaussians.start(data, owners)
         if self.freedom is not None:
-            tails = 10.0 if math.isnan(self.freedom) else self.freedom
+            tails = 10.0 if self._learns_freedom else self.freedom
             found["freedom"] = np.full(self.num_components, tails)
-        if self.box is not None:
-            share, found["box"] = np.append(0.95 * share, 0.05), self.box
-        return {"weights": share, **found}
-
-    def _from_matrix(self, matrix: Float[Array, "columns columns"]) -> Array:
-        """Return covariances of this kind, all from one matrix."""
-        count, variances = self.num_components, np.diag(matrix)
-        return {
-            "full": lambda: np.repeat(matrix[None], count, axis=0),
-            "tied": lambda: matrix,
-            "diagonal": lambda: np.repeat(variances[None], count, axis=0),
-            "spherical": lambda: np.full(count, variances.mean()),
-        }[self.gaussians.kind]()
+        return {"weights": share if self.box is None else np.append(0.95 * share, 0.05), **found}
 
     def as_vector(self, parameters: Arrays) -> Float[Array, " free"]:
         """Return log ratios of weights to the first, means, and Cholesky factors; then logarithms of the freedom."""
-        logs = np.log(np.maximum(parameters["weights"], 1e-300))
-        parts = [logs[1:] - logs[0]]
-        parts.append(self.gaussians.as_vector(parameters["means"], parameters["covariances"]))
-        if self.freedom is not None and math.isnan(self.freedom):
-            parts.append(np.log(parameters["freedom"]))
-        return np.concatenate(parts)
+        tails = np.log(parameters["freedom"]) if self._learns_freedom else np.zeros(0)
+        return np.concatenate([super().as_vector(parameters), tails])
 
     def from_vector(self, vector: Float[Array, " free"], parameters: Arrays) -> Arrays:
         """Return the parameters at these coordinates."""
-        count = len(parameters["weights"]) - 1
-        odds = np.append(0.0, vector[:count])
-        weights = np.exp(odds - odds.max())
-        rest = vector[count:]
         found = dict(parameters)
-        found["weights"] = weights / weights.sum()
-        if self.freedom is not None and math.isnan(self.freedom):
-            found["freedom"], rest = np.exp(rest[-self.num_components :]), rest[: -self.num_components]
-        found["means"], found["covariances"] = self.gaussians.from_vector(
-            rest, parameters["means"], parameters["covariances"]
-        )
-        return found
-
-    # -- Bayes ---------------------------------------------------------------------------------------------
+        if self._learns_freedom:
+            vector, tails = np.split(vector, [-self.num_components])
+            found["freedom"] = np.exp(tails)
+        return found | super().from_vector(vector, parameters)
 
     def posterior(self, statistics: Arrays) -> Arrays:
         """Return a Dirichlet distribution of the weights, normal-inverse-Wishart ones of means and covariances."""
         if self.freedom is not None:
             raise InputError("Student's t distributions have no conjugate prior; use fill='expectation'")
-        mass = statistics["mass"]
-        own = (mass[: self.num_components], statistics["first"], statistics["second"])
-        return {"concentration": self.concentration + mass, **self.gaussians.posterior(*own)}
-
-    def plug_in(self, posterior: Arrays) -> Arrays:
-        """Return parameters at which the E step computes the expected log joint; the weights do not sum to 1."""
-        from scipy.special import digamma
-
-        concentration = posterior["concentration"]
-        log_weights = digamma(concentration) - digamma(concentration.sum())
-        means, covariances, factors = self.gaussians.plug_in(posterior)
-        log_weights[: self.num_components] += factors
-        return self._with_box({"weights": np.exp(log_weights), "means": means, "covariances": covariances})
-
-    def divergence(self, posterior: Arrays) -> float:
-        """Return the Kullback-Leibler divergence from the prior."""
-        from scipy.special import digamma, gammaln
-
-        found = posterior["concentration"]
-        prior = np.full_like(found, self.concentration)
-        value = gammaln(found.sum()) - gammaln(found).sum() - gammaln(prior.sum()) + gammaln(prior).sum()
-        value += ((found - prior) * (digamma(found) - digamma(found.sum()))).sum()
-        return float(value) + self.gaussians.divergence(posterior)
-
-    def draw(self, posterior: Arrays, generator: np.random.Generator) -> Arrays:
-        """Draw parameters."""
-        weights = generator.dirichlet(posterior["concentration"])
-        means, covariances = self.gaussians.draw(posterior, generator)
-        return self._with_box({"weights": weights, "means": means, "covariances": covariances})
-
-    def mean(self, posterior: Arrays) -> Arrays:
-        """Return the mean of the parameters."""
-        means, covariances = self.gaussians.mean(posterior)
-        share = posterior["concentration"] / posterior["concentration"].sum()
-        return self._with_box({"weights": share, "means": means, "covariances": covariances})
-
-    def _with_box(self, parameters: Arrays) -> Arrays:
-        return parameters if self.box is None else {**parameters, "box": self.box}
+        return super().posterior(statistics)
 
     # -- rows ----------------------------------------------------------------------------------------------
 
@@ -257,12 +184,12 @@ class MixtureOfGaussians:
 
     def log_likelihood(self, data: Rows, parameters: Arrays) -> Float[Array, " rows"]:
         """Return the log-likelihood of each row."""
-        return gaussian_rows.log_sum(self.log_joint(data, parameters))
+        return log_sum(self.log_joint(data, parameters), axis=0)
 
     def infer(self, data: Rows, parameters: Arrays) -> Float[Array, "rows components"]:
         """Return the posterior probability of each component."""
         joint = self.log_joint(data, parameters)
-        return np.exp(joint - gaussian_rows.log_sum(joint)).T
+        return np.exp(joint - log_sum(joint, axis=0)).T
 
     def members(self, data: Rows, parameters: Arrays, component: int) -> Int[Array, " members"]:
         """Return the rows that are more likely of a component than not."""
@@ -296,7 +223,7 @@ class MixtureOfGaussians:
         self, data: Rows, parameters: Arrays, generator: np.random.Generator
     ) -> Float[Array, "rows columns"]:
         """Return the rows with their holes filled by a draw of what is missing given the rest."""
-        chosen = gaussian_rows.draw_components(self._own(data, parameters).T, generator)
+        chosen = draw_rows(self._own(data, parameters), generator)
         noise = generator.standard_normal(data.values.shape)
         if self.freedom is not None:
             tails = parameters["freedom"][chosen]
@@ -340,7 +267,7 @@ class MixtureOfGaussians:
             noise /= np.sqrt(generator.chisquare(nu) / nu)[:, None]
         values = means[own] + np.einsum("nij,nj->ni", roots[own], noise)
         if self.box is not None:
-            low, high = parameters["box"]
+            low, high = self.box
             noise = low + (high - low) * generator.random(values.shape)
             values = np.where((labels == self.num_components)[:, None], noise, values)
         return Rows(values, None, labels)

@@ -1,4 +1,4 @@
-"""Rows as a family of Gaussians sees them: distances, expected moments, Student's t, filling in whose a row is."""
+"""Rows as a family of Gaussians sees them: distances, expected moments, Student's t."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from hiddenfield.data.rows import Patterns, Rows
-from hiddenfield.learning.em import Fill
 from hiddenfield.models import gaussian_holes
 from hiddenfield.models.gaussians import Gaussians
 from hiddenfield.shapes import Array, Bool, Float, Int
@@ -132,38 +131,6 @@ def look(
             present = patterns.observed[patterns.which[chosen]].T
             distances = independent_distances(values, present, away, roots)
             yield Sight(*common, chosen, *distances, present.sum(0).astype(float))
-
-
-def log_sum(joint: Float[Array, "components rows"]) -> Float[Array, " rows"]:
-    """Return the logarithm of the sum of exponentials over the components."""
-    top = joint.max(0)
-    top = np.where(np.isfinite(top), top, 0.0)
-    with np.errstate(divide="ignore"):
-        return np.log(np.exp(joint - top).sum(0)) + top
-
-
-def draw_components(
-    shares: Float[Array, "components rows"], generator: np.random.Generator
-) -> Int[Array, " rows"]:
-    """Draw a component for each row, by its shares."""
-    steps = shares.cumsum(0)
-    return (generator.random(shares.shape[1]) * steps[-1] > steps[:-1]).sum(0)
-
-
-def fill_in(
-    joint: Float[Array, "components rows"], fill: Fill
-) -> tuple[Float[Array, " rows"], Float[Array, "components rows"]]:
-    """Return the objective of each row and its shares of the components, filled in as asked for."""
-    values = log_sum(joint)
-    shares = np.exp(joint - values)
-    if fill.kind == "expectation":
-        return values, shares
-    if fill.kind == "mode":
-        chosen = joint.argmax(0)
-    else:
-        assert fill.generator is not None
-        chosen = draw_components(shares, fill.generator)
-    return joint[chosen, np.arange(len(chosen))], (np.arange(len(joint))[:, None] == chosen).astype(float)
 
 
 # -- complete rows -----------------------------------------------------------------------------------------

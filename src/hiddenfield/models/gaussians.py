@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hiddenfield.data.rows import Rows
 from hiddenfield.errors import CollapseError
 from hiddenfield.learning.em import Arrays
 from hiddenfield.shapes import Array, Float
@@ -48,6 +49,20 @@ class NormalPrior:
     freedom: float
     scale: Float[Array, " columns"]
 
+    @classmethod
+    def weak(
+        cls, kind: str, centre: Float[Array, " columns"], spread: Float[Array, " columns"], count: int
+    ) -> NormalPrior:
+        """Return one that counts as some rows with the scatter of all data, for so many Gaussians of a kind.
+
+        References
+        ----------
+        Fraley and Raftery (2007), Bayesian regularization for normal mixture estimation and model-based clustering.
+        """
+        dim = len(centre)
+        size = dim if kind in ("full", "tied") else 1
+        return cls(centre, 0.01, size + 2.0, spread**2 / count ** (2 / dim))
+
 
 @dataclass(frozen=True, eq=False)
 class Gaussians:
@@ -56,7 +71,7 @@ class Gaussians:
     Parameters are ``means`` (K, D) and ``covariances``: (K, D, D), (D, D), (K, D) or (K,), by kind. Sufficient
     statistics are the mass :math:`\sum_n r_{nk}` of each, and the sums of :math:`x - c` (K, D) and of
     :math:`(x - c)(x - c)^\top` (K, D, D), or of squares (K, D) for diagonal and spherical ones; :math:`c` is the centre
-    of the data, since sums of squares about a point far away lose digits.
+    of the data, since sums of squares about a point far away lose digits. They are a `Part` of mixtures.
 
     Parameters
     ----------
@@ -113,22 +128,40 @@ class Gaussians:
 
     # -- learning ------------------------------------------------------------------------------------------
 
-    def posterior(self, mass: Array, first: Array, second: Array, *, scaled: Array | None = None) -> Arrays:
+    def start(self, rows: Rows, owners: Float[Array, "rows components"]) -> Arrays:
+        """Return the moments of groups, given how much of each row belongs to each: own means, pooled covariances."""
+        weights, mass = owners.sum(1), np.maximum(owners.sum(0), 1e-300)
+        scaled = np.where(rows.missing, 0.0, (rows.values - self.centre) / self.spread)
+        means = owners.T @ scaled / mass[:, None]
+        within = scaled - means[owners.argmax(1)]
+        pooled = (within * weights[:, None]).T @ within / weights.sum()
+        # Cells that are filled by the mean vary too little: no start is narrower than a hundredth of the data.
+        pooled = pooled + np.diag(np.maximum(0.01 - np.diag(pooled), 0) + 1e-6)
+        matrix = pooled * np.outer(self.spread, self.spread)
+        shared = (
+            {"tied": matrix} if self.kind == "tied" else {"full": np.repeat(matrix[None], len(mass), axis=0)}
+        )
+        shared["diagonal"] = np.repeat(np.diag(matrix)[None], len(mass), axis=0)
+        shared["spherical"] = shared["diagonal"].mean(1)
+        return {"means": means * self.spread + self.centre, "covariances": shared[self.kind]}
+
+    def posterior(self, statistics: Arrays) -> Arrays:
         r"""Return the normal-inverse-Wishart distributions given filled-in statistics.
 
         Parameters
         ----------
-        mass, first, second
-            The statistics.
-        scaled
-            The mass that the sums were weighted with, where it is another (Student's t); None for `mass`.
+        statistics
+            ``mass`` (what follows the K entries is of others), ``first``, ``second``, and ``scaled``, the mass that the
+            sums were weighted with, where it is another (Student's t).
 
         Returns
         -------
         dict
             ``mean`` (K, D), ``strength`` (K,), ``freedom`` and ``scale`` in blocks.
         """
-        weight = (mass if scaled is None else scaled)[:, None]
+        first, second = statistics["first"], statistics["second"]
+        mass = statistics["mass"][: len(first)]
+        weight = statistics.get("scaled", mass)[:, None]
         m0, k0, n0, s0 = self.prior_blocks()
         average = first / np.maximum(weight, 1e-300) + self.centre
         deviation = self._cut(average - self.centre)
@@ -146,17 +179,15 @@ class Gaussians:
             "scale": s0 + self._shared(scatter),
         }
 
-    def maximize(
-        self, mass: Array, first: Array, second: Array, *, scaled: Array | None = None
-    ) -> tuple[Float[Array, "components columns"], Array]:
+    def maximize(self, statistics: Arrays, parameters: Arrays) -> Arrays:
         """Return the means and covariances that are most likely under the statistics and the prior."""
-        found = self.posterior(mass, first, second, scaled=scaled)
+        found = self.posterior(statistics)
         self._refuse_empty(found["strength"])
-        means = self._shared(np.ones((len(mass), len(self.centre) // self.size)))
+        means = self._shared(np.ones((len(found["mean"]), len(self.centre) // self.size)))
         extra = self.size + 1.0 + (means if self.prior is not None and self.prior.strength > 0 else 0.0)
         blocks = found["scale"] / (found["freedom"] + extra)[..., None, None]
         self._refuse_collapsed(blocks)
-        return found["mean"], self._joined(blocks)
+        return {"means": found["mean"], "covariances": self._joined(blocks)}
 
     def _refuse_empty(self, strength: Array) -> None:
         for k in np.flatnonzero(~(strength > 1e-10)):
@@ -180,35 +211,35 @@ class Gaussians:
                     component=None if self.kind == "tied" else k,
                 )
 
-    def log_prior(self, means: Array, covariances: Array) -> float:
+    def log_prior(self, parameters: Arrays) -> float:
         """Return the log density of the parameters under the prior, up to a constant."""
         if self.prior is None:
             return 0.0
         m0, k0, n0, s0 = self.prior_blocks()
-        blocks = self.blocks(covariances)
+        blocks = self.blocks(parameters["covariances"])
         inverse, log_det = np.linalg.inv(blocks), np.linalg.slogdet(blocks)[1]
         traces = (np.broadcast_to(s0, blocks.shape) * inverse).sum((-2, -1))
         total = float((-0.5 * (n0 + self.size + 1) * log_det - 0.5 * traces).sum())
         if k0 > 0:
-            away = self._cut(means) - m0
+            away = self._cut(parameters["means"]) - m0
             each = k0 * np.einsum("...i,...ij,...j->...", away, inverse, away) + log_det
             total -= 0.5 * float(each.sum())
         return total
 
     # -- Bayes ---------------------------------------------------------------------------------------------
 
-    def plug_in(self, found: Arrays) -> tuple[Array, Array, Float[Array, " components"]]:
-        r"""Return means, covariances and log factors of :math:`\exp E_q \log N(x \mid \mu, \Sigma)`.
+    def plug_in(self, posterior: Arrays) -> Arrays:
+        r"""Return means, covariances and ``log_factors`` of :math:`\exp E_q \log N(x \mid \mu, \Sigma)`.
 
         It is the Gaussian with covariance :math:`\Psi / \nu`, times
         :math:`\exp \tfrac12 (E \log |\Sigma^{-1}| - \log |\nu \Psi^{-1}| - p / \kappa)` for every block.
         """
-        freedom, scale = found["freedom"], found["scale"]
-        log_det = np.linalg.slogdet(scale / freedom[..., None, None])[1]
-        factor = self._expected_log_det(freedom, scale) + log_det - self.size / found["strength"][:, None]
-        count = len(self.centre) // self.size
-        each = np.broadcast_to(factor, (len(found["mean"]), count))
-        return found["mean"], self._joined(scale / freedom[..., None, None]), 0.5 * each.sum(1)
+        freedom, scale, mean = posterior["freedom"], posterior["scale"], posterior["mean"]
+        blocks = scale / freedom[..., None, None]
+        factor = self._expected_log_det(freedom, scale) + np.linalg.slogdet(blocks)[1]
+        factor = factor - self.size / posterior["strength"][:, None]
+        each = np.broadcast_to(factor, (len(mean), len(self.centre) // self.size))
+        return {"means": mean, "covariances": self._joined(blocks), "log_factors": 0.5 * each.sum(1)}
 
     def _expected_log_det(self, freedom: Array, scale: Array) -> Array:
         from scipy.special import digamma
@@ -216,13 +247,13 @@ class Gaussians:
         steps = digamma(0.5 * (freedom[..., None] - np.arange(self.size))).sum(-1)
         return steps + self.size * math.log(2) - np.linalg.slogdet(scale)[1]
 
-    def divergence(self, found: Arrays) -> float:
+    def divergence(self, posterior: Arrays) -> float:
         """Return the Kullback-Leibler divergence of the distributions from the prior."""
         m0, k0, n0, s0 = self.prior_blocks()
-        freedom, scale, strength = found["freedom"], found["scale"], found["strength"][:, None]
+        freedom, scale, strength = posterior["freedom"], posterior["scale"], posterior["strength"][:, None]
         s0 = np.broadcast_to(s0, scale.shape)
         inverse = np.linalg.inv(scale)
-        away = self._cut(found["mean"]) - m0
+        away = self._cut(posterior["mean"]) - m0
         expected = freedom * np.einsum("...i,...ij,...j->...", away, inverse, away)
         ratio = k0 / strength
         normal = 0.5 * (self.size * (ratio - 1 - np.log(ratio)) + k0 * expected)
@@ -239,44 +270,45 @@ class Gaussians:
             lambda value: multigammaln(value, self.size)
         )(half)
 
-    def draw(self, found: Arrays, generator: np.random.Generator) -> tuple[Array, Array]:
+    def draw(self, posterior: Arrays, generator: np.random.Generator) -> Arrays:
         """Draw means and covariances, by Bartlett's decomposition."""
-        freedom, scale, p = found["freedom"], found["scale"], self.size
+        freedom, scale, p = posterior["freedom"], posterior["scale"], self.size
         below = np.tril(generator.standard_normal(scale.shape), -1)
         chi = np.sqrt(generator.chisquare(freedom[..., None] - np.arange(p)))
         factor = below + chi[..., None] * np.eye(p)
         root = np.linalg.cholesky(scale) @ np.linalg.inv(factor).swapaxes(-1, -2)
-        mean = self._cut(found["mean"])
-        noise = generator.standard_normal(mean.shape) / np.sqrt(found["strength"])[:, None, None]
-        means = (mean + (root @ noise[..., None])[..., 0]).reshape(found["mean"].shape)
-        return means, self._joined(root @ root.swapaxes(-1, -2))
+        mean = self._cut(posterior["mean"])
+        noise = generator.standard_normal(mean.shape) / np.sqrt(posterior["strength"])[:, None, None]
+        means = (mean + (root @ noise[..., None])[..., 0]).reshape(posterior["mean"].shape)
+        return {"means": means, "covariances": self._joined(root @ root.swapaxes(-1, -2))}
 
-    def mean(self, found: Arrays) -> tuple[Array, Array]:
+    def mean(self, posterior: Arrays) -> Arrays:
         """Return the mean of the parameters (of a covariance without one, its mode)."""
-        below = found["freedom"] - self.size - 1
-        below = np.where(below > 0, below, found["freedom"] + self.size + 1)
-        return found["mean"], self._joined(found["scale"] / below[..., None, None])
+        below = posterior["freedom"] - self.size - 1
+        below = np.where(below > 0, below, posterior["freedom"] + self.size + 1)
+        covariances = self._joined(posterior["scale"] / below[..., None, None])
+        return {"means": posterior["mean"], "covariances": covariances}
 
     # -- free coordinates ----------------------------------------------------------------------------------
 
-    def as_vector(self, means: Array, covariances: Array) -> Float[Array, " free"]:
+    def as_vector(self, parameters: Arrays) -> Float[Array, " free"]:
         """Return the means and the Cholesky factors, with logarithms on the diagonal."""
-        roots = np.linalg.cholesky(self.blocks(covariances))
+        roots = np.linalg.cholesky(self.blocks(parameters["covariances"]))
         low = np.tril_indices(self.size)
         entries = roots[..., low[0], low[1]]
         entries[..., low[0] == low[1]] = np.log(entries[..., low[0] == low[1]])
-        return np.concatenate([means.reshape(-1), entries.reshape(-1)])
+        return np.concatenate([parameters["means"].reshape(-1), entries.reshape(-1)])
 
-    def from_vector(
-        self, vector: Float[Array, " free"], means: Array, covariances: Array
-    ) -> tuple[Array, Array]:
-        """Return means and covariances of the shapes given."""
-        shape, low = self.blocks(covariances).shape, np.tril_indices(self.size)
+    def from_vector(self, vector: Float[Array, " free"], parameters: Arrays) -> Arrays:
+        """Return means and covariances of the shapes that the parameters have."""
+        means, low = parameters["means"], np.tril_indices(self.size)
+        shape = self.blocks(parameters["covariances"]).shape
         entries = vector[means.size :].reshape(*shape[:2], -1).copy()
         entries[..., low[0] == low[1]] = np.exp(entries[..., low[0] == low[1]])
         roots = np.zeros(shape)
         roots[..., low[0], low[1]] = entries
-        return vector[: means.size].reshape(means.shape), self._joined(roots @ roots.swapaxes(-1, -2))
+        covariances = self._joined(roots @ roots.swapaxes(-1, -2))
+        return {"means": vector[: means.size].reshape(means.shape), "covariances": covariances}
 
     def covariance_matrices(
         self, covariances: Array, count: int

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hiddenfield.errors import InputError
 from hiddenfield.learning.em import Arrays, Fill
 from hiddenfield.learning.starts import group_rows
-from hiddenfield.models import column_priors
 from hiddenfield.models.column_families import ColumnFamilies, FeatureRows
-from hiddenfield.models.log_ratios import free_ratios, log_ratios, with_ratios
+from hiddenfield.models.column_priors import ColumnPrior
+from hiddenfield.models.dirichlet import Probabilities
+from hiddenfield.models.parts import Composed, Part
 from hiddenfield.models.responsibilities import draw_rows, fill_in, log_sum
 from hiddenfield.shapes import Array, Float, Int
 
@@ -26,7 +26,7 @@ MOST_STARTING = 20_000
 
 
 @dataclass(frozen=True, eq=False)
-class MixtureOfColumns:
+class MixtureOfColumns(Composed):
     r"""K classes with weights, and a distribution of each column in each: the model that `fit_em` learns.
 
     Parameters are ``weights`` (K) and, as the columns are, ``probabilities`` (symbols of all columns of symbols, K),
@@ -54,6 +54,13 @@ class MixtureOfColumns:
     families: ColumnFamilies
     smoothing: float = 1.0
     concentration: float = 1.0
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Weights, and what the columns are like in each class."""
+        every = np.ones(self.num_classes, bool)
+        weights = Probabilities("weights", self.concentration, every, "mass")
+        return weights, ColumnPrior(self.families, self.smoothing)
 
     # -- the E step ----------------------------------------------------------------------------------------
 
@@ -90,25 +97,6 @@ class MixtureOfColumns:
             sums += features.T @ owners  # type: ignore[attr-defined]
         return {"objective": np.array(objective), "count": np.array(count), "mass": mass, "sums": sums}
 
-    # -- the M step ----------------------------------------------------------------------------------------
-
-    def maximize(self, statistics: Arrays, parameters: Arrays) -> Arrays:
-        """Return shares of the classes, and the most likely parameters for what each class and the prior hold."""
-        share = np.maximum(statistics["mass"] + self.concentration - 1, 0.0)
-        return {"weights": share / share.sum(), **self.families.estimates(self._with_prior(statistics))}
-
-    def _with_prior(self, statistics: Arrays) -> Float[Array, "features classes"]:
-        return statistics["sums"] + self.smoothing * self.families.profile[:, None]
-
-    def log_prior(self, parameters: Arrays) -> float:
-        """Return the log density of the parameters under the prior, up to a constant."""
-        value = 0.0
-        if self.smoothing:
-            value += self.smoothing * float((self.families.profile @ self.families.natural(parameters)).sum())
-        if self.concentration != 1:
-            value += (self.concentration - 1) * float(np.log(parameters["weights"]).sum())
-        return value
-
     def start(self, data: FeatureRows, how: str, generator: np.random.Generator) -> Arrays:
         """Return what groups of rows have: those of k-means ("k_means", "auto"), or around random rows ("random")."""
         rows = np.arange(len(data))
@@ -138,76 +126,9 @@ class MixtureOfColumns:
             **self.families.estimates(chosen.features.T @ owners + strength),
         }
 
-    # -- free coordinates ----------------------------------------------------------------------------------
-
-    def as_vector(self, parameters: Arrays) -> Float[Array, " free"]:
-        """Return log ratios of probabilities to the first of their column, means, and other logarithms."""
-        found = [log_ratios(parameters[name].ravel(), owner) for name, owner in self._owners(parameters)]
-        if "means" in parameters:
-            found += [parameters["means"].ravel(), np.log(parameters["variances"]).ravel()]
-        if "rates" in parameters:
-            found.append(np.log(np.maximum(parameters["rates"], 1e-300)).ravel())
-        return np.concatenate(found)
-
     def from_vector(self, vector: Float[Array, " free"], parameters: Arrays) -> Arrays:
         """Return the parameters at these coordinates; probabilities of 0 stay 0."""
-        found, at = dict(parameters), 0
-        for name, owner in self._owners(parameters):
-            values = parameters[name].ravel()
-            size = int(free_ratios(owner).sum())
-            found[name] = with_ratios(vector[at : at + size], values, owner).reshape(parameters[name].shape)
-            at += size
-        for name in ("means", "variances", "rates"):
-            if name in parameters:
-                part = vector[at : at + parameters[name].size].reshape(parameters[name].shape)
-                found[name] = part if name == "means" else np.exp(part)
-                at += part.size
-        return found
-
-    def _owners(self, parameters: Arrays) -> Iterator[tuple[str, Int[Array, " entries"]]]:
-        """Yield the names of probabilities, and which of their entries sum to 1 together."""
-        yield "weights", np.zeros(self.num_classes, np.int64)
-        if "probabilities" in parameters:
-            own = self.families.owner[:, None] * self.num_classes + np.arange(self.num_classes)
-            yield "probabilities", np.unique(own, return_inverse=True)[1].reshape(-1)
-
-    # -- Bayes ---------------------------------------------------------------------------------------------
-
-    def posterior(self, statistics: Arrays) -> Arrays:
-        """Return the concentration of the weights, and the features of prior and rows together (`column_priors`)."""
-        if self.smoothing <= 0:
-            raise InputError(
-                "variational Bayes and Gibbs sampling need a proper prior: smoothing must be above 0"
-            )
-        return {
-            "concentration": self.concentration + statistics["mass"],
-            "sums": self._with_prior(statistics),
-        }
-
-    def plug_in(self, posterior: Arrays) -> Arrays:
-        """Return parameters at which the E step computes the expected log joint; they are not normalised."""
-        from scipy.special import digamma
-
-        found = posterior["concentration"]
-        weights = np.exp(digamma(found) - digamma(found.sum()))
-        return {"weights": weights, **column_priors.plug_in(self.families, posterior["sums"])}
-
-    def divergence(self, posterior: Arrays) -> float:
-        """Return the Kullback-Leibler divergence from the prior."""
-        found = posterior["concentration"][:, None]
-        value = column_priors.dirichlet_divergence(found, np.full(found.shape, self.concentration))
-        prior = np.broadcast_to(self.smoothing * self.families.profile[:, None], posterior["sums"].shape)
-        return value + column_priors.divergence(self.families, posterior["sums"], prior)
-
-    def draw(self, posterior: Arrays, generator: np.random.Generator) -> Arrays:
-        """Draw parameters."""
-        weights = generator.dirichlet(posterior["concentration"])
-        return {"weights": weights, **column_priors.draw(self.families, posterior["sums"], generator)}
-
-    def mean(self, posterior: Arrays) -> Arrays:
-        """Return the mean of the parameters."""
-        share = posterior["concentration"] / posterior["concentration"].sum()
-        return {"weights": share, **column_priors.mean(self.families, posterior["sums"])}
+        return dict(parameters) | super().from_vector(vector, parameters)
 
     # -- rows ----------------------------------------------------------------------------------------------
 

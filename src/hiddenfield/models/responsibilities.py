@@ -1,4 +1,4 @@
-"""Whose a row is: sums over components in log space, draws, and filling in; one row of an array per row."""
+"""Whose a row is: sums over components in log space, draws, and filling in."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from hiddenfield.learning.em import Fill
 from hiddenfield.shapes import Array, Float, Int
 
 
-def log_sum(joint: Float[Array, "rows components"]) -> Float[Array, " rows"]:
-    """Return the logarithm of the sum of exponentials of each row."""
-    top = joint.max(axis=1)
+def log_sum(joint: Float[Array, "first second"], axis: int = 1) -> Float[Array, " others"]:
+    """Return the logarithm of the sum of exponentials over the components, which an axis has."""
+    top = joint.max(axis=axis, keepdims=True)
     top = np.where(np.isfinite(top), top, 0.0)
     with np.errstate(divide="ignore"):
-        return np.log(np.exp(joint - top[:, None]).sum(axis=1)) + top
+        return np.log(np.exp(joint - top).sum(axis=axis)) + top.squeeze(axis)
 
 
 def draw_rows(shares: Float[Array, "rows components"], generator: np.random.Generator) -> Int[Array, " rows"]:
@@ -23,15 +23,17 @@ def draw_rows(shares: Float[Array, "rows components"], generator: np.random.Gene
 
 
 def fill_in(
-    joint: Float[Array, "rows components"], fill: Fill
-) -> tuple[Float[Array, " rows"], Float[Array, "rows components"]]:
-    """Return the objective of each row and its shares of the components, filled in as asked for."""
-    values = log_sum(joint)
+    joint: Float[Array, "first second"], fill: Fill, axis: int = 1
+) -> tuple[Float[Array, " others"], Float[Array, "first second"]]:
+    """Return the objective of each row and its shares of the components, which an axis has, filled in as asked for."""
+    values = log_sum(joint, axis)
     if fill.kind == "expectation":
-        return values, np.exp(joint - values[:, None])
+        return values, np.exp(joint - np.expand_dims(values, axis))
     if fill.kind == "mode":
-        chosen = joint.argmax(axis=1)
+        chosen = joint.argmax(axis=axis)
     else:
         assert fill.generator is not None
-        chosen = draw_rows(np.exp(joint - values[:, None]), fill.generator)
-    return joint[np.arange(len(joint)), chosen], np.eye(joint.shape[1])[chosen]
+        chosen = draw_rows(np.moveaxis(np.exp(joint - np.expand_dims(values, axis)), axis, 1), fill.generator)
+    chosen = np.expand_dims(chosen, axis)
+    components = np.expand_dims(np.arange(joint.shape[axis]), 1 - axis)
+    return np.take_along_axis(joint, chosen, axis).squeeze(axis), (components == chosen).astype(float)

@@ -11,9 +11,9 @@ from hiddenfield.data.rows import Rows
 from hiddenfield.errors import InputError
 from hiddenfield.learning.em import Arrays, Fill
 from hiddenfield.learning.starts import group_rows
+from hiddenfield.models import dirichlet
 from hiddenfield.models.cgmm.context import Context, Shape
 from hiddenfield.models.cgmm.loops import BLOCK, infer_states
-from hiddenfield.models.hidden_markov import dirichlet
 from hiddenfield.models.hidden_markov.emissions import Emission, Numbers
 from hiddenfield.shapes import Array, Float
 

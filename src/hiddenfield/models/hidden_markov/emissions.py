@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -19,17 +20,18 @@ from hiddenfield.data.rows import Rows
 from hiddenfield.data.table import TableColumn
 from hiddenfield.learning.em import Arrays, Fill
 from hiddenfield.learning.starts import group_rows
-from hiddenfield.models import gaussian_holes
+from hiddenfield.models import dirichlet, gaussian_holes
+from hiddenfield.models.dirichlet import Probabilities
 from hiddenfield.models.gaussian_rows import Sight, look
 from hiddenfield.models.gaussians import Gaussians
-from hiddenfield.models.hidden_markov import dirichlet
+from hiddenfield.models.parts import Composed, Part
 from hiddenfield.models.responsibilities import draw_rows, log_sum
 from hiddenfield.shapes import Array, Float
 
 
 @runtime_checkable
-class Emission(Protocol):
-    """One block of columns: what a `LatentModel` and a `Conjugate` have, given how much each row is of each state.
+class Emission(Part, Protocol):
+    """One block of columns: a part of a model, and what it says of rows and of the states that these are in.
 
     Rows are those of these columns alone, NaN where missing; parameters and statistics are arrays by name.
     """
@@ -47,33 +49,6 @@ class Emission(Protocol):
     def statistics(self, rows: Rows, owners: Array, parameters: Arrays, fill: Fill) -> Arrays:
         """Return expected statistics; with "sample" each row is of one state."""
 
-    def maximize(self, statistics: Arrays, parameters: Arrays) -> Arrays:
-        """Return the best parameters."""
-
-    def log_prior(self, parameters: Arrays) -> float:
-        """Return the log density of the parameters."""
-
-    def as_vector(self, parameters: Arrays) -> Array:
-        """Return free coordinates."""
-
-    def from_vector(self, vector: Array, parameters: Arrays) -> Arrays:
-        """Return the parameters at these coordinates."""
-
-    def posterior(self, statistics: Arrays) -> Arrays:
-        """Return the distribution of the parameters."""
-
-    def plug_in(self, posterior: Arrays) -> Arrays:
-        """Return what stands for its expected log density."""
-
-    def divergence(self, posterior: Arrays) -> float:
-        """Return the divergence from the prior."""
-
-    def draw(self, posterior: Arrays, generator: np.random.Generator) -> Arrays:
-        """Draw parameters."""
-
-    def mean(self, posterior: Arrays) -> Arrays:
-        """Return their mean."""
-
     def sample(self, states: Array, parameters: Arrays, generator: np.random.Generator) -> Array:
         """Draw a row for each state."""
 
@@ -85,7 +60,7 @@ class Emission(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Symbols:
+class Symbols(Composed):
     """One column of symbols: ``probabilities.NAME`` (states, symbols), with one Dirichlet prior for all states."""
 
     column: TableColumn
@@ -98,9 +73,10 @@ class Symbols:
         """The name of the parameters."""
         return f"probabilities.{self.column.name}"
 
-    @property
-    def _allowed(self) -> Array:
-        return np.ones((self.num_states, self.column.num_states), dtype=bool)
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        allowed = np.ones((self.num_states, self.column.num_states), dtype=bool)
+        return (Probabilities(self.key, self.concentration, allowed),)
 
     def _counts(self, rows: Rows, owners: Array) -> Float[Array, "states symbols"]:
         from scipy.sparse import csc_matrix
@@ -123,36 +99,6 @@ class Symbols:
 
     def statistics(self, rows: Rows, owners: Array, parameters: Arrays, fill: Fill) -> Arrays:
         return {self.key: self._counts(rows, owners)}
-
-    def maximize(self, statistics: Arrays, parameters: Arrays) -> Arrays:
-        before = parameters[self.key]
-        return {
-            self.key: dirichlet.most_likely(statistics[self.key], self.concentration, self._allowed, before)
-        }
-
-    def log_prior(self, parameters: Arrays) -> float:
-        return dirichlet.log_density(parameters[self.key], self.concentration, self._allowed)
-
-    def as_vector(self, parameters: Arrays) -> Array:
-        return dirichlet.as_ratios(parameters[self.key], self._allowed)
-
-    def from_vector(self, vector: Array, parameters: Arrays) -> Arrays:
-        return {self.key: dirichlet.from_ratios(vector, parameters[self.key], self._allowed)}
-
-    def posterior(self, statistics: Arrays) -> Arrays:
-        return {self.key: statistics[self.key] + self.concentration}
-
-    def plug_in(self, posterior: Arrays) -> Arrays:
-        return {self.key: dirichlet.expected_logs(posterior[self.key])}
-
-    def divergence(self, posterior: Arrays) -> float:
-        return dirichlet.divergence(posterior[self.key], self.concentration)
-
-    def draw(self, posterior: Arrays, generator: np.random.Generator) -> Arrays:
-        return {self.key: dirichlet.draw(posterior[self.key], generator)}
-
-    def mean(self, posterior: Arrays) -> Arrays:
-        return {self.key: dirichlet.mean(posterior[self.key])}
 
     def sample(self, states: Array, parameters: Arrays, generator: np.random.Generator) -> Array:
         return draw_rows(parameters[self.key][states], generator)[:, None].astype(np.float64)
@@ -257,7 +203,7 @@ class Events:
 
 
 @dataclass(frozen=True, eq=False)
-class Numbers:
+class Numbers(Composed):
     r"""Columns of numbers: each state has one Gaussian or a mixture of several.
 
     Component m of state k is number ``k * num_components + m`` of ``means`` and ``covariances``; ``weights`` (states,
@@ -270,9 +216,10 @@ class Numbers:
     gaussians: Gaussians
     concentration: float = 1.0
 
-    @property
-    def _allowed(self) -> Array:
-        return np.ones((self.num_states, self.num_components), dtype=bool)
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        allowed = np.ones((self.num_states, self.num_components), dtype=bool)
+        return self.gaussians, Probabilities("weights", self.concentration, allowed, "mass")
 
     def _look(self, rows: Rows, parameters: Arrays) -> Iterator[Sight]:
         return look(rows, parameters["means"], parameters["covariances"], self.gaussians)
@@ -282,6 +229,7 @@ class Numbers:
         found = np.empty((len(rows), len(parameters["means"])))
         for sight in self._look(rows, parameters):
             found[rows.patterns.order[sight.chosen]] = sight.log_densities().T
+        found += parameters.get("log_factors", 0.0)  # of variational Bayes
         with np.errstate(divide="ignore"):
             return found.reshape(len(rows), self.num_states, -1) + np.log(parameters["weights"])
 
@@ -312,19 +260,8 @@ class Numbers:
             shares[own, k, groups] = 1.0
         # A little of every row keeps states and components from being empty.
         flat = (0.98 * shares + 0.02 / shares[0].size).reshape(len(rows), -1) * weights[:, None]
-        mass = flat.sum(0)
-        means = flat.T @ scaled / mass[:, None]
-        within = scaled - means[flat.argmax(1)]
-        matrix = (within * weights[:, None]).T @ within / weights.sum()
-        matrix = (matrix + np.diag(np.maximum(0.01 - np.diag(matrix), 0) + 1e-6)) * np.outer(spread, spread)
-        blocks = {"full": np.repeat(matrix[None], len(mass), axis=0), "tied": matrix}
-        blocks["diagonal"] = np.repeat(np.diag(matrix)[None], len(mass), axis=0)
-        blocks["spherical"] = blocks["diagonal"].mean(1)
-        return {
-            "weights": dirichlet.mean(mass.reshape(self.num_states, -1)),
-            "means": means * spread + centre,
-            "covariances": blocks[self.gaussians.kind],
-        }
+        law = dirichlet.mean(flat.sum(0).reshape(self.num_states, -1))
+        return {"weights": law, **self.gaussians.start(rows, flat)}
 
     def statistics(self, rows: Rows, owners: Array, parameters: Arrays, fill: Fill) -> Arrays:
         generator = fill.generator if fill.kind == "sample" else None
@@ -336,55 +273,6 @@ class Numbers:
             sums = sight.moments(own, None, generator)
             first, second = first + sums[0], second + sums[1]
         return {"mass": shares.sum(0), "first": np.asarray(first), "second": np.asarray(second)}
-
-    def _split(self, statistics: Arrays) -> tuple[Array, tuple[Array, Array, Array]]:
-        """Return the masses by state and component, and the statistics of the Gaussians."""
-        mass = statistics["mass"]
-        return mass.reshape(self.num_states, -1), (mass, statistics["first"], statistics["second"])
-
-    def maximize(self, statistics: Arrays, parameters: Arrays) -> Arrays:
-        mass, given = self._split(statistics)
-        means, covariances = self.gaussians.maximize(*given)
-        weights = dirichlet.most_likely(mass, self.concentration, self._allowed, parameters["weights"])
-        return {"weights": weights, "means": means, "covariances": covariances}
-
-    def log_prior(self, parameters: Arrays) -> float:
-        value = dirichlet.log_density(parameters["weights"], self.concentration, self._allowed)
-        return value + self.gaussians.log_prior(parameters["means"], parameters["covariances"])
-
-    def as_vector(self, parameters: Arrays) -> Array:
-        own = self.gaussians.as_vector(parameters["means"], parameters["covariances"])
-        return np.concatenate([dirichlet.as_ratios(parameters["weights"], self._allowed), own])
-
-    def from_vector(self, vector: Array, parameters: Arrays) -> Arrays:
-        size = len(dirichlet.as_ratios(parameters["weights"], self._allowed))
-        given = (vector[size:], parameters["means"], parameters["covariances"])
-        means, covariances = self.gaussians.from_vector(*given)
-        weights = dirichlet.from_ratios(vector[:size], parameters["weights"], self._allowed)
-        return {"weights": weights, "means": means, "covariances": covariances}
-
-    def posterior(self, statistics: Arrays) -> Arrays:
-        mass, given = self._split(statistics)
-        return {"weights": mass + self.concentration, **self.gaussians.posterior(*given)}
-
-    def plug_in(self, posterior: Arrays) -> Arrays:
-        means, covariances, factors = self.gaussians.plug_in(posterior)
-        weights = dirichlet.expected_logs(posterior["weights"])
-        weights = weights * np.exp(factors).reshape(weights.shape)
-        return {"weights": weights, "means": means, "covariances": covariances}
-
-    def divergence(self, posterior: Arrays) -> float:
-        own = self.gaussians.divergence(posterior)
-        return own + dirichlet.divergence(posterior["weights"], self.concentration)
-
-    def draw(self, posterior: Arrays, generator: np.random.Generator) -> Arrays:
-        means, covariances = self.gaussians.draw(posterior, generator)
-        weights = dirichlet.draw(posterior["weights"], generator)
-        return {"weights": weights, "means": means, "covariances": covariances}
-
-    def mean(self, posterior: Arrays) -> Arrays:
-        means, covariances = self.gaussians.mean(posterior)
-        return {"weights": dirichlet.mean(posterior["weights"]), "means": means, "covariances": covariances}
 
     def _components(self, states: Array, parameters: Arrays, generator: np.random.Generator) -> Array:
         return states * self.num_components + draw_rows(parameters["weights"][states], generator)

@@ -18,11 +18,14 @@ from hiddenfield.data.rows import Rows
 from hiddenfield.errors import InputError, TrainingError
 from hiddenfield.learning.em import Arrays, Fill
 from hiddenfield.learning.starts import STARTS, group_rows
-from hiddenfield.models.hidden_markov import dirichlet, states
+from hiddenfield.models import dirichlet
+from hiddenfield.models.dirichlet import Probabilities
+from hiddenfield.models.hidden_markov import states
 from hiddenfield.models.hidden_markov.emissions import Emission, Numbers
 from hiddenfield.models.hidden_markov.forest import Forest, Sequences
 from hiddenfield.models.hidden_markov.states import Chain
 from hiddenfield.models.hidden_markov.stationary import stationary_law, tied_transitions
+from hiddenfield.models.parts import Composed, Part
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Bool, Float, Int
 
@@ -31,7 +34,7 @@ SEGMENTS = "segments"
 
 
 @dataclass(frozen=True, eq=False)
-class HiddenMarkov:
+class HiddenMarkov(Composed):
     r"""States with emissions: the model that `fit_em` learns from `Sequences`.
 
     Parameters are ``initial`` (K,), ``transitions`` (K, K), and those of the emissions.
@@ -77,6 +80,14 @@ class HiddenMarkov:
     @property
     def _tied(self) -> bool:
         return isinstance(self.initial, str) and self.initial == "stationary"
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The law of the states, where it is learned, and the emissions."""
+        laws = [Probabilities("transitions", self.concentration, self.allowed)]
+        if self._free_initial:
+            laws.append(Probabilities("initial", self.concentration, self.allowed_initial))
+        return *laws, *self.emissions
 
     # -- starting ------------------------------------------------------------------------------------------
 
@@ -210,57 +221,21 @@ class HiddenMarkov:
 
     def maximize(self, statistics: Arrays, parameters: Arrays) -> Arrays:
         """Return shares of counts, and the best emissions; a tied initial law needs a climb, see `tied_transitions`."""
-        moves, before = statistics["transitions"], parameters["transitions"]
-        found: Arrays = {}
-        for emission in self.emissions:
-            found |= emission.maximize(statistics, parameters)
+        found = super().maximize(statistics, parameters)
         if self._tied:
-            smoothed = np.where(self.allowed, np.maximum(moves + self.concentration - 1, 0), 0.0)
+            counts, before = statistics["transitions"], parameters["transitions"]
+            smoothed = np.where(self.allowed, np.maximum(counts + self.concentration - 1, 0), 0.0)
             found["transitions"] = tied_transitions(statistics["initial"], smoothed, before, self.allowed)
-        else:
-            found["transitions"] = dirichlet.most_likely(moves, self.concentration, self.allowed, before)
-        first = (statistics["initial"][None], self.concentration, self.allowed_initial[None])
-        found["initial"] = dirichlet.most_likely(*first, parameters["initial"][None])[0]
-        return self.with_initial(self._with_states(found, statistics))
+        return self._completed(found, statistics)
 
-    def _with_states(self, found: Arrays, source: Arrays) -> Arrays:
+    def _completed(self, found: Arrays, source: Arrays) -> Arrays:
+        """Set an initial law that is not free, and carry the states along, where they go from turn to turn."""
+        found = self.with_initial(found)
         return found | {"states": source["states"]} if "states" in source else found
-
-    def log_prior(self, parameters: Arrays) -> float:
-        """Return the log density of the parameters under the priors."""
-        value = dirichlet.log_density(parameters["transitions"], self.concentration, self.allowed)
-        if self._free_initial:
-            given = (self.concentration, self.allowed_initial[None])
-            value += dirichlet.log_density(parameters["initial"][None], *given)
-        return value + sum(emission.log_prior(parameters) for emission in self.emissions)
-
-    # -- free coordinates ----------------------------------------------------------------------------------
-
-    def as_vector(self, parameters: Arrays) -> Float[Array, " free"]:
-        """Return log ratios of probabilities that are not 0, and the coordinates of the emissions."""
-        parts = [dirichlet.as_ratios(parameters["transitions"], self.allowed)]
-        if self._free_initial:
-            parts.append(dirichlet.as_ratios(parameters["initial"][None], self.allowed_initial[None]))
-        return np.concatenate([*parts, *(emission.as_vector(parameters) for emission in self.emissions)])
 
     def from_vector(self, vector: Float[Array, " free"], parameters: Arrays) -> Arrays:
         """Return the parameters at these coordinates."""
-        found = dict(parameters)
-
-        def next_part(size: int) -> Float[Array, " part"]:
-            nonlocal vector
-            part, vector = vector[:size], vector[size:]
-            return part
-
-        size = int(self.allowed.sum()) - self.num_states
-        found["transitions"] = dirichlet.from_ratios(next_part(size), parameters["transitions"], self.allowed)
-        if self._free_initial:
-            part, allowed = next_part(int(self.allowed_initial.sum()) - 1), self.allowed_initial[None]
-            found["initial"] = dirichlet.from_ratios(part, parameters["initial"][None], allowed)[0]
-        for emission in self.emissions:
-            size = len(emission.as_vector(parameters))
-            found |= emission.from_vector(next_part(size), parameters)
-        return self.with_initial(found)
+        return self.with_initial(dict(parameters) | super().from_vector(vector, parameters))
 
     # -- Bayes ---------------------------------------------------------------------------------------------
 
@@ -270,37 +245,20 @@ class HiddenMarkov:
             raise InputError(
                 "transitions have no conjugate prior where the initial law is tied to them; use initial='free'"
             )
-        found: Arrays = {"transitions": (statistics["transitions"] + self.concentration) * self.allowed}
-        found["initial"] = (statistics["initial"] + self.concentration) * self.allowed_initial
-        for emission in self.emissions:
-            found |= emission.posterior(statistics)
-        return self._with_states(found, statistics)
+        carried = {"states": statistics["states"]} if "states" in statistics else {}
+        return super().posterior(statistics) | carried
 
     def plug_in(self, posterior: Arrays) -> Arrays:
         """Return parameters at which the E step computes the expected log joint."""
-        return self._of(posterior, dirichlet.expected_logs, "plug_in")
+        return self._completed(super().plug_in(posterior), posterior)
 
     def mean(self, posterior: Arrays) -> Arrays:
         """Return the mean of the parameters."""
-        return self._of(posterior, dirichlet.mean, "mean")
+        return self._completed(super().mean(posterior), posterior)
 
     def draw(self, posterior: Arrays, generator: np.random.Generator) -> Arrays:
         """Draw parameters."""
-        return self._of(posterior, dirichlet.draw, "draw", generator)
-
-    def _of(self, posterior: Arrays, function, name: str, *further) -> Arrays:  # type: ignore[no-untyped-def]
-        found = {"transitions": function(posterior["transitions"], *further)}
-        found["initial"] = function(posterior["initial"][None], *further)[0]
-        for emission in self.emissions:
-            found |= getattr(emission, name)(posterior, *further)
-        return self.with_initial(self._with_states(found, posterior))
-
-    def divergence(self, posterior: Arrays) -> float:
-        """Return the Kullback-Leibler divergence from the prior."""
-        value = dirichlet.divergence(posterior["transitions"], self.concentration)
-        if self._free_initial:
-            value += dirichlet.divergence(posterior["initial"][None], self.concentration)
-        return value + sum(emission.divergence(posterior) for emission in self.emissions)
+        return self._completed(super().draw(posterior, generator), posterior)
 
     # -- sequences -----------------------------------------------------------------------------------------
 

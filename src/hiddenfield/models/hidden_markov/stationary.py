@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from hiddenfield.models.hidden_markov import dirichlet
-from hiddenfield.models.log_ratios import free_ratios
+from hiddenfield.models import dirichlet
+from hiddenfield.models.dirichlet import free_ratios
 from hiddenfield.shapes import Array, Bool, Float
 
 
