@@ -182,7 +182,7 @@ def test_conjugate_distributions(name: str) -> None:
     variational = fit_em(model, data, fill="variational", tolerance=1e-7, max_iterations=2000)
     assert (np.diff(variational.best.trace) > -1e-8).all()
     posterior = variational.best.posterior
-    drawn = [model.prior.draw(posterior, generator) for _ in range(4000)]
+    drawn = [model._draw(posterior, generator) for _ in range(4000)]
     for key in ("intercept", "loadings"):
         found = np.mean([each[key] for each in drawn], axis=0)
         np.testing.assert_allclose(found, variational.parameters[key], atol=0.05)

@@ -218,7 +218,7 @@ class BayesianNetwork(TableEstimator):
         parts = np.split(shares, np.cumsum(model.network.states)[:-1], axis=1)
         return dict(zip(model.network.names, parts, strict=True))
 
-    def icl(self, X: Any) -> float:
+    def icl(self, X: Any, y: Any = None) -> float:
         """Refuse: there are no components."""
         raise InputError("the integrated completed likelihood is of mixtures; use bic or aic")
 

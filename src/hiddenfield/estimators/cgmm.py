@@ -222,8 +222,7 @@ class ContextualGraphMarkovModel(BaseEstimator):  # type: ignore[misc]
         if dim:
             # Attributes are standardised by the features.
             centre, spread = np.zeros(dim), np.ones(dim)
-            size = dim if self.covariance in ("full", "tied") else 1
-            prior = NormalPrior(centre, 0.01, size + 2.0, spread / self.num_states ** (2 / dim))
+            prior = NormalPrior.weak(self.covariance, centre, spread, self.num_states)
             family = Gaussians(self.covariance, centre, spread, prior)
             found.append(Numbers(tuple(range(first, first + dim)), self.num_states, 1, family))
         return found

@@ -121,10 +121,7 @@ class GaussianMixture(LatentEstimator):
     def _model(self) -> MixtureOfGaussians:
         prior = None
         if self._has_prior():
-            dim = len(self.centre_)
-            size = dim if self.covariance in ("full", "tied") else 1
-            scale = self.spread_**2 / self.num_components ** (2 / dim)
-            prior = NormalPrior(self.centre_, 0.01, size + 2.0, scale)
+            prior = NormalPrior.weak(self.covariance, self.centre_, self.spread_, self.num_components)
         return MixtureOfGaussians(
             self.num_components,
             Gaussians(self.covariance, self.centre_, self.spread_, prior),

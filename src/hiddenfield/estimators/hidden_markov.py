@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from hiddenfield.data.rows import Rows
 from hiddenfield.data.table import Table
 from hiddenfield.errors import InputError
 from hiddenfield.estimators.latent import LATENT, _weights
@@ -158,25 +159,9 @@ class HiddenMarkovModel(TableEstimator):
         given = self._given(X)
         table = self._table(given.source, fitting)
         if fitting:
-            self._keep_moments(table)
+            continuous = np.array([column.kind == "continuous" for column in table.columns])
+            self._describe(Rows(table.values), continuous)
         return Sequences.of(given.forest, table, _weights(sample_weight, len(given.forest)))
-
-    def _keep_moments(self, table: Table) -> None:
-        """Keep mean and spread of the columns, and refuse those from which nothing can be learned."""
-        here = ~table.missing
-        for j, column in enumerate(table.columns):
-            if not here[:, j].any():
-                raise InputError(f"column {column.name!r} has no values; leave it out")
-        values, number = np.where(here, table.values, 0.0), here.sum(0)
-        self.centre_ = values.sum(0) / number
-        away = np.where(here, values - self.centre_, 0.0)
-        self.spread_ = np.sqrt((away**2).sum(0) / number)
-        for j, column in enumerate(table.columns):
-            if column.kind == "continuous" and self.spread_[j] <= 1e-12 * abs(self.centre_[j]):
-                only = "one sample" if len(table) == 1 else "a single value"
-                raise InputError(
-                    f"column {column.name!r} has {only}, from which no variance can be learned; leave it out"
-                )
 
     # -- the model -----------------------------------------------------------------------------------------
 
@@ -218,13 +203,10 @@ class HiddenMarkovModel(TableEstimator):
         found: list[Emission] = []
         if numbers:
             centre, spread = self.centre_[list(numbers)], self.spread_[list(numbers)]
-            total, dim = self.num_states * self.num_components, len(numbers)
-            size = dim if self.covariance in ("full", "tied") else 1
-            prior = (
-                NormalPrior(centre, 0.01, size + 2.0, spread**2 / total ** (2 / dim))
-                if self._has_prior()
-                else None
-            )
+            prior = None
+            if self._has_prior():
+                total = self.num_states * self.num_components
+                prior = NormalPrior.weak(self.covariance, centre, spread, total)
             family = Gaussians(self.covariance, centre, spread, prior)
             found.append(Numbers(numbers, self.num_states, self.num_components, family, self.concentration))
         if counts:
@@ -347,14 +329,14 @@ class HiddenMarkovModel(TableEstimator):
 
     # -- criteria ------------------------------------------------------------------------------------------
 
-    def bic(self, X: Any) -> float:
+    def bic(self, X: Any, y: Any = None) -> float:
         r"""Return Schwarz's criterion :math:`-2 \log L + p \log n`, n being the steps with something observed."""
         model, data, parameters = self._fitted(X)
         steps = int((~data.table.missing.all(1))[data.row].sum())
         value = model.log_likelihood(data, parameters).sum()
         return float(self.num_free_ * np.log(max(steps, 1)) - 2 * value)
 
-    def icl(self, X: Any) -> float:
+    def icl(self, X: Any, y: Any = None) -> float:
         """Return the integrated completed likelihood: as BIC, with the most likely states as if they were known."""
         model, data, parameters = self._fitted(X)
         chain = model.chain(data, parameters)

@@ -26,7 +26,7 @@ from hiddenfield.learning.observed_information import standard_errors
 from hiddenfield.learning.shards import Shards
 from hiddenfield.progress import progress
 from hiddenfield.registry import Registry
-from hiddenfield.shapes import Array, Float, Tensor
+from hiddenfield.shapes import Array, Bool, Float, Tensor
 
 LATENT: Registry[type[LatentEstimator]] = Registry("model", "hiddenfield.estimators")
 """Estimators of models with something hidden, by name; facts: summary, reference, and data ("table" or "sequences")."""
@@ -133,8 +133,8 @@ class LatentEstimator(BaseEstimator):  # type: ignore[misc]
             )
         return Rows(values, _weights(sample_weight, len(values)))
 
-    def _describe(self, rows: Rows) -> None:
-        """Keep where the data are, and refuse columns from which no variance can be learned."""
+    def _describe(self, rows: Rows, continuous: Bool[Array, " columns"] | bool = True) -> None:
+        """Keep where the data are; refuse empty columns, and continuous ones from which no variance can be learned."""
         present = ~rows.missing
         weights = present if rows.weights is None else present * rows.weights[:, None]
         mass, filled = weights.sum(0), np.where(present, rows.values, 0.0)
@@ -143,7 +143,8 @@ class LatentEstimator(BaseEstimator):  # type: ignore[misc]
         self.centre_ = (weights * filled).sum(0) / mass
         away = np.where(present, rows.values - self.centre_, 0.0)
         self.spread_ = np.sqrt((weights * away**2).sum(0) / mass)
-        if (constant := np.flatnonzero(self.spread_ <= 1e-12 * np.abs(self.centre_))).size:
+        flat = (self.spread_ <= 1e-12 * np.abs(self.centre_)) & continuous
+        if (constant := np.flatnonzero(flat)).size:
             only = "one sample" if len(rows) == 1 else "a single value"
             raise InputError(
                 f"column {self._column(constant[0])} has {only}, from which no variance can be learned; leave it out"
@@ -245,7 +246,7 @@ class LatentEstimator(BaseEstimator):  # type: ignore[misc]
 
     # -- rows ----------------------------------------------------------------------------------------------
 
-    def log_likelihood(self, X: Any) -> Float[Array, " rows"]:
+    def log_likelihood(self, X: Any, y: Any = None) -> Float[Array, " rows"]:
         """Return the log-likelihood of each row, what it misses integrated out; 0 for a row without any value."""
         if isinstance(X, Shards):
             return np.concatenate([self.log_likelihood(part) for part in X])
@@ -310,16 +311,16 @@ class LatentEstimator(BaseEstimator):  # type: ignore[misc]
 
     # -- criteria ------------------------------------------------------------------------------------------
 
-    def bic(self, X: Any) -> float:
+    def bic(self, X: Any, y: Any = None) -> float:
         r"""Return Schwarz's criterion :math:`-2 \log L + p \log n`; less is better."""
-        values = self.log_likelihood(X)
+        values = self.log_likelihood(X, y)
         return float(self.num_free_ * np.log(len(values)) - 2 * values.sum())
 
-    def aic(self, X: Any) -> float:
+    def aic(self, X: Any, y: Any = None) -> float:
         r"""Return Akaike's criterion :math:`-2 \log L + 2 p`; less is better."""
-        return float(2 * self.num_free_ - 2 * self.log_likelihood(X).sum())
+        return float(2 * self.num_free_ - 2 * self.log_likelihood(X, y).sum())
 
-    def icl(self, X: Any) -> float:
+    def icl(self, X: Any, y: Any = None) -> float:
         """Return the integrated completed likelihood: BIC and twice the entropy of what is hidden; less is better."""
         shares = self.posterior(X)
         return self.bic(X) - 2 * float((shares * np.log(np.maximum(shares, 1e-300))).sum())

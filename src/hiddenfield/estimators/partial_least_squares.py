@@ -144,15 +144,6 @@ class PartialLeastSquares(RegressorMixin, FactorEstimator):  # type: ignore[misc
         model, _, parameters = self._fitted(X)
         return model.log_likelihood(self._read(X, y=y), parameters)
 
-    def bic(self, X: Any, y: Any = None) -> float:
-        r"""Return Schwarz's criterion of columns and targets; less is better."""
-        values = self.log_likelihood(X, y)
-        return float(self.num_free_ * np.log(len(values)) - 2 * values.sum())
-
-    def aic(self, X: Any, y: Any = None) -> float:
-        r"""Return Akaike's criterion of columns and targets; less is better."""
-        return float(2 * self.num_free_ - 2 * self.log_likelihood(X, y).sum())
-
     def __sklearn_tags__(self) -> Any:
         """Say that there may be several targets."""
         tags = super().__sklearn_tags__()

@@ -142,8 +142,8 @@ def choose_size(
 
 
 def _judge(model: LatentEstimator, X: Any, y: Any, folds: int) -> list[float]:
-    own: dict[str, Any] = {} if y is None else {"y": y}
-    values = model.log_likelihood(X, **own)
+    own = {} if y is None else {"y": y}
+    values = model.log_likelihood(X, y)
     held = [math.nan, math.nan]
     if folds:
         scores = []
@@ -152,12 +152,12 @@ def _judge(model: LatentEstimator, X: Any, y: Any, folds: int) -> list[float]:
             part.fit(
                 _safe_indexing(X, train), **{name: _safe_indexing(each, train) for name, each in own.items()}
             )
-            rest = {name: _safe_indexing(each, test) for name, each in own.items()}
-            scores.append(float(part.log_likelihood(_safe_indexing(X, test), **rest).mean()))
+            rest = None if y is None else _safe_indexing(y, test)
+            scores.append(float(part.log_likelihood(_safe_indexing(X, test), rest).mean()))
         held = [float(np.mean(scores)), float(np.std(scores, ddof=1) / math.sqrt(len(scores)))]
     try:
-        icl = model.icl(X, **own)
+        icl = model.icl(X, y)
     except InputError:  # what is hidden is not one of several
         icl = math.nan
-    criteria = [model.bic(X, **own), model.aic(X, **own), icl]
+    criteria = [model.bic(X, y), model.aic(X, y), icl]
     return [float(values.sum()), float(model.num_free_), *criteria, *held]

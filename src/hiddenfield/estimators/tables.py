@@ -76,6 +76,9 @@ class TableEstimator(LatentEstimator):
         weights = _weights(sample_weight, len(table))
         return table if weights is None else replace(table, weights=weights)
 
+    def _column(self, number: Any) -> str:
+        return repr(str(self.columns_[number]["name"]))
+
     def _dropped(self) -> tuple[str, ...]:
         return () if self.drop is None else tuple(self.drop)
 

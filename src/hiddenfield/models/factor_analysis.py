@@ -14,15 +14,18 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import digamma, gammaln
 
 from hiddenfield.errors import InputError
 from hiddenfield.learning.em import Arrays, Fill
-from hiddenfield.models.factor_priors import FactorPrior
 from hiddenfield.models.factor_rows import FactorRows, Moments
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Bool, Float, Int
 
 LOG_TWO_PI = float(np.log(2 * np.pi))
+
+PRECISION, SHAPE, SHARE = 0.01, 1.0, 0.5
+"""Of the prior: rows that it counts as for the coefficients, the shape of the noise's, the share that is noise."""
 
 
 class FactorScores(NamedTuple):
@@ -68,6 +71,16 @@ class LinearGaussian:
 
     Notes
     -----
+    EM has no prior. `variational` and `gibbs` have a weak one, the same for all rotations of the factors: with
+    :math:`w_j = (b_j, \lambda_j)` of column j, and :math:`\psi_g` of the noise g that the column has,
+
+    .. math::
+
+        w_j \mid \psi_g \sim N(m_j, \psi_g S_j), \qquad \psi_g \sim \operatorname{IG}(a_g, c_g),
+
+    conjugate given the factors. It counts as a hundredth of a row for the coefficients, and as two rows with half of
+    the column's variance for the noise.
+
     A turn costs :math:`O(P D K^2)` for P patterns of missingness in D columns and K factors, however many rows there
     are, as long as patterns repeat.
 
@@ -87,6 +100,11 @@ class LinearGaussian:
     def num_factors(self) -> int:
         """How many hidden factors there are."""
         return self.allowed.shape[1]
+
+    @property
+    def coefficients(self) -> Bool[Array, "columns coefficients"]:
+        """Which coefficients each column has, that of the constant first."""
+        return np.column_stack([np.ones(len(self.allowed), bool), self.allowed])
 
     # -- the E step ----------------------------------------------------------------------------------------
 
@@ -195,7 +213,7 @@ class LinearGaussian:
 
     def maximize(self, statistics: Arrays, parameters: Arrays) -> Arrays:
         """Regress each column on the factors that it may load on, then bring these to mean 0 and covariance 1."""
-        allowed = np.column_stack([np.ones(len(self.allowed), bool), self.allowed])
+        allowed = self.coefficients
         gram = statistics["gram"] * (allowed[:, :, None] & allowed[:, None, :])
         gram = gram + np.eye(allowed.shape[1]) * ~allowed[:, None, :]
         cross = statistics["cross"] * allowed
@@ -222,32 +240,72 @@ class LinearGaussian:
     # -- distributions of the parameters -------------------------------------------------------------------
 
     @property
-    def prior(self) -> FactorPrior:
-        """The conjugate prior of `variational` and `gibbs`; EM has none."""
-        return FactorPrior(
-            np.column_stack([np.ones(len(self.allowed), bool), self.allowed]), self.tied, self.spread
-        )
+    def _scale(self) -> Float[Array, " noises"]:
+        """Of the prior's inverse gamma distributions."""
+        return SHAPE * SHARE * np.bincount(self.tied, self.spread**2) / np.bincount(self.tied)
 
     def posterior(self, statistics: Arrays) -> Arrays:
-        """Return the distribution of the parameters given filled-in statistics."""
-        return self.prior.posterior(statistics)
+        """Return mean, precision, shape and scale given second moments; coefficients that are not allowed stay 0."""
+        allowed = self.coefficients
+        both = allowed[:, :, None] & allowed[:, None, :]
+        precision = statistics["gram"] * both + PRECISION * np.eye(allowed.shape[1])
+        cross = statistics["cross"] * allowed
+        mean = np.linalg.solve(precision, cross[:, :, None])[:, :, 0]
+        left = np.maximum(statistics["square"] - (cross * mean).sum(axis=1), 0.0)
+        shape = SHAPE + np.bincount(self.tied, statistics["seen"]) / 2
+        return {
+            "mean": mean,
+            "precision": precision,
+            "shape": shape,
+            "scale": self._scale + np.bincount(self.tied, left) / 2,
+        }
 
     def plug_in(self, posterior: Arrays) -> Arrays:
-        """Return what the E step takes for the expected log density."""
-        return self.prior.plug_in(posterior)
+        """Return parameters for the E step, with what their uncertainty adds to the quadratic form of the factors."""
+        allowed = self.coefficients
+        spread = np.linalg.inv(posterior["precision"]) * (allowed[:, :, None] & allowed[:, None, :])
+        log_noise = np.log(posterior["scale"]) - digamma(posterior["shape"])
+        return self._parameters(posterior["mean"], posterior["scale"] / posterior["shape"]) | {
+            "spread": spread,
+            "log_noise": log_noise,
+        }
 
     def divergence(self, posterior: Arrays) -> float:
-        """Return how far the distribution is from the prior."""
-        return self.prior.divergence(posterior)
+        """Return the Kullback-Leibler divergence from the prior."""
+        mean, precision, shape, scale = (posterior[name] for name in ("mean", "precision", "shape", "scale"))
+        size = mean.shape[1]
+        spread = PRECISION * np.trace(np.linalg.inv(precision), axis1=1, axis2=2) - size
+        volume = np.linalg.slogdet(precision)[1] - size * np.log(PRECISION)
+        away = PRECISION * (mean**2).sum(axis=1) * (shape / scale)[self.tied]
+        normal = 0.5 * (spread + volume + away).sum()
+        gamma = (shape - SHAPE) * digamma(shape) - gammaln(shape) + gammaln(SHAPE)
+        gamma += SHAPE * np.log(scale / self._scale) + shape * (self._scale - scale) / scale
+        return float(normal + gamma.sum())
 
     def draw(self, posterior: Arrays, generator: np.random.Generator) -> Arrays:
         """Draw parameters; loadings are turned alike, so that draws can be averaged."""
-        drawn = self.prior.draw(posterior, generator)
+        drawn = self._draw(posterior, generator)
         return drawn | {"loadings": self.triangular(drawn["loadings"])}
+
+    def _draw(self, posterior: Arrays, generator: np.random.Generator) -> Arrays:
+        noise = posterior["scale"] / generator.gamma(posterior["shape"])
+        normal = generator.standard_normal(posterior["mean"].shape)
+        # With L L' the precision, the solution of L' w = z has its inverse for a covariance.
+        roots = np.linalg.cholesky(posterior["precision"]).transpose(0, 2, 1)
+        away = np.linalg.solve(roots, normal[:, :, None])[:, :, 0]
+        return self._parameters(posterior["mean"] + np.sqrt(noise)[self.tied, None] * away, noise)
 
     def mean(self, posterior: Arrays) -> Arrays:
         """Return the means of the parameters."""
-        return self.prior.mean(posterior)
+        return self._parameters(
+            posterior["mean"], posterior["scale"] / np.maximum(posterior["shape"] - 1, 0.5)
+        )
+
+    def _parameters(
+        self, weights: Float[Array, "columns coefficients"], noise: Float[Array, " noises"]
+    ) -> Arrays:
+        weights = weights * self.coefficients
+        return {"intercept": weights[:, 0], "loadings": weights[:, 1:], "noise": noise}
 
     # -- rows ----------------------------------------------------------------------------------------------
 

@@ -78,9 +78,8 @@ def _lacking(names: Sequence[str], columns: int, rows: int) -> str:
 
 def learned_as_text(record: LearnRecord) -> str:
     """Return a table of the sizes that were tried, and below it which was chosen."""
-    names = [name for name in CRITERIA if any(name in one.criteria for one in record.sizes)]
-    heads = [_word(record), "log-likelihood", "free", *(_head(name) for name in names), "turns", "status"]
-    lines = [text_table(heads, _size_rows(record, names), text=(len(heads) - 1,))]
+    heads, rows = _size_table(record)
+    lines = [text_table(heads, rows, text=(len(heads) - 1,))]
     if len(record.sizes) > 1:
         lines.append(f"chosen by {CRITERIA[record.criterion].split(',')[0]}: {record.chosen}")
     lines += [f"warning: {warning}" for warning in record.best.warnings]
@@ -95,7 +94,10 @@ def _word(record: LearnRecord) -> str:
     return (record.size_parameter or "size").removeprefix("num_")
 
 
-def _size_rows(record: LearnRecord, names: Sequence[str]) -> list[list[str]]:
+def _size_table(record: LearnRecord) -> tuple[list[str], list[list[str]]]:
+    """Return the heads and rows of a table of sizes."""
+    names = [name for name in CRITERIA if any(name in one.criteria for one in record.sizes)]
+    heads = [_word(record), "log-likelihood", "free", *(_head(name) for name in names), "turns", "status"]
     rows = []
     for one in record.sizes:
         values = [one.log_likelihood, *(one.criteria.get(name) for name in names)]
@@ -103,7 +105,7 @@ def _size_rows(record: LearnRecord, names: Sequence[str]) -> list[list[str]]:
         free, turns = ("" if value is None else f"{value:,}" for value in (one.free, one.iterations))
         size = "" if one.size is None else str(one.size)
         rows.append([size, shown[0], free, *shown[1:], turns, one.error or one.status])
-    return rows
+    return heads, rows
 
 
 def learned_record(data: LearnData, record: LearnRecord) -> dict[str, Any]:
@@ -219,10 +221,9 @@ def _learning_section(estimator: Any, record: LearnRecord) -> str:
 
         caption = f"Criteria by the number of {_word(record)}; the line marks the one that was chosen."
         boxes.append(figure_box(draw("sizes", sizes, title="criteria by size"), caption))
-    names = [name for name in CRITERIA if any(name in one.criteria for one in record.sizes)]
-    heads = [_word(record), "log-likelihood", "free", *(_head(name) for name in names), "turns", "status"]
+    heads, rows = _size_table(record)
     own = next(k for k, one in enumerate(record.sizes) if one.size == record.chosen)
-    text = html_table(heads, _size_rows(record, names), text=(len(heads) - 1,), own=own)
+    text = html_table(heads, rows, text=(len(heads) - 1,), own=own)
     text += "".join(f"<p>{escape(warning)}</p>" for warning in record.best.warnings)
     return figures(boxes) + text
 

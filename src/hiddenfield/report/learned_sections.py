@@ -21,7 +21,7 @@ from hiddenfield.report.learned_pictures import (
     paint_states,
 )
 from hiddenfield.report.page import Section, escape, figure_box, figures, html_table, shortened
-from hiddenfield.shapes import Array, Float
+from hiddenfield.shapes import Array
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -63,7 +63,8 @@ def _components(estimator: Any, data: LearnData) -> str:
     """Draw the pairs of columns that tell components apart best, and list the means."""
     X, names = data.inputs()["X"], data.used
     values = data.table.select(names).values
-    means, covariances = estimator.means_, full_covariances(estimator)
+    means, family = estimator.means_, estimator.model_.gaussians
+    covariances = family.covariance_matrices(estimator.covariances_, len(means))
     owners = estimator.predict(X)
     between = means.var(axis=0) / np.array([covariances[:, j, j].mean() for j in range(len(names))])
     first = sorted(np.argsort(-between, kind="stable")[:4].tolist())
@@ -88,17 +89,6 @@ def _components(estimator: Any, data: LearnData) -> str:
         for k, (weight, mean) in enumerate(zip(estimator.weights_, means, strict=False))
     ]
     return figures(boxes) + html_table(["component", "weight", *names], rows)
-
-
-def full_covariances(estimator: Any) -> Float[Array, "components columns columns"]:
-    """Return the covariance matrix of each component, whatever its kind."""
-    found, (count, size) = estimator.covariances_, estimator.means_.shape
-    kind = estimator.covariance
-    if kind == "full":
-        return found
-    if kind == "tied":
-        return np.tile(found, (count, 1, 1))
-    return np.array([np.eye(size) * found[k] for k in range(count)])
 
 
 def _classes(estimator: Any) -> str:

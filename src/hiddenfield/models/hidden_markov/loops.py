@@ -214,12 +214,15 @@ def log_counts(
     log_initial: Array,
     below: Array,
     message: Array,
+    result: Array,
     posterior: Array,
     moves: Array,
 ) -> None:
-    """Go down in log space: the posterior of every node, and the expected moves of each structure."""
+    """Go down in log space: the posterior of every node, and the expected moves of each structure that is possible."""
     states = log_initial.size
     for n in prange(structure_ptr.size - 1):
+        if result[n] == -math.inf:
+            continue
         terms = np.empty(states)
         for i in range(structure_ptr[n], structure_ptr[n + 1]):
             up = parent[i]
@@ -239,6 +242,22 @@ def log_counts(
                     posterior[i, t] += move
 
 
+@subroutine(allocates=False)
+def choose(terms: Any, uniform: float) -> int:
+    """Return the first of the largest log probabilities, or where `uniform` is not negative a state drawn by it."""
+    best = 0
+    for t in range(1, terms.size):
+        if terms[t] > terms[best]:
+            best = t
+    if uniform >= 0:
+        left = uniform * math.exp(log_sum(terms, False) - terms[best])
+        for t in range(terms.size):
+            left -= math.exp(terms[t] - terms[best])
+            if left < 0:
+                return t
+    return best
+
+
 @compiled
 def choose_states(
     structure_ptr: Array,
@@ -247,10 +266,9 @@ def choose_states(
     log_initial: Array,
     below: Array,
     uniform: Array,
-    maximum: bool,
     states: Array,
 ) -> None:
-    """Go down and choose every state given its parent's: the best one, or a draw by the node's uniform number."""
+    """Go down and choose every state given its parent's, as `choose` does by the node's uniform number."""
     count = log_initial.size
     for n in prange(structure_ptr.size - 1):
         terms = np.empty(count)
@@ -259,19 +277,7 @@ def choose_states(
             for t in range(count):
                 move = log_initial[t] if up < 0 else log_transitions[states[up], t]
                 terms[t] = move + below[i, t]
-            chosen = 0
-            for t in range(1, count):
-                if terms[t] > terms[chosen]:
-                    chosen = t
-            if not maximum:
-                left = uniform[i] * math.exp(log_sum(terms, False) - terms[chosen])
-                top = terms[chosen]
-                for t in range(count):
-                    left -= math.exp(terms[t] - top)
-                    if left < 0:
-                        chosen = t
-                        break
-            states[i] = chosen
+            states[i] = choose(terms, uniform[i])
 
 
 @compiled
@@ -298,10 +304,4 @@ def redraw_states(
                 terms[t] += log_likelihood[row[i], t]
                 for c in range(child_ptr[i], child_ptr[i + 1]):
                     terms[t] += log_transitions[t, states[children[c]]]
-            total = log_sum(terms, False)
-            left = uniform[i]
-            for t in range(count):
-                left -= math.exp(terms[t] - total)
-                if left < 0:
-                    states[i] = t
-                    break
+            states[i] = choose(terms, uniform[i])

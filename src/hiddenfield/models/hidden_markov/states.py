@@ -119,15 +119,8 @@ def _counts_in_log_space(data: Sequences, chain: Chain) -> tuple[Counts, Float[A
     below, message, log_likelihood = _log_messages(data, chain, maximum=False)
     count = len(chain.initial)
     posterior, moves = np.zeros((forest.num_nodes, count)), np.zeros((len(forest), count, count))
-    possible = np.isfinite(log_likelihood)
-    if possible.all():
-        given = (forest.structure_ptr, forest.parent, log_transitions, log_initial, below, message)
-        loops.log_counts(*given, posterior, moves, work=forest.num_nodes * count**2)
-    elif possible.any():
-        kept = np.flatnonzero(possible)
-        part, own = _counts_in_log_space(data[kept], chain)
-        posterior[forest.take(kept)[1]] = own
-        return Counts(part.first, part.moves, own[:0], log_likelihood), posterior
+    given = (forest.structure_ptr, forest.parent, log_transitions, log_initial, below, message)
+    loops.log_counts(*given, log_likelihood, posterior, moves, work=forest.num_nodes * count**2)
     weights = data.tree_weights
     posterior *= weights[forest.structure_of_node][:, None]
     first = posterior[forest.parent < 0].sum(0)
@@ -155,13 +148,17 @@ def draw_states(data: Sequences, chain: Chain, generator: np.random.Generator) -
 
 
 def _chosen(data: Sequences, chain: Chain, generator: np.random.Generator | None) -> Int[Array, " nodes"]:
-    forest, maximum = data.forest, generator is None
-    log_transitions, log_initial = chain.logs
-    below, _, _ = _log_messages(data, chain, maximum=maximum)
-    uniform = np.zeros(forest.num_nodes) if generator is None else generator.random(forest.num_nodes)
+    below, _, _ = _log_messages(data, chain, maximum=generator is None)
+    return _choose_down(data.forest, chain, below, generator)
+
+
+def _choose_down(
+    forest: Forest, chain: Chain, below: Float[Array, "nodes states"], generator: np.random.Generator | None
+) -> Int[Array, " nodes"]:
+    uniform = np.full(forest.num_nodes, -1.0) if generator is None else generator.random(forest.num_nodes)
     states = np.zeros(forest.num_nodes, np.int64)
-    given = (forest.structure_ptr, forest.parent, log_transitions, log_initial, below)
-    loops.choose_states(*given, uniform, maximum, states, work=below.size)
+    given = (forest.structure_ptr, forest.parent, *chain.logs, below, uniform)
+    loops.choose_states(*given, states, work=below.size)
     return states
 
 
@@ -193,12 +190,8 @@ def sample_states(
     generator: np.random.Generator,
 ) -> Int[Array, " nodes"]:
     """Draw states of trees of which nothing was observed."""
-    with np.errstate(divide="ignore"):
-        logs = np.log(transitions), np.log(initial)
-    states, below = np.zeros(forest.num_nodes, np.int64), np.zeros((forest.num_nodes, len(initial)))
-    given = (forest.structure_ptr, forest.parent, *logs, below, generator.random(forest.num_nodes))
-    loops.choose_states(*given, False, states, work=below.size)
-    return states
+    nothing = np.zeros((forest.num_nodes, len(initial)))
+    return _choose_down(forest, Chain(initial, transitions, nothing[:0]), nothing, generator)
 
 
 def log_joint(data: Sequences, chain: Chain, states: Int[Array, " nodes"]) -> Float[Array, " structures"]:
