@@ -1,3 +1,10 @@
+from .base import KERNELS as KERNELS, Kernel as Kernel
+from .colours import (
+    ShortestPath as ShortestPath,
+    WLEdge as WLEdge,
+    WLShortestPath as WLShortestPath,
+    WLSubtree as WLSubtree,
+)
 from .jaccard import jaccard as jaccard
 from .refinement import (
     ColourDictionary as ColourDictionary,

@@ -119,6 +119,21 @@ def weisfeiler_lehman(
     >>> weisfeiler_lehman(hf.data.from_sequences(["ABC"]), vocabulary=colours)[0].toarray()
     array([[1., 1., 1., 0., 0.]])
     """
+    colours, result = refine(structures, rounds, vocabulary=vocabulary, use_arc_labels=use_arc_labels)
+    return _counts(colours, structures, result.offsets), result
+
+
+def refine(
+    structures: Structures,
+    rounds: int,
+    *,
+    vocabulary: ColourDictionary | None = None,
+    use_arc_labels: bool = True,
+) -> tuple[Int[Array, "rounds nodes"], ColourDictionary]:
+    """Return the colour of every node in each round from 0, -1 where the dictionary lacks it, and the dictionary.
+
+    The parameters are those of `weisfeiler_lehman`.
+    """
     rounds = _checked(rounds) if vocabulary is None else len(vocabulary.rounds) - 1
     known = vocabulary
     use_arc_labels = use_arc_labels if known is None else known.arc_vocabularies is not None
@@ -135,8 +150,7 @@ def weisfeiler_lehman(
         every[step] = colours
         if step < rounds:
             rows = _neighbourhoods(colours, arcs, len(arc_rows), structures)
-    result = known or ColourDictionary(node_vocabularies, arc_vocabularies, arc_rows, tuple(tables))
-    return _counts(every, structures, result.offsets), result
+    return every, known or ColourDictionary(node_vocabularies, arc_vocabularies, arc_rows, tuple(tables))
 
 
 def bag_of_labels(

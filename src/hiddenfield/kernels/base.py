@@ -1,0 +1,284 @@
+"""What the kernels share: their registry, counts in fitted columns, and Gram matrices."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils._param_validation import InvalidParameterError
+from sklearn.utils.validation import check_is_fitted
+
+from hiddenfield.data.structures import Structures
+from hiddenfield.data.vocabulary import Vocabulary
+from hiddenfield.errors import InputError, TooLargeError
+from hiddenfield.kernels.refinement import columns_in, look_up
+from hiddenfield.machine import available_memory
+from hiddenfield.ops.compile import compiled, prange
+from hiddenfield.ops.equal_rows import Rows, number_rows
+from hiddenfield.registry import Registry
+from hiddenfield.shapes import Array, Float, Int
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+CHUNK = 2**22
+"""Substructures that are listed at once."""
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Kernel(BaseEstimator):  # type: ignore[misc]
+    """Base of the kernels: positive semidefinite similarities of structures.
+
+    Parameters
+    ----------
+    normalise
+        Whether to divide by the lengths of both feature vectors (cosine). A structure without any substructure keeps
+        similarity 0 to all, itself included.
+    """
+
+    normalise: bool = False
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {"normalise": ["boolean"]}
+
+    def fit(self, X: Structures, y: Any = None) -> Any:
+        """Learn which labels and substructures occur in the structures of a pack; y is not used."""
+        try:
+            self._validate_params()
+        except InvalidParameterError as error:
+            raise InputError(str(error)) from None
+        self._fit(_pack(X))
+        return self
+
+    def gram(
+        self, X: Structures, Y: Structures | None = None, *, dtype: Any = np.float64
+    ) -> Float[Array, "first second"]:
+        """Return the kernel of every structure of X with every one of Y, or of X.
+
+        Substructures that did not occur in what was fitted are not counted.
+
+        Parameters
+        ----------
+        X, Y
+            Packs.
+        dtype
+            float64 or float32.
+
+        Raises
+        ------
+        TooLargeError
+            Where the matrix does not fit into the memory that is free.
+        """
+        check_is_fitted(self)
+        first, second = _pack(X), None if Y is None else _pack(Y)
+        shape = (len(first), len(first if second is None else second))
+        check_memory(shape, dtype)
+        out = np.zeros(shape, dtype=dtype)
+        own, others = self._add_products(first, second, out)
+        if self.normalise:
+            out *= _inverse_lengths(own)[:, None].astype(dtype)
+            out *= _inverse_lengths(others).astype(dtype)
+        return out
+
+    @abstractmethod
+    def _fit(self, structures: Structures) -> None:
+        """Keep what is to be known of the structures."""
+
+    @abstractmethod
+    def _add_products(
+        self, first: Structures, second: Structures | None, out: Float[Array, "first second"]
+    ) -> tuple[Float[Array, " first"], Float[Array, " second"]]:
+        """Add the kernel, not normalised, to `out`; return that of every structure with itself."""
+
+    def __sklearn_tags__(self) -> Any:
+        """Return scikit-learn's tags: X holds structures, not arrays of numbers."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.no_validation = True
+        return tags
+
+
+KERNELS: Registry[type[Kernel]] = Registry("kernel", "hiddenfield.kernels")
+"""Every kernel by its name."""
+
+
+class BlockKernel(Kernel):
+    r"""A kernel that adds up inner products of counts, :math:`\sum_b w_b \, \phi_b(x)^\top \phi_b(y)`."""
+
+    @abstractmethod
+    def _blocks(
+        self, structures: Structures, known: list[Any] | None
+    ) -> Iterator[tuple[float, csr_matrix, Any]]:
+        """Yield each block's weight, counts and what its columns stand for: those that are known, if any are."""
+
+    def _fit(self, structures: Structures) -> None:
+        self.columns_ = [columns for _, _, columns in self._blocks(structures, None)]
+
+    def _add_products(
+        self, first: Structures, second: Structures | None, out: Float[Array, "first second"]
+    ) -> tuple[Float[Array, " first"], Float[Array, " second"]]:
+        own, others = (np.zeros(count) for count in out.shape)
+        right = None if second is None else self._blocks(second, self.columns_)
+        for weight, counts, _ in self._blocks(first, self.columns_):
+            other = counts if right is None else next(right)[1]
+            add_products(counts, other, weight, out)
+            own += weight * _squares(counts)
+            others += weight * _squares(other)
+        return own, others
+
+
+class FeatureKernel(TransformerMixin, BlockKernel):  # type: ignore[misc]
+    """A kernel whose features are counts, so that a linear model on them does what a kernel machine would."""
+
+    def transform(self, X: Structures) -> csr_matrix:
+        """Return the features, (structures, substructures that were fitted), sparse.
+
+        Their inner products are what `gram` returns; substructures that were not fitted are not counted.
+        """
+        from scipy import sparse
+
+        check_is_fitted(self)
+        blocks = self._blocks(_pack(X), self.columns_)
+        parts = [counts if weight == 1 else counts * np.sqrt(weight) for weight, counts, _ in blocks]
+        features = parts[0] if len(parts) == 1 else sparse.hstack(parts, format="csr")
+        return sparse.diags(_inverse_lengths(_squares(features))) @ features if self.normalise else features
+
+
+def _pack(X: Any) -> Structures:
+    if not isinstance(X, Structures):
+        raise InputError(
+            f"a kernel takes a pack of structures, got {type(X).__name__}; make one with hiddenfield.data, or use "
+            "KernelClassifier or KernelRegressor, which take lists too"
+        )
+    return X
+
+
+def _squares(counts: csr_matrix) -> Float[Array, " rows"]:
+    return np.asarray(counts.multiply(counts).sum(axis=1), dtype=np.float64).reshape(-1)
+
+
+def _inverse_lengths(squares: Float[Array, " rows"]) -> Float[Array, " rows"]:
+    return np.where(squares > 0, 1 / np.sqrt(np.where(squares > 0, squares, 1.0)), 0.0)
+
+
+def check_memory(shape: tuple[int, int], dtype: Any) -> int:
+    """Return how many bytes a Gram matrix takes; more than are free is a `TooLargeError`.
+
+    Examples
+    --------
+    >>> check_memory((1000, 1000), np.float32)
+    4000000
+    """
+    need = shape[0] * shape[1] * np.dtype(dtype).itemsize
+    if need > (free := available_memory()):
+        raise TooLargeError(
+            f"a Gram matrix of {shape[0]:,} x {shape[1]:,} takes {need / 2**30:,.1f} GiB, and {free / 2**30:,.1f} are "
+            "free; use the explicit features, float32, or fewer structures as landmarks "
+            "(sklearn.kernel_approximation.Nystroem; KernelClassifier and KernelRegressor do so by themselves)"
+        )
+    return need
+
+
+def add_products(
+    first: csr_matrix, second: csr_matrix, weight: float, out: Float[Array, "first second"]
+) -> None:
+    """Add the products of all rows of two sparse matrices, times a weight, to a dense matrix."""
+    across = second.tocsc()
+    work = first.nnz * max(1.0, across.nnz / max(1, across.shape[1]))
+    _add_products(
+        first.indptr,
+        first.indices,
+        first.data * weight,
+        across.indptr,
+        across.indices,
+        across.data,
+        out,
+        work=work,
+    )
+
+
+@compiled
+def _add_products(
+    ptr: Array, columns: Array, values: Array, bounds: Array, rows: Array, others: Array, out: Array
+) -> None:
+    for row in prange(ptr.size - 1):
+        for entry in range(ptr[row], ptr[row + 1]):
+            column, value = columns[entry], values[entry]
+            for place in range(bounds[column], bounds[column + 1]):
+                out[row, rows[place]] += value * others[place]
+
+
+# -- labels and substructures as numbers ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """The combinations of labels that nodes or arcs have: row k of `rows` are the codes of combination k."""
+
+    vocabularies: tuple[Vocabulary, ...]
+    rows: Rows
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self.rows)
+
+    @classmethod
+    def number(
+        cls, structures: Structures, kind: str, known: Labels | None = None
+    ) -> tuple[Int[Array, " rows"], Labels]:
+        """Return the number of each node's (or arc's) combination, -1 if it is not known, and what the numbers mean."""
+        codes, vocabularies = columns_in(structures, kind, None if known is None else known.vocabularies)
+        numbers, rows = look_up(Rows.of_table(codes), None if known is None else known.rows)
+        return numbers, known or cls(vocabularies, rows)
+
+
+def tally(
+    parts: Iterable[tuple[Int[Array, " found"], Int[Array, "found width"]]], count: int, known: Rows | None
+) -> tuple[csr_matrix, Rows]:
+    """Count substructures, each given by the structure it is of and a row that says which it is.
+
+    Parameters
+    ----------
+    parts
+        As many at a time as there is room for. Rows with a negative entry are not counted.
+    count
+        Number of structures.
+    known
+        Rows that are the columns of the result; by default those that occur.
+    """
+    from scipy import sparse
+
+    tables, found, before = [], [(_NONE, _NONE, np.zeros(0))], 0
+    for owner, keys in parts:
+        whole = (keys >= 0).all(axis=1)
+        if not whole.all():
+            owner, keys = owner[whole], keys[whole]
+        numbers, first = number_rows(Rows.of_table(_packed(keys)))
+        counts = sparse.coo_matrix((np.ones(len(owner)), (owner, numbers)), shape=(count, len(first)))
+        local = counts.tocsr().tocoo()
+        tables.append(keys[first])
+        found.append((local.row, local.col + before, local.data))
+        before += len(first)
+    owner, place, values = (np.concatenate(each) for each in zip(*found, strict=True))
+    table = np.concatenate(tables) if tables else np.zeros((0, 1), dtype=np.int64)
+    numbers, rows = look_up(Rows.of_table(table), known)
+    columns = numbers[place]
+    kept = columns >= 0
+    entries = (values[kept], (owner[kept], columns[kept]))
+    return sparse.coo_matrix(entries, shape=(count, len(rows))).tocsr(), rows
+
+
+_NONE = np.zeros(0, dtype=np.int64)
+
+
+def _packed(keys: Int[Array, "found width"]) -> Int[Array, "found packed"]:
+    """Return rows that are as different, of a single entry if it can hold them: these are numbered sooner."""
+    ranges = (keys.max(axis=0, initial=0) + 1).tolist()
+    if math.prod(ranges) >= 2**62:
+        return keys
+    place = np.cumprod([1, *ranges[:-1]]).astype(np.int64) if ranges else np.zeros(0, dtype=np.int64)
+    return (keys @ place)[:, None]
