@@ -36,14 +36,30 @@ class Outcome(Generic[State]):
         """Say in words how it ended, with the remedy where it did not settle."""
         if bool(self.converged.all()):
             return "converged"
-        missed = int((~self.converged).sum())
-        worst = float(self.residual.max())
-        part = "" if len(self.converged) == 1 else f" in {missed:,} of {len(self.converged):,} graphs"
+        worst, part = float(self.residual.max()), part_of(~self.converged)
         if not math.isfinite(worst):
             return f"diverged{part}: a message is not a number; {remedy}"
         steps = int(self.iterations.max())
         reached = f"residual {worst:.2g}, tolerance {tolerance:.2g}"
         return f"not converged{part} after {steps:,} iterations ({reached}); {remedy}"
+
+
+def part_of(graphs: Bool[Tensor, " graphs"]) -> str:
+    """Say how many graphs of a batch are meant; nothing where there is one graph.
+
+    Examples
+    --------
+    >>> import torch
+    >>> part_of(torch.tensor([True, False, False])), part_of(torch.tensor([True]))
+    (' in 1 of 3 graphs', '')
+    """
+    return "" if len(graphs) == 1 else f" in {int(graphs.sum()):,} of {len(graphs):,} graphs"
+
+
+def check_damping(damping: float) -> None:
+    """Refuse a damping that is none."""
+    if not 0 <= damping < 1:
+        raise InputError(f"damping is the weight of the old message, at least 0 and below 1, got {damping}")
 
 
 def iterate(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -344,6 +344,14 @@ class FactorGraph:
     def index_of(self, variable: Any) -> int:
         """Return the number of a variable that is given by name (or by number); one that is not there is an error."""
         return variable_number(self, variable)
+
+    def indices_of(self, variables: Iterable[Any]) -> list[int]:
+        """Return the numbers of variables that are given by names or numbers."""
+        if isinstance(variables, str):
+            raise InputError(
+                f"variables are a list of names or numbers, got {variables!r}: write [{variables!r}]"
+            )
+        return [variable_number(self, variable) for variable in variables]
 
     def name_of(self, variable: int) -> str:
         """Return what an error message calls a variable."""

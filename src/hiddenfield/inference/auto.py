@@ -108,26 +108,43 @@ def auto(
     >>> posterior.method, posterior.guarantee
     ('exact', 'exact')
     """
+
+    def estimate(plan: Plan | None, why: str) -> Posterior:
+        if not field.is_ground:
+            return _propagated(field, why)
+        if backend == "torch" and torch.is_grad_enabled() and field.requires_grad:
+            return dataclasses.replace(loopy_bp(field, backend="torch"), note=f"chosen by auto: {why}")
+        return _estimate(field, plan, why, memory_limit)
+
+    return _in_time(
+        field,
+        time_limit,
+        None if backend == "torch" else loopy_bp,
+        lambda: plan_exact(field, "best", memory_limit, marginals),
+        lambda plan: run_plan(field, plan, backend),
+        estimate,
+    )
+
+
+def _in_time(
+    field: FactorGraph,
+    time_limit: float,
+    on_forests: Callable[..., Answer] | None,
+    make: Callable[[], Plan],
+    run: Callable[[Plan], Answer],
+    estimate: Callable[[Plan | None, str], Answer],
+) -> Answer:
+    """Answer exactly where that fits the limits, else by an estimate, which is told the plan and why it was not run."""
     if not time_limit > 0:
         raise InputError(f"time_limit is a number of seconds above 0, got {time_limit}")
     with limited(time_limit):
         if not field.is_ground:
-            return _propagated(
-                field, "its variables stand for several, which exact inference cannot sum over"
-            )
-        if field.is_forest and field.num_variables > MANY and backend != "torch":
+            return estimate(None, "its variables stand for several, which exact inference cannot tell apart")
+        if on_forests is not None and field.num_variables > MANY and field.is_forest:
             note = "chosen by auto: on a forest two sweeps of all messages are exact, and the least work"
-            return dataclasses.replace(loopy_bp(field, schedule="sequential"), note=note)
-        exact, plan, why = _if_it_fits(
-            field,
-            lambda: plan_exact(field, "best", memory_limit, marginals),
-            lambda plan: run_plan(field, plan, backend),
-        )
-        if exact is not None:
-            return dataclasses.replace(exact, note=why)
-        if backend == "torch" and torch.is_grad_enabled() and field.requires_grad:
-            return dataclasses.replace(loopy_bp(field, backend="torch"), note=f"chosen by auto: {why}")
-        return _estimate(field, plan, why, memory_limit)
+            return dataclasses.replace(on_forests(field, schedule="sequential"), note=note)
+        best, plan, why = _if_it_fits(field, make, run)
+        return estimate(plan, why) if best is None else dataclasses.replace(best, note=why)
 
 
 def _if_it_fits(
@@ -221,23 +238,15 @@ def map_state(field: FactorGraph, *, time_limit: float = 5.0, memory_limit: floa
     >>> best.log_value, best.guarantee
     (tensor([22.5000], dtype=torch.float64), 'exact')
     """
-    if not time_limit > 0:
-        raise InputError(f"time_limit is a number of seconds above 0, got {time_limit}")
-    with limited(time_limit):
-        if not field.is_ground:
-            return _decoded(
-                field, "its variables stand for several, which exact inference cannot maximise over"
-            )
-        if field.is_forest and field.num_variables > MANY:
-            note = "chosen by auto: on a forest two sweeps of all messages are exact, and the least work"
-            return dataclasses.replace(MAP_METHODS["loopy_bp"](field, schedule="sequential"), note=note)
-        every = np.ones(field.num_variables, np.int64)
-        best, _, why = _if_it_fits(
-            field,
-            lambda: plan_states(field, every, max_memory=memory_limit),
-            lambda plan: run_map_plan(field, plan, every),
-        )
-        return _decoded(field, why) if best is None else dataclasses.replace(best, note=why)
+    every = np.ones(field.num_variables, np.int64)
+    return _in_time(
+        field,
+        time_limit,
+        MAP_METHODS["loopy_bp"],
+        lambda: plan_states(field, every, max_memory=memory_limit),
+        lambda plan: run_map_plan(field, plan, every),
+        lambda _, why: _decoded(field, why),
+    )
 
 
 def _decoded(field: FactorGraph, why: str) -> MapState:

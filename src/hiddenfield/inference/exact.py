@@ -28,6 +28,7 @@ from hiddenfield.inference.posterior import (
     MapState,
     Posterior,
     check_field,
+    impossible_status,
 )
 from hiddenfield.ops.dispatch import use_compiled
 from hiddenfield.registry import choose
@@ -256,11 +257,7 @@ def marginal_map(
     """
     check_field(field, "marginal_map")
     chosen = np.zeros(field.num_variables, np.int64)
-    if isinstance(variables, str):
-        raise InputError(
-            f"variables are a list of names or numbers, got {variables!r}: write [{variables!r}]"
-        )
-    chosen[[field.index_of(variable) for variable in variables]] = 1
+    chosen[field.indices_of(variables)] = 1
     return run_map_plan(field, plan_states(field, chosen, order, max_memory), chosen)
 
 
@@ -269,7 +266,7 @@ def run_map_plan(field: FactorGraph, plan: Plan, chosen: Int[Array, " variables"
     collected, states = _collected(field, chosen, plan)
     assignment = np.where(chosen == 1, states(1)[:, 0], -1)
     value = torch.from_numpy(collected.log_partition).to(field.device, field.dtype)
-    status = _status(value == -math.inf)
+    status = impossible_status(value == -math.inf)
     return MapState(torch.from_numpy(assignment).to(field.device), value, "exact", value, status, field=field)
 
 
@@ -399,16 +396,9 @@ def marginals_to_posterior(
         converged=torch.ones(graphs, dtype=torch.bool, device=field.device),
         iterations=torch.ones(graphs, dtype=torch.int64, device=field.device),
         residual=torch.zeros(graphs, dtype=field.dtype, device=field.device),
-        status=_status(impossible),
+        status=impossible_status(impossible),
         extra=dict(extra),
     )
-
-
-def _status(impossible: Tensor) -> str:
-    if not bool(impossible.any()):
-        return "converged"
-    part = "" if len(impossible) == 1 else f" in {int(impossible.sum()):,} of {len(impossible):,} graphs"
-    return CONTRADICTION + part
 
 
 def _of_graphs(field: FactorGraph, chosen: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from hiddenfield.inference.double_loop import descend
 from hiddenfield.inference.posterior import METHODS, Posterior
 from hiddenfield.inference.regions.passing import RegionPassing
 from hiddenfield.inference.regions.sweeps import ROUNDS, Sweeps, split_counting
-from hiddenfield.iteration import Outcome, iterate
+from hiddenfield.iteration import Outcome, check_damping, iterate, part_of
 from hiddenfield.limits import seconds_left
 from hiddenfield.shapes import Array, Float, Tensor
 
@@ -108,8 +108,7 @@ def generalized_bp(
     >>> posterior.guarantee, round(float(posterior.log_partition), 6)
     ('exact', 4.802705)
     """
-    if not 0 <= damping < 1:
-        raise InputError(f"damping is the weight of the old message, at least 0 and below 1, got {damping}")
+    check_damping(damping)
     if memory < 0:
         raise InputError(f"memory is the number of past states that are mixed, at least 0, got {memory}")
     passing = RegionPassing(field, choose_regions(field, regions))
@@ -173,14 +172,12 @@ def _fall_over(
         backend=backend,
         frozen=outcome.converged,
     )
-    missed, total = int((~outcome.converged).sum()), len(outcome.converged)
-    part = "" if total == 1 else f" in {missed:,} of {total:,} graphs"
     how = (
         f"converged by the double loop after {int(second.iterations.max()):,} outer iterations"
         if bool(second.converged.all())
         else second.describe(tolerance, REMEDY)
     )
-    status = f"{how} (the single loop had not converged{part})"
+    status = f"{how} (the single loop had not converged{part_of(~outcome.converged)})"
     joined = Outcome(
         second.state,
         second.converged,

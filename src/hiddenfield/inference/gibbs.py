@@ -16,6 +16,7 @@ from hiddenfield.inference.messages.passing import normalise_segments
 from hiddenfield.inference.posterior import METHODS, Posterior
 from hiddenfield.inference.sampling.chains import Chains, settled_beliefs, softened
 from hiddenfield.inference.sampling.loops import Record, energies
+from hiddenfield.iteration import part_of
 from hiddenfield.ops.compile import as_array
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Bool, Float, Int, Tensor
@@ -345,12 +346,10 @@ def _status(
         return "not converged: no assignment of positive probability was found to start from; soften the hard zeros"
     if worst is None or bool((worst <= tolerance).all()):
         return "converged"
-    missed = int((worst > tolerance).sum())
-    part = "" if len(worst) == 1 else f" in {missed:,} of {len(worst):,} graphs"
     reached = f"R-hat {1 + float(worst.max()):.3g}, wanted {1 + tolerance:.3g}"
     remedy = "try more sweeps" + (", or blocks='trees'" if sites else "") + ", or method 'auto'"
     places = f"{apart:,} variable{'s' if apart != 1 else ''}"
-    return f"not converged{part}: chains disagree on {places} ({reached}); {remedy}"
+    return f"not converged{part_of(worst > tolerance)}: chains disagree on {places} ({reached}); {remedy}"
 
 
 def annealed_log_partition(

@@ -73,11 +73,7 @@ def joint(
             [0.1966, 0.3034]], dtype=torch.float64)
     """
     check_field(field, "joint")
-    if isinstance(variables, str):
-        raise InputError(
-            f"variables are a list of names or numbers, got {variables!r}: write [{variables!r}]"
-        )
-    numbers = [field.index_of(variable) for variable in variables]
+    numbers = field.indices_of(variables)
     _check(field, numbers, max_memory)
     here = (field if evidence is None else field.given(evidence)).detach()
     with torch.no_grad():

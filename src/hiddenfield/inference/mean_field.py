@@ -17,7 +17,7 @@ from hiddenfield.inference.messages.mean_field_updates import ProductUpdate, sel
 from hiddenfield.inference.messages.passing import normalise_segments
 from hiddenfield.inference.messages.propagation import propagate
 from hiddenfield.inference.posterior import METHODS, Posterior
-from hiddenfield.iteration import Outcome, iterate
+from hiddenfield.iteration import Outcome, check_damping, iterate
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Float, Tensor
 
@@ -104,8 +104,7 @@ def mean_field(
     ('lower bound', tensor([True]))
     """
     choose("schedule", SCHEDULES, schedule)
-    if not 0 <= damping < 1:
-        raise InputError(f"damping is the weight of the old marginal, at least 0 and below 1, got {damping}")
+    check_damping(damping)
     if damping and schedule == "sequential":
         raise InputError("damping is for schedule='parallel'; the sequential one is monotone without")
     if starts < 1:

@@ -16,7 +16,7 @@ import torch
 from hiddenfield.errors import InputError, MissingDependencyError
 from hiddenfield.fields.evidence import state_number
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.iteration import Outcome
+from hiddenfield.iteration import Outcome, part_of
 from hiddenfield.registry import Registry
 from hiddenfield.shapes import Bool, Float, Int, Tensor
 
@@ -405,6 +405,11 @@ def padded(
     out = torch.full((field.num_variables, most), fill, dtype=packed.dtype, device=packed.device)
     column = torch.arange(packed.shape[0], device=packed.device) - field.state_ptr[field.state_variable]
     return out.index_put((field.state_variable, column), packed)
+
+
+def impossible_status(impossible: Bool[Tensor, " graphs"]) -> str:
+    """Return the status of an answer that is exact: converged, or that some graphs have no possible assignment."""
+    return CONTRADICTION + part_of(impossible) if bool(impossible.any()) else "converged"
 
 
 def check_field(field: Any, name: str) -> None:

@@ -18,8 +18,9 @@ from hiddenfield.fields.layout import FlatTables, flat_tables
 from hiddenfield.inference.cliques.messages import collect_messages, distribute_messages
 from hiddenfield.inference.cliques.plan import CliquePlan, clique_plan, live_graph
 from hiddenfield.inference.exact import marginals_to_posterior
+from hiddenfield.inference.messages.passing import normalise_segments
 from hiddenfield.inference.posterior import METHODS, Posterior
-from hiddenfield.iteration import iterate
+from hiddenfield.iteration import check_damping, iterate
 from hiddenfield.limits import OutOfTimeError
 from hiddenfield.ops.compile import as_array
 from hiddenfield.shapes import Array, Float, Tensor
@@ -99,8 +100,7 @@ def relaxed(
     >>> relaxed(ising_grid(6, 6, 0.3, 0.1)).guarantee
     'exact'
     """
-    if not 0 <= damping < 1:
-        raise InputError(f"damping is the weight of the old message, at least 0 and below 1, got {damping}")
+    check_damping(damping)
     if not field.is_ground:
         raise InputError("variables are cut into copies one by one; a field with variable counts has none")
     cuts = Cuts(field)
@@ -239,7 +239,8 @@ class Copies:
         )
         hubs, slot = np.unique(states[self.place], return_inverse=True)
         self.hub, self.slot = hubs, slot.reshape(-1)  # packed states of the variables that were cut
-        self.hub_variable, self.hub_begin = np.unique(as_array(field.state_variable)[hubs], return_index=True)
+        self.hub_variable, begin_hub = np.unique(as_array(field.state_variable)[hubs], return_index=True)
+        self.hub_ptr = torch.from_numpy(np.append(begin_hub, len(hubs)))
 
     @cached_property
     def tables(self) -> FlatTables:
@@ -285,7 +286,9 @@ class Copies:
         residual = np.zeros(graphs)
         if len(segments):
             new = np.maximum(new - np.repeat(np.maximum.reduceat(new, segments), np.diff(self.bounds)), FLOOR)
-            belief, log_sums = _normalised(np.where(deaths > 0, -math.inf, total), self.hub_begin)
+            logs = torch.from_numpy(np.where(deaths > 0, -math.inf, total))
+            belief, log_sums = map(as_array, normalise_segments(logs, self.hub_ptr))
+            belief = np.exp(belief)
             graph = as_array(self.whole.variable_graph)
             log_partition += np.bincount(graph[self.hub_variable], log_sums, minlength=graphs)
             gap = np.maximum.reduceat(np.abs(own - belief[self.slot]), segments)
@@ -299,15 +302,3 @@ class Copies:
             np.concatenate([probabilities[:states], probabilities[entries:]]),
             torch.from_numpy(residual),
         )
-
-
-def _normalised(logs: Array, begin: Array) -> tuple[Array, Array]:
-    """Return probabilities of segments of log weights, and the logarithms of their sums."""
-    lengths = np.diff(np.append(begin, len(logs)))
-    top = np.maximum.reduceat(logs, begin)
-    top[top == -math.inf] = 0.0
-    weights = np.exp(logs - np.repeat(top, lengths))
-    sums = np.add.reduceat(weights, begin)
-    with np.errstate(divide="ignore"):
-        log_sums = top + np.log(sums)
-    return weights / np.repeat(np.maximum(sums, 1e-300), lengths), log_sums

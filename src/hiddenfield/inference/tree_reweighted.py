@@ -21,7 +21,7 @@ from hiddenfield.inference.messages.tree_weights import (
     tree_weights,
 )
 from hiddenfield.inference.posterior import MAP_METHODS, METHODS, Guarantee, MapState, Posterior, padded
-from hiddenfield.inference.sampling.search import improved
+from hiddenfield.inference.sampling.search import agree, improved
 from hiddenfield.iteration import Outcome
 from hiddenfield.shapes import Float, Tensor
 
@@ -146,7 +146,7 @@ def tree_reweighted(
     if exact:
         # Logarithms of what is all but impossible may not have arrived: the bound holds, but it is not tight yet.
         value = negative_free_energy(field, marginals, factors, passing.weights)
-        exact = _agree(value, bounds[-1], 1e-4 if field.dtype != torch.float64 else 1e-6)
+        exact = bool(agree(value, bounds[-1], 1e-4 if field.dtype != torch.float64 else 1e-6).all())
     return Posterior.of(
         outcome,
         field,
@@ -247,12 +247,6 @@ def upper_bound(passing: MessagePassing, messages: Float[Tensor, " messages"]) -
         value = value.index_add(0, owner, weight * term)
         dead = dead.index_add(0, owner, empty.to(value))
     return torch.where(dead > 0, -math.inf, value)
-
-
-def _agree(value: Tensor, bound: Tensor, slack: float) -> bool:
-    """Tell whether values come up to their bounds, within a share of their size."""
-    same = (value == bound) | (bound - value <= slack * bound.abs().clamp(min=1))
-    return bool(same.all())
 
 
 def _in_double(passing: MessagePassing) -> MessagePassing:

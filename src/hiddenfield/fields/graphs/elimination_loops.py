@@ -4,48 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from hiddenfield.ops.compile import compiled, subroutine
+from hiddenfield.ops.compile import compiled
 from hiddenfield.ops.heap import sift_down, sift_up
-
-
-@subroutine(allocates=False)
-def count_starts(key, count):  # type: ignore[no-untyped-def]
-    """Let ``count[v + 1]`` be where the entries of key v begin among all, sorted."""
-    count[:] = 0
-    for i in range(key.size):
-        count[key[i] + 2] += 1
-    for node in range(1, count.size):
-        count[node] += count[node - 1]
-
-
-@compiled(watched=True)
-def sorted_neighbours(stop, first, second, ptr, neighbour):  # type: ignore[no-untyped-def]
-    """Sort pairs of nodes by the first and then by the second, without repetitions; `neighbour` has room for all.
-
-    By counting, the seconds first: linear, and several times as fast as sorting the pairs as numbers.
-    """
-    stop[1] = 1
-    count = np.empty(ptr.size + 1, np.int64)
-    by_second = np.empty(first.size, np.int64)
-    count_starts(second, count)
-    for i in range(first.size):
-        by_second[count[second[i] + 1]] = i
-        count[second[i] + 1] += 1
-    if stop[0]:
-        return
-    count_starts(first, count)
-    for i in by_second:
-        neighbour[count[first[i] + 1]] = second[i]
-        count[first[i] + 1] += 1
-    # The entries of node v end at count[v + 1] now.
-    kept = 0
-    for node in range(ptr.size - 1):
-        ptr[node] = kept
-        for i in range(count[node], count[node + 1]):
-            if i == count[node] or neighbour[i] != neighbour[i - 1]:
-                neighbour[kept] = neighbour[i]
-                kept += 1
-    ptr[ptr.size - 1] = kept
 
 
 @compiled(watched=True)

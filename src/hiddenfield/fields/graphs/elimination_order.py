@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.fields.graphs.elimination_loops import greedy_order, initial_fill, sorted_neighbours
+from hiddenfield.fields.graphs.elimination_loops import greedy_order, initial_fill
 from hiddenfield.fields.graphs.region_sets import ranges
 from hiddenfield.fields.layout import flatten
 from hiddenfield.limits import OutOfTimeError, check_time
@@ -87,16 +87,22 @@ def interactions(field: FactorGraph) -> Interactions:
 
 def interactions_of(scope_ptr: Array, scope: Array, states: Array) -> Interactions:
     """Return the interaction graph of scopes, one after another; -1 stands for no variable."""
+    from scipy.sparse import coo_array
+
     check_time()
     count, arity = len(states), np.diff(scope_ptr)
     place, own = ranges(np.repeat(scope_ptr[:-1], arity), np.repeat(arity, arity))
     check_time()
     first, second = scope[own], scope[place]
     joined = (first != second) & (first >= 0) & (second >= 0)
-    first, second = first[joined].astype(np.int64), second[joined].astype(np.int64)
-    ptr, neighbour = np.empty(count + 1, np.int64), np.empty(len(first), np.int64)
-    sorted_neighbours(first, second, ptr, neighbour, work=len(first))
-    return Interactions(ptr, neighbour[: ptr[-1]].copy(), np.asarray(states, dtype=np.int64))
+    # As a sparse matrix: its conversion sorts, and adds up what is repeated.
+    links = coo_array(
+        (np.ones(int(joined.sum()), np.bool_), (first[joined], second[joined])), shape=(count, count)
+    )
+    graph = links.tocsr()
+    return Interactions(
+        graph.indptr.astype(np.int64), graph.indices.astype(np.int64), np.asarray(states, np.int64)
+    )
 
 
 def elimination_order(

@@ -125,7 +125,7 @@ def evaluate(
     ):
         marginals, factors = passing.beliefs(messages)
         return marginals, factors, negative_free_energy(field, marginals, factors, passing.weights)
-    totals, own, energy, entropy = variable_beliefs(passing, messages, terms=True)
+    totals, own, energy, entropy = variable_beliefs(passing, messages)
     value, owner = as_array(field.log_constant).astype(np.float64), as_array(field.variable_graph)
     value += np.bincount(owner, as_array(field.counts) * (energy + entropy), field.num_graphs)
     # Where a variable has no possible state the graph's value is -inf already.
@@ -141,19 +141,16 @@ def evaluate(
 
 
 def variable_beliefs(
-    passing: MessagePassing, messages: Float[Tensor, " messages"], *, terms: bool
+    passing: MessagePassing, messages: Float[Tensor, " messages"]
 ) -> tuple[Array, Array, Array, Array]:
-    """Return of all variables totals up to a constant each, log marginals, expected log potentials and entropies.
-
-    The last two are empty where no terms of a free energy are asked for.
-    """
+    """Return of all variables totals up to a constant each, log marginals, expected log potentials and entropies."""
     field, wiring = passing.field, passing.field.wiring
     given = as_array(messages)
     totals, marginals = (
         np.empty_like(given, shape=field.log_unary.shape),
         np.empty_like(given, shape=field.log_unary.shape),
     )
-    energy, entropy = (np.empty(field.num_variables if terms else 0) for _ in range(2))
+    energy, entropy = np.empty((2, field.num_variables))
     variable_beliefs_loop(
         given,
         as_array(field.log_unary),
@@ -250,8 +247,6 @@ def variable_beliefs_loop(
                 shift, scale = fast_log(sums), one / sums
             for state in range(begin, end):
                 belief[state] -= shift
-            if energy.size == 0:
-                continue
             expected, surprise = 0.0, 0.0
             for state in range(end - begin):
                 if share[state] > zero:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 
 import numpy as np
@@ -154,6 +155,13 @@ class Pairs(Iteration):
             if not self.moving.any():
                 self.moving[:] = True
         return state, worst
+
+    def update(self, messages: Float[Tensor, " messages"]) -> Float[Tensor, " messages"]:
+        """Return all new log messages from all old ones, undamped; the iteration itself goes on where it was."""
+        aside = copy.copy(self)
+        aside.damping, aside.pairs = 0.0, self.pairs._replace(damping=0.0)
+        aside.moving = np.ones_like(self.moving)
+        return aside.messages(aside.step(aside.start(messages))[0])
 
     def _send(self, shares: Array) -> bool:
         """Compute what variables send to factors; return whether nothing can have underflowed."""

@@ -15,7 +15,7 @@ from hiddenfield.inference.messages.pairs import Pairs
 from hiddenfield.inference.messages.passing import MessagePassing, MessagePlan, normalise_segments
 from hiddenfield.inference.messages.recheck import recheck
 from hiddenfield.inference.messages.schedules import SCHEDULES, Iteration, TorchParallel
-from hiddenfield.iteration import Outcome, iterate, lag
+from hiddenfield.iteration import Outcome, check_damping, iterate, lag
 from hiddenfield.ops.dispatch import use_compiled
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Float, Tensor
@@ -58,8 +58,7 @@ def propagate(
     backend
         "numba" (compiled loops over ragged arrays), "torch" (any device, differentiable), or "auto".
     """
-    if not 0 <= damping < 1:
-        raise InputError(f"damping is the weight of the old message, at least 0 and below 1, got {damping}")
+    check_damping(damping)
     passing = MessagePassing(field, None if weights is None else tuple(weights), maximise)
     if damping and field.is_forest:
         damping = 0.0
@@ -78,45 +77,28 @@ def propagate(
 
     start = iteration.start(messages)
     final = start
+    owner = field.variable_graph[field.state_variable]
 
+    def belief(messages: Tensor) -> Tensor:
+        totals = passing.relative_totals(messages)
+        return normalise_segments(totals, field.state_ptr, maximise)[0].exp()
+
+    @torch.no_grad()
     def verify(state: Tensor) -> Float[Tensor, " graphs"]:
         nonlocal final
         final = iteration.messages(state)
-        with torch.no_grad():
-            found = recheck(passing, final.detach())
-            if damping and bool((found <= tolerance).all()):
-                ahead = make_iteration(passing, "parallel", backend, 0.0, tolerance)
-                growth = (1 + damping) / (1 - damping)
-                found = torch.maximum(found, _lag(passing, ahead, final.detach(), found, tolerance, growth))
-            return found
+        here = final.detach()
+        found = recheck(passing, here, iteration.update(here))
+        if damping and bool((found <= tolerance).all()):
+            limits = {"tolerance": tolerance, "growth": (1 + damping) / (1 - damping)}
+            found = torch.maximum(found, lag(iteration.update, belief, owner, here, found, **limits))
+        return found
 
     outcome = iterate(
         iteration.step, start, tolerance=tolerance, max_iterations=max_iterations, verify=verify
     )
     # However an iteration ends, it has been verified last.
     return passing, dataclasses.replace(outcome, state=final)
-
-
-def _lag(
-    passing: MessagePassing,
-    ahead: Iteration,
-    messages: Tensor,
-    residual: Tensor,
-    tolerance: float,
-    growth: float,
-) -> Float[Tensor, " graphs"]:
-    """Look ahead from damped messages."""
-    field = passing.field
-
-    def belief(state: Tensor) -> Tensor:
-        totals = passing.relative_totals(ahead.messages(state))
-        return normalise_segments(totals, field.state_ptr, passing.maximise)[0].exp()
-
-    owner = field.variable_graph[field.state_variable]
-    start = ahead.start(messages.clone())
-    return lag(
-        lambda state: ahead.step(state)[0], belief, owner, start, residual, tolerance=tolerance, growth=growth
-    )
 
 
 def make_iteration(

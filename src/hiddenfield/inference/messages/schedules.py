@@ -59,6 +59,10 @@ class Iteration(abc.ABC):
         """Return normalised log messages."""
         return state
 
+    def update(self, messages: Float[Tensor, " messages"]) -> Float[Tensor, " messages"]:
+        """Return all new log messages from all old ones, undamped, whatever the schedule."""
+        return self.passing.update(messages)
+
 
 class TorchParallel(Iteration):
     """All messages from all old ones, in plain torch: any device, differentiable."""
@@ -84,16 +88,29 @@ class Loops(Iteration):
         self.ports.messages[:] = as_array(super().start(messages).detach())
         return torch.from_numpy(self.ports.messages)
 
+    def update(self, messages: Float[Tensor, " messages"]) -> Float[Tensor, " messages"]:
+        """Return all new log messages from all old ones, undamped, whatever the schedule."""
+        ports = self.plan.ports
+        ports = ports._replace(messages=as_array(messages).copy(), totals=np.empty_like(ports.totals))
+        _replace_all(ports, self.plan.factor_graph.size)
+        return torch.from_numpy(ports.messages)
+
 
 class Parallel(Loops):
     """All messages from all old ones, factor by factor."""
 
     def step(self, state: Tensor) -> tuple[Tensor, Tensor]:
         """Update every message."""
-        residual = np.empty(self.plan.factor_graph.size, self.ports.messages.dtype)
-        variable_totals(self.ports, work=self.ports.messages.size)
-        parallel_sweep(self.ports, residual, work=self.ports.messages.size)
+        residual = _replace_all(self.ports, self.plan.factor_graph.size)
         return state, self.plan.by_graph(residual, self.plan.factor_graph)
+
+
+def _replace_all(ports: Ports, factors: int) -> Array:
+    """Replace all messages from all old ones; return the largest change at each factor."""
+    residual = np.empty(factors, ports.messages.dtype)
+    variable_totals(ports, work=ports.messages.size)
+    parallel_sweep(ports, residual, work=ports.messages.size)
+    return residual
 
 
 class Sequential(Loops):

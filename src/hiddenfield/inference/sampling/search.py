@@ -16,8 +16,9 @@ from hiddenfield.fields.hard_zeros import IMPOSSIBLE, feasible_assignments
 from hiddenfield.fields.layout import flat_tables
 from hiddenfield.inference.cliques.plan import live_graph
 from hiddenfield.inference.exact import plan_states, run_map_plan
-from hiddenfield.inference.posterior import CONTRADICTION, MapState
+from hiddenfield.inference.posterior import MapState, impossible_status
 from hiddenfield.inference.sampling.chains import Chains, softened
+from hiddenfield.iteration import part_of
 from hiddenfield.limits import OutOfTimeError, seconds_left
 from hiddenfield.shapes import Array, Bool, Float, Int, Tensor
 
@@ -229,11 +230,9 @@ def judged(
         bound = torch.where(impossible, -math.inf, torch.maximum(bound, value))
         certified = impossible | meets(value, bound, field.dtype)
     if bool(impossible.any()):
-        place = "" if len(value) == 1 else f" in {int(impossible.sum()):,} of {len(value):,} graphs"
-        status = CONTRADICTION + place
+        status = impossible_status(impossible)
     elif bool((value == -math.inf).any()):
-        missed = int((value == -math.inf).sum())
-        status = NOT_FOUND if len(value) == 1 else f"in {missed:,} of {len(value):,} graphs {NOT_FOUND}"
+        status = f"{part_of(value == -math.inf)} {NOT_FOUND}".strip()
     elif bound is not None and bool(certified.all()):
         status = "certified: value and upper bound agree"
     return MapState(assignment, value, "exact" if bool(certified.all()) else "lower bound", bound, status)
@@ -243,6 +242,11 @@ def meets(
     value: Float[Tensor, " graphs"], bound: Float[Tensor, " graphs"], dtype: torch.dtype
 ) -> Bool[Tensor, " graphs"]:
     """Tell whether values come up to their bounds, within 1e-8 of their size (1e-4 in single precision)."""
-    slack = 1e-8 if dtype == torch.float64 else 1e-4
-    close: Tensor = (value == bound) | (bound - value <= slack * bound.abs().clamp(min=1))
-    return close & (value > -math.inf)
+    return agree(value, bound, 1e-8 if dtype == torch.float64 else 1e-4) & (value > -math.inf)
+
+
+def agree(
+    value: Float[Tensor, " graphs"], bound: Float[Tensor, " graphs"], slack: float
+) -> Bool[Tensor, " graphs"]:
+    """Tell whether values come up to their bounds, within a share of their size."""
+    return (value == bound) | (bound - value <= slack * bound.abs().clamp(min=1))
