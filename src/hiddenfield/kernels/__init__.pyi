@@ -5,6 +5,7 @@ from .colours import (
     WLShortestPath as WLShortestPath,
     WLSubtree as WLSubtree,
 )
+from .graphlets import Graphlet as Graphlet
 from .jaccard import jaccard as jaccard
 from .refinement import (
     ColourDictionary as ColourDictionary,
@@ -12,3 +13,10 @@ from .refinement import (
     copy_classes as copy_classes,
     weisfeiler_lehman as weisfeiler_lehman,
 )
+from .strings import (
+    BlendedSpectrum as BlendedSpectrum,
+    GappedKmers as GappedKmers,
+    Mismatch as Mismatch,
+    Spectrum as Spectrum,
+)
+from .walks import GeometricWalk as GeometricWalk, RandomWalk as RandomWalk
