@@ -1,4 +1,4 @@
-"""Number equal rows by hash tables that compare them in full, so that no two different ones can be confused."""
+"""Number equal rows, compared in full, so that no two different ones can be confused."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hiddenfield.ops.compile import subroutine
 from hiddenfield.shapes import Array, Int
 
 
@@ -86,31 +85,3 @@ def equal_rows(rows: Array) -> tuple[Int[Array, " rows"], Int[Array, " distinct"
     """
     words = np.ascontiguousarray(rows.reshape(len(rows), -1 if rows.size else 0))
     return number_rows(Rows.of_table(words.view(np.int64 if words.itemsize == 8 else np.int32)))
-
-
-def table_size(entries: int) -> int:
-    """Return the number of slots for a table of so many entries: a power of two, at least twice as large."""
-    return 1 << max(2, (2 * entries - 1).bit_length())
-
-
-@subroutine(allocates=False)
-def find_row(
-    words: Array, row: int, width: int, group_row: Array, groups: int, slots: Array, mask: int
-) -> int:
-    """Return the group of a row; it is `groups`, and is entered, where no row before had these words."""
-    # The hash: products that wrap around, and shifts that bring the high bits down to where a table looks.
-    mixed = np.int64(0x1234567) + width
-    for k in range(width):
-        mixed = (mixed ^ words[row, k]) * np.int64(-7046029254386353131)
-        mixed = mixed ^ (mixed >> np.int64(29))
-    slot = mixed & mask
-    while slots[slot] >= 0:
-        other, k = group_row[slots[slot]], 0
-        while k < width and words[other, k] == words[row, k]:
-            k += 1
-        if k == width:
-            return slots[slot]
-        slot = (slot + 1) & mask
-    slots[slot] = groups
-    group_row[groups] = row
-    return groups

@@ -1,13 +1,13 @@
-"""The coarsest stable colouring of a factor graph, by partition refinement: each port is looked at O(log ports) times.
+"""The coarsest stable colouring of a factor graph: each port is looked at O(log ports) times.
 
-Two partitions are refined together: of the variables and of the factors. A factor's signature is the tuple of its
-variables' colours up to the symmetries of its table; a port's is its factor's colour and its place in that tuple, up to
-the symmetries that leave the tuple unchanged; a variable's is the multiset of its ports' signatures. Whenever a class
-of variables falls apart its largest part keeps the colour, and only the factors of the other parts are looked at again
-("process the smaller half", Hopcroft 1971; Paige and Tarjan 1987). Variables are then split by their numbers of ports
-at each place of these factors. How many they have at those left alone follows: the class of a factor as it was split
-the variables before, and what is looked at again refines it. Signatures are compared in full: nothing depends on a
-hash.
+Variables and factors are the items of one partition, and ports are edges with labels between them. A class of items
+splits the classes of its neighbours by the number of edges that lead to it, label by label; the largest part of a class
+keeps the colour, and only the others split their neighbours in turn ("process the smaller half", Hopcroft 1971; Paige
+and Tarjan 1987). Members of a class lie side by side, so that a split costs as much as it touches.
+
+Ports of a factor that may be exchanged freely have one label. Where a table has other symmetries, the labels of its
+factor's ports follow the colours of its variables: the factor is known by the least tuple of these that a symmetry
+gives, and each port by its first place in such a tuple.
 """
 
 from __future__ import annotations
@@ -17,286 +17,264 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from hiddenfield.fields.lifting.partitions import (
-    Partition,
-    Scratch,
-    group_touched,
-    lay_out,
-    make_partition,
-    make_scratch,
-    split_classes,
-)
 from hiddenfield.ops import counting_sort
 from hiddenfield.ops.compile import compiled, subroutine
 from hiddenfield.shapes import Array, Bool, Int
 
+MOST_LABEL = 2**15 - 1
+OPEN, SETTLED, RELABELLED = 0, 1, 2
+"""Whether an item may get another colour, or not any more; or is a factor whose ports may get other labels."""
 
-class Symmetries(NamedTuple):
-    """Symmetry groups of tables, packed for compiled loops.
+
+class Ports(NamedTuple):
+    """The factor graph as flat arrays.
 
     Parameters
     ----------
-    orbit
-        For each group and port the first port that it may take the place of.
+    variable, factor, label
+        Of each port, one factor after another.
+    symmetry
+        For each factor the number of its group in `permutation_ptr`; -1 where labels stay as they are.
     permutation_ptr, permutations
-        The permutations of each group; none where ports of one orbit may be exchanged freely.
+        Groups of permutations of ports, end to end.
     """
 
-    orbit: Int[Array, "symmetries arity"]
+    variable: Int[Array, " ports"]
+    factor: Int[Array, " ports"]
+    label: Int[Array, " ports"]
+    symmetry: Int[Array, " factors"]
     permutation_ptr: Int[Array, " symmetry_bounds"]
     permutations: Int[Array, "permutations arity"]
 
 
-class Ports(NamedTuple):
-    """The factor graph as flat arrays, factor by factor, and the symmetries of the factors' tables."""
+class _Graph(NamedTuple):
+    """All items, variables before factors: their ports are ``ports[ptr[item]:ptr[item + 1]]``."""
 
-    variable: Array
     ptr: Array
-    factor: Array
-    by_variable: Array
-    variable_ptr: Array
-    symmetry: Array
-    orbit: Array
-    permutation_ptr: Array
-    permutations: Array
+    ports: Array
+
+
+class _Partition(NamedTuple):
+    """Colours, and the members of each side by side: ``members[begin[c]:end[c]]``; ``place`` is where each lies.
+
+    `state` is one of `OPEN`, `SETTLED` and `RELABELLED`. The rest is scratch space of a split: how many edges lead to
+    an item, how many members of a class have some, these classes, and the bounds of a class's parts.
+    """
+
+    colour: Array
+    state: Array
+    members: Array
+    place: Array
+    begin: Array
+    end: Array
+    degree: Array
+    behind: Array
+    classes: Array
+    bounds: Array
 
 
 def refine(
-    scopes: Int[Array, " ports"],
-    port_ptr: Int[Array, " factor_bounds"],
-    variable_colour: Int[Array, " variables"],
-    factor_colour: Int[Array, " factors"],
-    factor_symmetry: Int[Array, " factors"],
-    symmetries: Symmetries,
-    frozen: Bool[Array, " variables"],
-) -> tuple[Int[Array, " variables"], Int[Array, " factors"]]:
-    """Refine colours of variables and factors to the coarsest stable ones.
+    ports: Ports, colour: Int[Array, " items"], frozen: Bool[Array, " variables"]
+) -> Int[Array, " items"]:
+    """Refine the colours of variables and, after them, factors to the coarsest stable ones.
 
     Parameters
     ----------
-    scopes, port_ptr
-        The variables of each factor, one factor after another, and the bounds of every factor's.
-    variable_colour, factor_colour
-        Colours to start from, numbered without gaps.
-    factor_symmetry, symmetries
-        Which of the symmetries each factor's table has; factors of one colour have the same.
+    ports
+        What touches what. Their labels are written to.
+    colour
+        Colours to start from, numbers from 0: factors and variables have different ones, and factors of one colour have
+        the same symmetries.
     frozen
         Variables that keep their first colour whatever they touch: those with a single possible state.
-
-    Returns
-    -------
-    The refined colours, numbered without gaps.
     """
-    num_factors, num_variables = len(factor_colour), len(variable_colour)
-    if num_factors == 0:
-        return variable_colour, factor_colour
-    by_variable, variable_ptr = counting_sort(torch.from_numpy(scopes.astype(np.int64)), num_variables)
-    ports = Ports(
-        scopes.astype(np.int32),
-        port_ptr.astype(np.int64),
-        np.repeat(np.arange(num_factors, dtype=np.int32), np.diff(port_ptr)),
-        by_variable.numpy().astype(np.int32),
-        variable_ptr.numpy().astype(np.int64),
-        factor_symmetry.astype(np.int32),
-        *symmetries,
+    size, variables = len(colour), len(frozen)
+    order, ptr = counting_sort(torch.from_numpy(ports.variable.astype(np.int64)), variables)
+    arity = np.bincount(ports.factor, minlength=size - variables)
+    graph = _Graph(
+        np.concatenate([ptr.numpy(), len(order) + np.cumsum(arity)]),
+        np.concatenate([order.numpy(), np.arange(len(order))]).astype(np.int32),
     )
-    variables, factors = make_partition(variable_colour), make_partition(factor_colour)
-    arity = symmetries.orbit.shape[1]
-    _refine(
-        ports,
-        variables,
-        factors,
-        np.zeros(len(scopes), np.int16),
-        make_scratch(max(num_factors, num_variables), arity),
-        frozen.copy(),
-    )
-    return variables.colour, factors.colour
+    most = size + int(colour.max(initial=-1)) + 1
+    row = [np.zeros(most + 1, np.int32) for _ in range(8)]
+    relabelled = np.where(ports.symmetry >= 0, RELABELLED, OPEN)
+    state = np.concatenate([np.where(frozen, SETTLED, OPEN), relabelled]).astype(np.int8)
+    part = _Partition(colour.astype(np.int32), state, *row)
+    _refine(ports, graph, part)
+    return part.colour
 
 
 @subroutine(allocates=False)
-def _count_splitter(
-    ports: Ports,
-    variables: Partition,
-    factors: Partition,
-    place: Array,
-    number: int,
-    splitter: int,
-    frozen: Array,
-    degree: Array,
-    touched: Array,
-) -> int:
-    """Count each variable's ports at one place of the factors of a colour; return how many variables have some.
+def _lay_out(part: _Partition) -> int:
+    """Lay the members of each colour side by side; return the number of colours."""
+    classes = 0
+    for item in range(part.colour.size):
+        part.end[part.colour[item]] += 1
+        classes = max(classes, part.colour[item] + 1)
+    total = 0
+    for number in range(classes):
+        part.begin[number] = total
+        total += part.end[number]
+        part.end[number] = part.begin[number]
+    for item in range(part.colour.size):
+        where = part.end[part.colour[item]]
+        part.members[where], part.place[item] = item, where
+        part.end[part.colour[item]] = where + 1
+    return classes
 
-    Those that are alone in their class cannot be told apart any further, and are frozen.
+
+@subroutine(allocates=False)
+def _count_edges(
+    ports: Ports, graph: _Graph, part: _Partition, splitter: int, label: int, touched: Array
+) -> tuple[int, int]:
+    """Count the edges of a label from the splitter's members, by their other ends; list these ends.
+
+    Return how many ends there are, and the next larger label of the members' edges.
     """
-    count = 0
-    for where in range(factors.begin[number], factors.end[number]):
-        factor = factors.members[where]
-        for port in range(ports.ptr[factor], ports.ptr[factor + 1]):
-            variable = ports.variable[port]
-            if place[port] == splitter and not frozen[variable]:
-                if degree[variable] == 0:
-                    colour = variables.colour[variable]
-                    if variables.end[colour] - variables.begin[colour] == 1:
-                        frozen[variable] = True
-                        continue
-                    touched[count] = variable
-                    count += 1
-                degree[variable] += 1
-    return count
+    count, following = 0, MOST_LABEL
+    variables = part.colour.size - ports.symmetry.size
+    for where in range(part.begin[splitter], part.end[splitter]):
+        item = part.members[where]
+        for edge in range(graph.ptr[item], graph.ptr[item + 1]):
+            port = graph.ports[edge]
+            other = ports.factor[port] + variables if item < variables else ports.variable[port]
+            own = 0 if part.state[other] == RELABELLED else ports.label[port]
+            if own == label:
+                if part.state[other] != SETTLED:
+                    if part.degree[other] == 0:
+                        touched[count] = other
+                        count += 1
+                    part.degree[other] += 1
+            elif own > label:
+                following = min(following, own)
+    return count, following
 
 
 @subroutine(allocates=False)
-def _is_used(place: Array, first: int, last: int, splitter: int) -> bool:
-    """Whether a factor has a port at a place of its signature."""
-    used = False
-    for port in range(first, last):
-        used = used or place[port] == splitter
-    return used
-
-
-@subroutine(allocates=False)
-def _touch_factors(
-    ports: Ports, variables: Partition, since: int, classes: int, marked: Array, touched: Array
-) -> int:
-    """List the factors of all variables with a new colour."""
-    count = 0
-    for where_class in range(since, classes):
-        for where in range(variables.begin[where_class], variables.end[where_class]):
-            variable = variables.members[where]
-            for j in range(ports.variable_ptr[variable], ports.variable_ptr[variable + 1]):
-                factor = ports.factor[ports.by_variable[j]]
-                if not marked[factor]:
-                    marked[factor] = True
-                    touched[count] = factor
-                    count += 1
-    if 8 * count > marked.size:
-        # In their own order, so that whatever follows walks through memory: up to twice as fast at ten million ports.
-        count = 0
-        for factor in range(marked.size):
-            if marked[factor]:
-                touched[count] = factor
-                count += 1
+def _gather(part: _Partition, touched: Array, count: int) -> int:
+    """Move touched members to the back of their class, and list the classes; return how many there are."""
+    found = 0
     for i in range(count):
-        marked[touched[i]] = False
-    return count
+        item = touched[i]
+        colour = part.colour[item]
+        if part.behind[colour] == 0:
+            part.classes[found] = colour
+            found += 1
+        part.behind[colour] += 1
+        here, there = part.place[item], part.end[colour] - part.behind[colour]
+        other = part.members[there]
+        part.members[there], part.members[here] = item, other
+        part.place[item], part.place[other] = there, here
+    return found
 
 
-@subroutine(allocates=False)
-def _sorted_signature(
-    first: int, arity: int, variable: Array, colour: Array, orbit: Array, key: Array, place: Array
-) -> None:
-    """Where ports of an orbit may be exchanged freely: their colours in order; a port's place is its colour's first."""
-    for p in range(arity):
-        value = colour[variable[first + p]]
-        here = p
-        for q in range(p - 1, -1, -1):
-            if orbit[q] == orbit[p]:
-                if key[q] <= value:
-                    break
-                key[here] = key[q]
-                here = q
-        key[here] = value
-    for p in range(arity):
-        value = colour[variable[first + p]]
-        q = orbit[p]
-        while orbit[q] != orbit[p] or key[q] != value:
-            q += 1
-        place[first + p] = q
-
-
-@subroutine(allocates=False)
-def _least_signature(
-    first: int, arity: int, variable: Array, colour: Array, group: Array, key: Array, place: Array
-) -> None:
-    """Under any group of permutations: the least tuple; a port's place is the first that it takes in one such."""
-    best = 0
-    for g in range(1, group.shape[0]):
-        for q in range(arity):
-            new, old = colour[variable[first + group[g, q]]], colour[variable[first + group[best, q]]]
-            if new != old:
-                if new < old:
-                    best = g
+@subroutine(allocates=True)
+def _split(part: _Partition, touched: Array, count: int, classes: int) -> int:
+    """Split classes by the degrees of touched members, 0 for the others; return the number of classes then."""
+    members, degree, bounds = part.members, part.degree, part.bounds
+    for i in range(_gather(part, touched, count)):
+        old = part.classes[i]
+        begin, end = part.begin[old], part.end[old]
+        middle = end - part.behind[old]
+        part.behind[old] = 0
+        for where in range(middle, end):
+            if degree[members[where]] != degree[members[middle]]:
+                last = members[middle:end]
+                last[:] = last[np.argsort(degree[last])]
                 break
+        parts, longest = 0, 0
+        bounds[0] = begin
+        for where in range(max(middle - 1, begin), end):
+            part.place[members[where]] = where
+            if where + 1 == end or degree[members[where + 1]] != degree[members[where]]:
+                bounds[parts + 1] = where + 1
+                if bounds[parts + 1] - bounds[parts] > bounds[longest + 1] - bounds[longest]:
+                    longest = parts
+                parts += 1
+        for p in range(parts):
+            number = old
+            if p != longest:
+                number, classes = classes, classes + 1
+                for where in range(bounds[p], bounds[p + 1]):
+                    part.colour[members[where]] = number
+            part.begin[number], part.end[number] = bounds[p], bounds[p + 1]
+            if bounds[p + 1] - bounds[p] == 1 and part.state[members[bounds[p]]] == OPEN:
+                part.state[members[bounds[p]]] = SETTLED
+    for i in range(count):
+        degree[touched[i]] = 0
+    return classes
+
+
+@subroutine(allocates=False)
+def _arrange(ports: Ports, graph: _Graph, colour: Array, item: int) -> int:
+    """Return the permutation that gives the least tuple of colours; a port's label is its first place in such a one."""
+    group = ports.symmetry[item - (colour.size - ports.symmetry.size)]
+    begin, end = ports.permutation_ptr[group], ports.permutation_ptr[group + 1]
+    first, arity = graph.ports[graph.ptr[item]], graph.ptr[item + 1] - graph.ptr[item]
+    best = begin
     for q in range(arity):
-        key[q] = colour[variable[first + group[best, q]]]
-        place[first + q] = arity
-    for g in range(group.shape[0]):
-        same = True
-        for q in range(arity):
-            if colour[variable[first + group[g, q]]] != key[q]:
-                same = False
-                break
-        if same:
+        ports.label[first + q] = arity
+    for g in range(begin, end):
+        order, q = 0, 0
+        while order == 0 and q < arity:
+            new, old = ports.permutations[g, q], ports.permutations[best, q]
+            order = colour[ports.variable[first + new]] - colour[ports.variable[first + old]]
+            q += 1
+        if order < 0:
+            best = g
             for q in range(arity):
-                port = first + group[g, q]
-                place[port] = min(place[port], q)
+                ports.label[first + q] = arity
+        if order <= 0:
+            for q in range(arity):
+                port = first + ports.permutations[g, q]
+                ports.label[port] = min(ports.label[port], q)
+    return best
 
 
 @subroutine(allocates=False)
-def _write_signatures(
-    ports: Ports, variables: Partition, factors: Partition, place: Array, scratch: Scratch, count: int
+def _enqueue(
+    queue: Array, waiting: Array, queued: Array, part: _Partition, variables: int, number: int
 ) -> None:
-    """Write the keys of all touched factors: old colour, then the colours of the variables up to symmetry."""
-    width = scratch.key.shape[1]
-    for i in range(count):
-        factor = scratch.touched[i]
-        first, arity = ports.ptr[factor], ports.ptr[factor + 1] - ports.ptr[factor]
-        symmetry = ports.symmetry[factor]
-        begin, end = ports.permutation_ptr[symmetry], ports.permutation_ptr[symmetry + 1]
-        scratch.key[i, 0] = factors.colour[factor]
-        row = scratch.key[i, 1:]
-        if begin == end:
-            orbit = ports.orbit[symmetry]
-            _sorted_signature(first, arity, ports.variable, variables.colour, orbit, row, place)
-        else:
-            group = ports.permutations[begin:end]
-            _least_signature(first, arity, ports.variable, variables.colour, group, row, place)
-        for p in range(1 + arity, width):
-            scratch.key[i, p] = -1
+    """Let a class wait, among those of variables or those of factors, unless it does."""
+    if not queued[number] and part.begin[number] < part.end[number]:
+        kind = 1 if part.members[part.begin[number]] < variables else 0
+        queue[kind, waiting[kind]], queued[number] = number, True
+        waiting[kind] += 1
 
 
 @compiled
-def _refine(
-    ports: Ports, variables: Partition, factors: Partition, place: Array, scratch: Scratch, frozen: Array
-) -> None:
-    num_factors = factors.colour.size
-    degree = np.zeros(variables.colour.size, np.int32)
-    marked = np.zeros(num_factors, np.bool_)
-    changed = np.empty(num_factors, np.int32)
-    v_classes, f_classes = lay_out(variables), lay_out(factors)
-    count = num_factors
-    for factor in range(num_factors):
-        scratch.touched[factor] = factor
-    while count > 0:
-        _write_signatures(ports, variables, factors, place, scratch, count)
-        groups = group_touched(scratch, count, scratch.key.shape[1])
-        f_classes = split_classes(factors, f_classes, scratch, count, groups)
-        changed[:groups] = scratch.group_colour[:groups]
-        since = v_classes
-        for g in range(groups):
-            some = factors.members[factors.begin[changed[g]]]
-            first, last = ports.ptr[some], ports.ptr[some + 1]
-            for splitter in range(last - first):
-                count = 0
-                if _is_used(place, first, last, splitter):
-                    count = _count_splitter(
-                        ports,
-                        variables,
-                        factors,
-                        place,
-                        changed[g],
-                        splitter,
-                        frozen,
-                        degree,
-                        scratch.touched,
-                    )
-                if count == 0:
-                    continue
-                for j in range(count):
-                    variable = scratch.touched[j]
-                    scratch.key[j, 0], scratch.key[j, 1] = variables.colour[variable], degree[variable]
-                    degree[variable] = 0
-                parts = group_touched(scratch, count, 2)
-                v_classes = split_classes(variables, v_classes, scratch, count, parts)
-        count = _touch_factors(ports, variables, since, v_classes, marked, scratch.touched)
+def _refine(ports: Ports, graph: _Graph, part: _Partition) -> None:
+    size, most = part.colour.size, part.begin.size
+    variables = size - ports.symmetry.size
+    touched, best = np.empty(size, np.int32), np.empty(size, np.int32)
+    queue, waiting, queued = np.empty((2, most), np.int32), np.zeros(2, np.int64), np.zeros(most, np.bool_)
+    classes = _lay_out(part)
+    for number in range(classes):
+        _enqueue(queue, waiting, queued, part, variables, number)
+    while waiting.sum() > 0:
+        kind = 1 if waiting[1] > 0 else 0  # variables first, so that factors fall apart once
+        waiting[kind] -= 1
+        splitter = queue[kind, waiting[kind]]
+        queued[splitter] = False
+        following = 0
+        while following < MOST_LABEL:
+            before, label = classes, following
+            count, following = _count_edges(ports, graph, part, splitter, label, touched)
+            classes = _split(part, touched, count, classes)
+            arranged = 0
+            for i in range(count if label == 0 else 0):
+                if part.state[touched[i]] == RELABELLED:
+                    touched[arranged] = touched[i]
+                    best[arranged] = _arrange(ports, graph, part.colour, touched[i])
+                    arranged += 1
+            for q in range(ports.permutations.shape[1] if arranged else 0):
+                for i in range(arranged):
+                    first, last = graph.ptr[touched[i]], graph.ptr[touched[i] + 1]
+                    if first + q < last:
+                        port = graph.ports[first] + ports.permutations[best[i], q]
+                        part.degree[touched[i]] = part.colour[ports.variable[port]] + 1
+                classes = _split(part, touched, arranged, classes)
+            for number in range(before, classes):
+                _enqueue(queue, waiting, queued, part, variables, number)
+            for i in range(arranged):  # of one class still, perhaps, but with other labels
+                _enqueue(queue, waiting, queued, part, variables, part.colour[touched[i]])

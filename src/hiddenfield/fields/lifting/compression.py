@@ -14,7 +14,7 @@ import torch
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph, FactorGroup
-from hiddenfield.fields.lifting.colour_refinement import Symmetries, refine
+from hiddenfield.fields.lifting.colour_refinement import Ports, refine
 from hiddenfield.ops.equal_rows import equal_rows
 from hiddenfield.shapes import Array, Float, Int, Tensor
 
@@ -145,36 +145,47 @@ def compress(
             0.3060], dtype=torch.float64)
     """
     here = field if evidence is None else field.given(evidence)
-    variable_colour, frozen = _variable_colours(here, decimals)
-    parts = [_factor_colours(group, decimals) for group in here.groups]
-    symmetries: list[Symmetry] = [symmetry for part in parts for symmetry in part[2]]
-    colours, which, colour_offset, symmetry_offset = [], [], 0, 0
-    for colour, symmetry, found in parts:
-        colours.append(colour + colour_offset)
-        which.append(symmetry + symmetry_offset)
-        colour_offset += int(colour.max()) + 1 if len(colour) else 0
-        symmetry_offset += len(found)
-    arities = np.repeat([group.arity for group in here.groups], [group.num_factors for group in here.groups])
-    variables, factors = refine(
-        _joined([group.scopes.reshape(-1).numpy(force=True) for group in here.groups]),
-        np.concatenate([[0], np.cumsum(arities)]).astype(np.int64),
-        variable_colour,
-        _joined(colours),
-        _joined(which),
-        pack_symmetries(symmetries),
-        frozen,
+    colour, frozen = _variable_colours(here, decimals)
+    ports, colour = _ports(here, colour, decimals)
+    return _quotient(here, *np.split(refine(ports, colour, frozen), [len(frozen)]))
+
+
+def _ports(field: FactorGraph, colour: Array, decimals: int | None) -> tuple[Ports, Int[Array, " items"]]:
+    """Return the ports of all factors, and the first colours of variables and factors."""
+    none = np.zeros(0, dtype=np.int16)
+    colours, variables, labels, symmetry = [colour], [none], [none], [none]
+    groups: list[tuple[tuple[int, ...], ...]] = []
+    for group in field.groups:
+        own, which, found = _factor_colours(group, decimals)
+        colours.append(own + max(int(part.max(initial=-1)) for part in colours) + 1)
+        variables.append(group.scopes.reshape(-1).numpy(force=True))
+        orbits = np.array([orbit for orbit, _ in found], dtype=np.int16).reshape(-1, group.arity)
+        labels.append(orbits[which].reshape(-1))
+        number = [len(groups) + i if orders else -1 for i, (_, orders) in enumerate(found)]
+        symmetry.append(np.array(number, dtype=np.int32)[which])
+        groups += [orders for _, orders in found]
+    orders = [order for group in groups for order in group]
+    permutations = np.zeros((len(orders), max(map(len, orders), default=0)), dtype=np.int16)
+    for row, order in zip(permutations, orders, strict=True):
+        row[: len(order)] = order
+    ports = Ports(
+        np.concatenate(variables).astype(np.int32),
+        np.repeat(
+            np.arange(field.num_factors, dtype=np.int32),
+            np.concatenate([none, *(np.full(group.num_factors, group.arity) for group in field.groups)]),
+        ),
+        np.concatenate(labels),
+        np.concatenate(symmetry).astype(np.int32),
+        np.cumsum([0, *map(len, groups)]),
+        permutations,
     )
-    return _quotient(here, variables, factors)
+    return ports, np.concatenate(colours)
 
 
 def _rounded(values: Tensor, decimals: int | None) -> Array:
     """Return 64-bit floats in the form in which they are compared; adding 0 makes of -0 a 0."""
     numbers = values.detach().double().numpy(force=True)
     return (numbers if decimals is None else np.round(numbers, decimals)) + 0.0
-
-
-def _joined(parts: list[Array]) -> Array:
-    return np.concatenate([np.zeros(0, dtype=np.int32), *parts])
 
 
 def _variable_colours(field: FactorGraph, decimals: int | None) -> tuple[Array, Array]:
@@ -312,17 +323,3 @@ def _orbits(group: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
             for i, j in enumerate(g):
                 orbit[i] = orbit[j] = min(orbit[i], orbit[j])
     return tuple(orbit)
-
-
-def pack_symmetries(found: Sequence[Symmetry]) -> Symmetries:
-    """Lay symmetry groups end to end."""
-    arity = max((len(orbit) for orbit, _ in found), default=1)
-    orbits = np.zeros((len(found), arity), dtype=np.int16)
-    rows: list[tuple[int, ...]] = []
-    ptr = [0]
-    for number, (orbit, group) in enumerate(found):
-        orbits[number, : len(orbit)] = orbit
-        rows += [g + (0,) * (arity - len(g)) for g in group]
-        ptr.append(len(rows))
-    packed = np.array(rows, dtype=np.int16).reshape(-1, arity)
-    return Symmetries(orbits, np.array(ptr, dtype=np.int64), packed)
