@@ -195,7 +195,12 @@ def test_sequences(tmp_path):
     text = call("learn", fasta, "--model", "hidden_markov", "-p", "missing=N", "--out", tmp_path / "dna")
     assert "2 sequences of 6 to 9 steps" in text
     assert "3 missing" in text
-    assert "only tables" in fails("impute", fasta, "--run", tmp_path / "dna", "--out", tmp_path / "x.csv")
+    call("impute", fasta, "--run", tmp_path / "dna", "--out", tmp_path / "x.csv")
+    filled = rows_of(tmp_path / "x.csv")
+    assert [row["sequence"] for row in filled] == ["x"] * 9 + ["y"] * 6
+    steps = "".join(row["symbol"] for row in filled)
+    assert steps[:4] + steps[5:13] == "ACGTACGTAACC"
+    assert set(steps) == set("ACGT")
     assert "cross_validation" in fails(
         "learn", path, "--model", "hidden_markov", "--criterion", "cross_validation", "--out", tmp_path / "cv"
     )
@@ -241,7 +246,40 @@ def test_what_is_refused(table, run, tmp_path):
     assert not out.exists()
     strange = tmp_path / "strange.csv"
     strange.write_text("height,weight,girth,town\n1,2,3,Rome\n")
-    assert "'Rome' was not among the symbols" in fails(
-        "impute", strange, "--run", run[0], "--out", tmp_path / "x.csv"
+    call("impute", strange, "--run", run[0], "--out", tmp_path / "x.csv")
+    assert rows_of(tmp_path / "x.csv")[0]["town"] == "Rome"  # a column that the model does not have
+    call("learn", table, "--model", "bayesian_network", "--out", out)
+    words = ("impute", strange, "--run", out, "--out", tmp_path / "x.csv")
+    assert "'Rome' was not among the symbols" in fails(*words)
+    call(*words, "--unseen", "missing")
+    assert rows_of(tmp_path / "x.csv")[0]["town"] in ("Ulm", "Bonn")
+
+
+@pytest.mark.parametrize("model", ["gaussian_mixture", "probabilistic_pca", "hidden_markov", "mixed_mixture"])
+def test_columns_of_which_nothing_can_be_learned_are_left_out(tmp_path, model):
+    path, out = tmp_path / "odd.csv", tmp_path / "run"
+    rows = [f"{GENERATOR.normal():.3f},{GENERATOR.normal():.3f},3.5,,{'uv'[k % 2]}" for k in range(30)]
+    path.write_text("\n".join(["a,b,flat,empty,word", *rows, ",,,,"]) + "\n")
+    text = call("learn", path, "--model", model, "--out", out)
+    assert "left out, as there are no values: empty" in text
+    assert ("left out, as there is a single value: flat" in text) == (model != "mixed_mixture")
+    call("impute", path, "--run", out, "--out", tmp_path / "filled.csv")
+    last = rows_of(tmp_path / "filled.csv")[-1]
+    assert last["a"]
+    assert not last["empty"]
+    assert bool(last["flat"]) == (model == "mixed_mixture")
+
+
+def test_tables_that_are_too_small(tmp_path):
+    path = tmp_path / "one.csv"
+    path.write_text("a,b,word\n1.5,2.5,u\n")
+    told = fails("learn", path, "--model", "gaussian_mixture", "--out", tmp_path / "run")
+    assert "from no column of this table ('a', as there is a single value" in told
+    assert "'word', as the model takes numbers); use mixed_mixture" in told
+    told = fails(
+        "learn", path, "--model", "partial_least_squares", "--target", "a", "--out", tmp_path / "run"
     )
-    call("impute", strange, "--run", run[0], "--out", tmp_path / "x.csv", "--unseen", "missing")
+    assert "target 'a' cannot be predicted by PartialLeastSquares, as there is a single value" in told
+    # A network whose variables have one state each has no free parameters.
+    call("learn", path, "--model", "bayesian_network", "--out", tmp_path / "network")
+    assert hf.load(tmp_path / "network").tables_["word"].tolist() == [1.0]

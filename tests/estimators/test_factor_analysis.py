@@ -154,6 +154,15 @@ def test_what_cannot_be_learned_from(values, message):
         FactorAnalysis(1).fit(np.array(values))
 
 
+def test_as_many_rows_as_factors_end_at_the_least_noise():
+    """The factors explain everything, which is named; before the least noise rounding must not look like a fall."""
+    for seed in range(4):
+        values = np.random.default_rng(seed).standard_normal((3, 3)) * [1.0, 5.0, 2.0]
+        with pytest.warns(ConvergenceWarning, match="Heywood case"):
+            model = ProbabilisticPCA(2).fit(values)
+        np.testing.assert_allclose(model.predict(values), values, atol=0.05)
+
+
 def test_more_factors_than_columns():
     with pytest.raises(InputError, match="3 factors are more than the 2 columns"):
         FactorAnalysis(3).fit(np.random.default_rng(0).standard_normal((9, 2)))

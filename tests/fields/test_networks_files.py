@@ -104,7 +104,12 @@ def test_other_formats_of_networks(name: str, text: str, tmp_path: Path) -> None
         ("x.xml", "<FOR>rain", "<FOR>snow", "line 13: expected a variable that is declared, got 'snow'"),
         ("x.xml", "</NETWORK>", "", "line 15: column 3: mismatched tag"),
         ("x.xml", "<VARIABLE>", '<VARIABLE TYPE="utility">', "line 11: expected variables of type 'nature'"),
-        ("x.xml", "<!ELEMENT BIF ( NETWORK )*>", '<!ENTITY a "b">', "line 2: the document declares the entity 'a'"),
+        (
+            "x.xml",
+            "<!ELEMENT BIF ( NETWORK )*>",
+            '<!ENTITY a "b">',
+            "line 2: the document declares the entity 'a'",
+        ),
         ("x.xml", "0.75 0.25", "0.75 0.5", "line 13: the probabilities of 'rain' sum to 1.25, not 1"),
         ("x.xml", "<FOR>season", "<FOR>rain", "line 14: expected one table per variable"),
         ("x.xml", "<FOR>season</FOR>", "", "line 14: expected one FOR and one TABLE in a definition"),

@@ -112,7 +112,8 @@ def sizes(text: str | None) -> tuple[int, ...]:
 
 def impute(
     path: Path = Argument(
-        metavar="TABLE", help="CSV, TSV or Parquet, with the columns that were learned from."
+        metavar="TABLE",
+        help="CSV, TSV or Parquet, with the columns that were learned from; of sequences also FASTA and the like.",
     ),
     run: Path = Option(..., "--run", help="Folder of hiddenfield learn.", show_default=False),
     out: Path = Option(

@@ -57,10 +57,12 @@ class FactorEstimator(TransformerMixin, LatentEstimator):  # type: ignore[misc]
         allowed, tied = self._sides()
         size, factors = allowed.shape
         if factors > size:
+            asked = "num_factors + num_own" if hasattr(self, "num_own") else "num_factors"
             raise InputError(
-                f"{factors} factors are more than the {size} columns (n_features = {size}); ask for fewer"
+                f"{factors} factors are more than the {size} columns (n_features = {size}); ask for fewer ({asked})"
             )
-        share = getattr(self, "min_noise", 1e-9)
+        # Below a millionth the likelihood of columns that factors explain to the last bit is lost in rounding.
+        share = getattr(self, "min_noise", 1e-6)
         floor = share * np.bincount(tied, self.spread_**2) / np.bincount(tied)
         return LinearGaussian(allowed, tied, floor, self.centre_, self.spread_)
 

@@ -106,6 +106,8 @@ class LatentEstimator(BaseEstimator):  # type: ignore[misc]
     """Fitted attributes (arrays, numbers, texts, lists, mappings) that `_model` and `_read` need; they are saved."""
     _size: ClassVar[str] = "num_components"
     """The parameter that `choose_size` varies."""
+    _takes_constants: ClassVar[bool] = False
+    """Whether a column of numbers may have a single value."""
 
     # -- what a subclass gives -----------------------------------------------------------------------------
 

@@ -79,6 +79,7 @@ class MixedMixture(TableEstimator):
         "concentration": [Interval(Real, 0, None, closed="neither")],
     }
     _kept: ClassVar[tuple[str, ...]] = (*TableEstimator._kept, "centre_", "spread_", "profile_", "classes_")
+    _takes_constants: ClassVar[bool] = True
     _labels = GaussianMixture._labels
 
     def _read(

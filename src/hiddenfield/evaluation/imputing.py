@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from hiddenfield.data import Structures, read
 from hiddenfield.data.convert.mixed import as_table
-from hiddenfield.data.paths import inner_suffix
 from hiddenfield.data.table import Table, TableColumn
-from hiddenfield.errors import InputError
 from hiddenfield.estimators import load
-from hiddenfield.evaluation.latent import MODEL, RESULT, SETTINGS, TABLES, LearnData, LearnRecord
+from hiddenfield.estimators.sequence_inputs import read_sequences
+from hiddenfield.evaluation.latent import MODEL, RESULT, SETTINGS, LearnData, LearnRecord, is_table
 from hiddenfield.evaluation.records import read_record
 from hiddenfield.shapes import Array, Float
 
@@ -38,7 +39,8 @@ def impute_run(
     folder
         Of `learn_run`.
     source
-        A table, or a file of one, with the columns of the one that was learned from.
+        A table, or a file of one, with the columns of the one that was learned from; of sequences also any other file
+        that can be read, whose steps become the rows of a table.
     draws
         How many copies with drawn values; None for one with expected values.
     seed
@@ -48,19 +50,25 @@ def impute_run(
     """
     folder = Path(folder)
     record = read_record(folder / RESULT, LearnRecord, "the record of a run of learn_run")
-    text = isinstance(source, (str, Path)) and inner_suffix(Path(source)) not in TABLES
-    if record.sequences is not None and text:
-        raise InputError(
-            "only tables are filled here; fill sequences of other formats by the estimator's impute"
-        )
     plan = read_record(folder / SETTINGS, dict, "the settings of a run of learn_run")
     columns = [TableColumn.from_dict(plain) for plain in record.columns]
     reader = {
         name: value for name, value in plan["reader"].items() if name not in ("kinds", "drop", "columns")
     }
-    table = as_table(source, like=columns, unseen=unseen, **reader)
-    data = LearnData(table, tuple(record.used), tuple(record.targets), record.sequence)
     estimator: Any = load(folder / MODEL)
+    pack, ids = None, reader.get("id", "id")
+    if record.sequences is not None and not is_table(source):
+        pack, ids = read(source), "sequence"
+        given = estimator.set_params(unseen=unseen)._given(pack)
+        table = as_table(given.source, like=columns, unseen=unseen)
+        names = np.arange(len(pack)) if pack.ids is None else np.asarray(pack.ids)
+        table = replace(table, ids=np.repeat(names, given.sizes))
+    else:
+        known = {*record.used, *record.targets}
+        used = as_table(source, like=[c for c in columns if c.name in known], unseen=unseen, **reader)
+        rest = [column.name for column in columns if column.name not in known]
+        table = _joined(used, as_table(source, columns=rest, **reader), columns) if rest else used
+    data = LearnData(table, tuple(record.used), tuple(record.targets), record.sequence, pack)
     X = data.inputs()["X"]
     filled = (
         [estimator.impute(X)]
@@ -71,7 +79,15 @@ def impute_run(
     values = [_put_back(data, each, estimator, generator) for each in filled]
     left = int(np.isnan(values[0]).sum())
     tables = [table.with_values(each) for each in values]
-    return Imputed(tables, int(table.missing.sum()), left, reader.get("id", "id"))
+    return Imputed(tables, int(table.missing.sum()), left, ids)
+
+
+def _joined(used: Table, rest: Table, columns: Sequence[TableColumn]) -> Table:
+    """Return the columns that the model has, and the others as they are, in their order."""
+    both = {name: (part, j) for part in (used, rest) for j, name in enumerate(part.names)}
+    chosen = [both[column.name] for column in columns]
+    values = np.column_stack([part.values[:, j] for part, j in chosen])
+    return replace(used, values=values, columns=tuple(part.columns[j] for part, j in chosen))
 
 
 def _put_back(
@@ -95,5 +111,7 @@ def cells_of(filled: Any, table: Table) -> Float[Array, "rows columns"]:
     """Return the cells of a filled table of whatever type; what is expected of a count need not be whole."""
     if isinstance(filled, np.ndarray) and filled.dtype != object:
         return filled
+    if isinstance(filled, Structures):
+        filled = read_sequences(filled).source
     like = [replace(each, kind="continuous") if each.kind == "count" else each for each in table.columns]
     return as_table(filled, like=like).values

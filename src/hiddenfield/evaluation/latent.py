@@ -16,7 +16,7 @@ from sklearn.utils import get_tags
 from hiddenfield.data import Structures, read
 from hiddenfield.data.convert.mixed import as_table, to_arrow
 from hiddenfield.data.paths import inner_suffix
-from hiddenfield.data.table import Table
+from hiddenfield.data.table import Table, TableColumn
 from hiddenfield.errors import CollapseError, ConvergenceWarning, HiddenfieldError, InputError
 from hiddenfield.estimators import LATENT, LatentEstimator, choose_size, load
 from hiddenfield.estimators.sequence_inputs import read_sequences
@@ -24,7 +24,7 @@ from hiddenfield.estimators.sizes import CRITERIA
 from hiddenfield.evaluation.fitting import check_parameters
 from hiddenfield.evaluation.records import Record, claim_folder, finite, read_record, write_json
 from hiddenfield.registry import choose
-from hiddenfield.shapes import Array, Int
+from hiddenfield.shapes import Array, Float, Int
 
 TABLES = (".csv", ".tsv", ".parquet", ".feather")
 """Suffixes of files with a row for each step of sequences."""
@@ -136,6 +136,8 @@ class LearnData:
         Sequences or trees that did not come as a table.
     lengths
         Of sequences and trees.
+    left_out
+        Columns that the model does not take, and why.
     """
 
     table: Table
@@ -144,14 +146,15 @@ class LearnData:
     sequence: str | None = None
     structures: Structures | None = None
     lengths: Int[Array, " sequences"] | None = None
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of_sequences(cls, source: Any, plan: LearnPlan) -> LearnData:
         """Read sequences: a table with a row for each step, or any format of sequences and trees."""
         named, missing = plan.reader.get("id"), tuple(plan.parameters.get("missing", ()))
-        if not isinstance(source, (str, Path)) or inner_suffix(Path(source)) in TABLES:
+        if is_table(source):
             table = as_table(source, **plan.reader)
-            data = cls(table, table.names, (), named)
+            data = replace(cls.of(table, plan), sequence=named)
             given = read_sequences(data.inputs()["X"], sequence=named)
             return replace(data, lengths=np.diff(given.forest.structure_ptr))
         pack = read(source)
@@ -161,30 +164,31 @@ class LearnData:
         return cls(table, table.names, (), None, pack, np.diff(given.forest.structure_ptr))
 
     @classmethod
-    def of(cls, table: Table, kind: type[LatentEstimator], targets: Sequence[str] = ()) -> LearnData:
-        """Choose the columns that a model can take."""
+    def of(cls, table: Table, plan: LearnPlan) -> LearnData:
+        """Choose the columns that a model can take and from which something can be learned."""
+        kind, targets = plan.kind, plan.targets
         for name in targets:
             choose("column", dict.fromkeys(table.names), name)
-        mixed = get_tags(kind()).input_tags.categorical
-        fit = [c.name for c in table.columns if mixed or c.vocabulary is None]
-        wrong = [name for name in targets if name not in fit]
-        if wrong:
-            raise InputError(f"target {wrong[0]!r} does not hold numbers, which {kind.__name__} predicts")
-        used = tuple(name for name in fit if name not in targets)
-        if not used:
+        left_out = {
+            column.name: reason
+            for j, column in enumerate(table.columns)
+            if (reason := _why_left_out(column, table.values[~table.missing[:, j], j], plan))
+        }
+        if wrong := [name for name in targets if name in left_out]:
             raise InputError(
-                f"{kind.__name__} takes numbers, and no column of the table holds any; use mixed_mixture"
+                f"target {wrong[0]!r} cannot be predicted by {kind.__name__}, as {left_out[wrong[0]]}"
+            )
+        used = tuple(name for name in table.names if name not in (*left_out, *targets))
+        if not used:
+            reasons = "; ".join(f"{name!r}, as {reason}" for name, reason in left_out.items())
+            raise InputError(
+                f"{kind.__name__} can learn from no column of this table ({reasons}); use mixed_mixture, or other data"
             )
         if get_tags(kind()).target_tags.required and not targets:
             raise InputError(
                 f"{kind.__name__} predicts columns from others; name what is predicted with targets"
             )
-        return cls(table, used, tuple(targets))
-
-    @property
-    def left_out(self) -> list[str]:
-        """Names of columns that the model does not take."""
-        return [name for name in self.table.names if name not in (*self.used, *self.targets)]
+        return cls(table, used, tuple(targets), left_out=left_out)
 
     def inputs(self) -> dict[str, Any]:
         """Return X and, where there are targets, y."""
@@ -201,11 +205,30 @@ class LearnData:
         return {column.name: column.kind for column in self.table.columns if column.name in self.used}
 
 
+def is_table(source: Any) -> bool:
+    """Return whether this is a table, or a file of one, rather than a file of sequences or trees."""
+    return not isinstance(source, (str, Path)) or inner_suffix(Path(source)) in TABLES
+
+
 def read_data(source: Any, plan: LearnPlan) -> LearnData:
     """Read a table or sequences, or a file of them, as the model of a plan takes them."""
     if LATENT.facts(plan.model).get("data") == "sequences":
         return LearnData.of_sequences(source, plan)
-    return LearnData.of(as_table(source, **plan.reader), plan.kind, plan.targets)
+    return LearnData.of(as_table(source, **plan.reader), plan)
+
+
+def _why_left_out(column: TableColumn, seen: Float[Array, " values"], plan: LearnPlan) -> str:
+    """Say why a model does not take a column, of which these values are known; nothing where it does."""
+    if not len(seen):
+        return "there are no values"
+    if column.vocabulary is not None:
+        return "" if get_tags(plan.kind()).input_tags.categorical else "the model takes numbers"
+    if LATENT.facts(plan.model).get("symbols"):
+        # A structure names the columns that it needs.
+        whole = column.kind == "count" or "structure" in plan.parameters
+        return "" if whole else "the model takes symbols"
+    constant = column.kind == "continuous" and not plan.kind._takes_constants and (seen == seen[0]).all()
+    return "there is a single value" if constant else ""
 
 
 def learn_run(

@@ -220,5 +220,6 @@ def _checksum(tensors: dict[str, Tensor], values: dict[str, Any]) -> int:
     for name in sorted(tensors):
         tensor = tensors[name]
         result = zlib.crc32(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode(), result)
-        result = zlib.crc32(tensor.reshape(-1).view(torch.uint8).numpy().tobytes(), result)
+        if tensor.numel():  # an empty array has strides that cannot be viewed as bytes
+            result = zlib.crc32(tensor.reshape(-1).view(torch.uint8).numpy().tobytes(), result)
     return result

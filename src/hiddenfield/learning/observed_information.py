@@ -33,7 +33,8 @@ def observed_information(
     if len(at) > MOST_FREE:
         raise TooLargeError(
             f"standard errors of {len(at)} free parameters take {2 * len(at) ** 2:,} passes over the data; they are "
-            f"computed for at most {MOST_FREE}"
+            f"computed for at most {MOST_FREE}. Learn with fill='gibbs', whose draws (learned_.draws) have the "
+            "deviations of all parameters, or learn a smaller model"
         )
 
     def objective(vector: Array) -> float:

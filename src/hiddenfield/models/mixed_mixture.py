@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -82,11 +83,17 @@ class MixtureOfColumns(Composed):
     def expected_statistics(self, data: FeatureRows, parameters: Arrays, fill: Fill) -> Arrays:
         """Return the mass of each class and its sums of features.
 
-        The class of a row is filled in as asked for; a missing cell is summed over, and adds nothing.
+        The class of a row is filled in as asked for; a missing cell is summed over, and adds nothing. With "mode" class
+        and missing symbols are the jointly most likely ones; missing numbers are integrated out all the same, since
+        filled by their mode they would let variances shrink to nothing.
         """
         mass, sums = np.zeros(self.num_classes), np.zeros((len(self.families.profile), self.num_classes))
         objective = count = 0.0
         for rows, features, joint in self._joints(data, parameters):
+            if fill.kind == "mode":
+                holes = np.isnan(data.values[rows][:, self.families.discrete]).astype(np.float64)
+                likeliest, best = self._likeliest(parameters)
+                joint += holes @ best
             values, owners = fill_in(joint, fill)
             weights = np.ones(len(values)) if data.weights is None else data.weights[rows]
             if data.weights is not None:
@@ -95,7 +102,20 @@ class MixtureOfColumns(Composed):
             count += float(weights.sum())
             mass += owners.sum(axis=0)
             sums += features.T @ owners  # type: ignore[attr-defined]
+            if fill.kind == "mode":
+                sums[likeliest, np.arange(self.num_classes)] += holes.T @ owners
         return {"objective": np.array(objective), "count": np.array(count), "mass": mass, "sums": sums}
+
+    def _likeliest(
+        self, parameters: Arrays
+    ) -> tuple[Int[Array, "columns classes"], Float[Array, "columns classes"]]:
+        """Return for each column of symbols the feature of the likeliest in each class, and its log probability."""
+        shape = (len(self.families.discrete), self.num_classes)
+        features, logs = np.zeros(shape, np.int64), np.zeros(shape)
+        for row, (j, law) in enumerate(islice(self._laws(parameters), shape[0])):
+            features[row] = self.families.blocks[j].start + law.argmax(axis=0)
+            logs[row] = np.log(law.max(axis=0))
+        return features, logs
 
     def start(self, data: FeatureRows, how: str, generator: np.random.Generator) -> Arrays:
         """Return what groups of rows have: those of k-means ("k_means", "auto"), or around random rows ("random")."""

@@ -41,8 +41,9 @@ def data_as_text(data: LearnData) -> str:
     lines = [data.table.describe(), *_pattern_lines(data.table)]
     if data.lengths is not None:
         lines.insert(0, _sequences_in_words(data.lengths))
-    if data.left_out:
-        lines.append(f"left out, as the model takes numbers: {', '.join(data.left_out)}")
+    for reason in dict.fromkeys(data.left_out.values()):
+        names = [name for name, own in data.left_out.items() if own == reason]
+        lines.append(f"left out, as {reason}: {', '.join(names)}")
     return "\n".join(lines)
 
 
@@ -116,7 +117,7 @@ def learned_record(data: LearnData, record: LearnRecord) -> dict[str, Any]:
         {"rows": int(count), "missing": patterns.missing(number)}
         for number, count in enumerate(patterns.counts)
     ]
-    return record.as_dict() | {"columns": columns, "patterns": listed, "left_out": data.left_out}
+    return record.as_dict() | {"columns": columns, "patterns": listed, "left_out": list(data.left_out)}
 
 
 def imputed_columns(tables: Sequence[Table], *, numbered: bool, ids: str = "id") -> dict[str, list[Any]]:

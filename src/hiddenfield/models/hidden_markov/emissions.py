@@ -43,8 +43,10 @@ class Emission(Part, Protocol):
     def start(self, rows: Rows, owners: Array, generator: np.random.Generator) -> Arrays:
         """Return parameters from shares of the states in each row."""
 
-    def log_density(self, rows: Rows, parameters: Arrays) -> Float[Array, "rows states"]:
-        """Return the log-likelihood of what each row has, in each state."""
+    def log_density(
+        self, rows: Rows, parameters: Arrays, *, mode: bool = False
+    ) -> Float[Array, "rows states"]:
+        """Return the log-likelihood of what each row has, in each state; with `mode` a missing symbol is the best."""
 
     def statistics(self, rows: Rows, owners: Array, parameters: Arrays, fill: Fill) -> Arrays:
         """Return expected statistics; with "sample" each row is of one state."""
@@ -91,14 +93,21 @@ class Symbols(Composed):
         counts = self._counts(rows, owners)
         return {self.key: dirichlet.mean(counts + 0.1 * counts.sum() / max(counts.size, 1) + 1e-3)}
 
-    def log_density(self, rows: Rows, parameters: Arrays) -> Float[Array, "rows states"]:
+    def log_density(
+        self, rows: Rows, parameters: Arrays, *, mode: bool = False
+    ) -> Float[Array, "rows states"]:
         with np.errstate(divide="ignore"):
             logs = np.log(parameters[self.key]).T
-        logs = np.concatenate([logs, np.zeros((1, logs.shape[1]))])
+        lost = logs.max(axis=0) if mode else np.zeros(logs.shape[1])
+        logs = np.concatenate([logs, lost[None]])
         return logs[np.where(rows.missing[:, 0], len(logs) - 1, rows.values[:, 0]).astype(np.int64)]
 
     def statistics(self, rows: Rows, owners: Array, parameters: Arrays, fill: Fill) -> Arrays:
-        return {self.key: self._counts(rows, owners)}
+        counts = self._counts(rows, owners)
+        if fill.kind == "mode":
+            likeliest = parameters[self.key].argmax(axis=1)
+            counts[np.arange(len(counts)), likeliest] += owners[rows.missing[:, 0]].sum(axis=0)
+        return {self.key: counts}
 
     def sample(self, states: Array, parameters: Arrays, generator: np.random.Generator) -> Array:
         return draw_rows(parameters[self.key][states], generator)[:, None].astype(np.float64)
@@ -128,7 +137,9 @@ class Events:
         mean = np.maximum(self.means, 1e-3)
         return {"rates": (found["events"] + 0.1 * mean) / (found["exposure"] + 0.1)}
 
-    def log_density(self, rows: Rows, parameters: Arrays) -> Float[Array, "rows states"]:
+    def log_density(
+        self, rows: Rows, parameters: Arrays, *, mode: bool = False
+    ) -> Float[Array, "rows states"]:
         from scipy.special import gammaln, xlogy
 
         rates, total = parameters["rates"], np.zeros((len(rows), len(parameters["rates"])))
@@ -233,7 +244,9 @@ class Numbers(Composed):
         with np.errstate(divide="ignore"):
             return found.reshape(len(rows), self.num_states, -1) + np.log(parameters["weights"])
 
-    def log_density(self, rows: Rows, parameters: Arrays) -> Float[Array, "rows states"]:
+    def log_density(
+        self, rows: Rows, parameters: Arrays, *, mode: bool = False
+    ) -> Float[Array, "rows states"]:
         joint = self._joint(rows, parameters)
         return log_sum(joint.reshape(-1, self.num_components)).reshape(joint.shape[:2])
 
