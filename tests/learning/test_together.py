@@ -222,6 +222,17 @@ def test_one_that_stopped_cannot_fail(words, monkeypatch):
     assert isinstance(second, TrainingError)
 
 
+def test_one_that_stopped_is_computed_no_more(words, monkeypatch):
+    fits = fits_of(words, patience=1, epochs=9, network={"dropout": 0.5})[0]
+    run, seen = Training(fits), []
+    plain = run._step
+    monkeypatch.setattr(run, "_step", lambda chosen, done: seen.append((done, chosen)) or plain(chosen, done))
+    epochs = [len(history.rows) for history in run.run()]
+    assert min(epochs) < max(epochs)
+    for done, chosen in seen:
+        assert [len(own) > 0 for own in chosen] == [done < count for count in epochs]
+
+
 def test_names_do_not_matter(words):
     texts = ["GA", "GATTACA", "TTT", "A", "GATT", "CCAT"]
     lengths = np.array([float(len(text)) for text in texts])

@@ -47,8 +47,8 @@ class SharedBatch(Structures):
     --------
     >>> import hiddenfield as hf
     >>> words = hf.data.from_sequences(["GATTACA", "CAT", "A"])
-    >>> SharedBatch.of(words, torch.tensor([0, 1, 3])).members.nodes.bounds
-    [0, 7, 11]
+    >>> SharedBatch.of(words, torch.tensor([0, 1, 3])).members.nodes.sizes
+    [7, 4]
     """
 
     members: Members = ALONE

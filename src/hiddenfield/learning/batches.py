@@ -91,11 +91,6 @@ class Pack:
         own = [positions + first for positions, first in zip(chosen, self.first, strict=True)]
         return torch.from_numpy(np.concatenate(own))
 
-    def positions_in_order(self, part: slice) -> Int[Tensor, " all"]:
-        """Return the positions of a slice of every network's structures, on the device."""
-        chosen = [np.arange(size)[part] for size in self.sizes]
-        return self.positions(chosen).to(self.structures.device)
-
     def batch(self, chosen: Sequence[Array]) -> tuple[Structures, list[Prepared]]:
         """Cut a batch of the structures at each network's own positions."""
         index = self.positions(chosen)

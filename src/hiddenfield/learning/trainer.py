@@ -6,7 +6,7 @@ import hashlib
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -285,9 +285,9 @@ class Training:
                 "epoch": epoch + 1,
                 "steps": (epoch + 1) * self.fits[number].steps,
                 "learning_rate": self.settings.rate(float(epoch)),
-                "train_loss": float(losses[number]),
+                "train_loss": float(loss),
             }
-            for number in active
+            for number, loss in zip(active, losses, strict=True)
             if number not in self.failed
         }
         if self.validation is not None and rows:
@@ -301,12 +301,14 @@ class Training:
 
     def _train_epoch(
         self, epoch: int, active: list[int], advance: Callable[..., None]
-    ) -> Float[Array, " networks"]:
+    ) -> Float[Array, " active"]:
         self.model.train()
         orders, steps = self._orders(epoch), self.fits[0].steps
         done = epoch + np.arange(steps) / steps
         captured = self._capture(orders, done)
-        with self._seeded(epoch, one_by_one=captured is None) as dropout:
+        if captured is None:  # networks that have ended have no part in the batches
+            orders = [order[: len(order) * (number in active)] for number, order in enumerate(orders)]
+        with self._seeded(epoch, orders, one_by_one=captured is None) as dropout:
             if captured is None:
                 losses, counts = self._steps(orders, done, dropout, advance)
             else:
@@ -315,10 +317,10 @@ class Training:
                 losses = captured.run(lambda count: advance(count, f"epoch {epoch + 1}"))
                 if epoch + 1 < self.settings.epochs:
                     self._orders(epoch + 1)  # drawn while the device computes
-        found = losses.double().cpu().numpy()
-        for number in active:
-            self._note_failure(number, found[:, number], orders[number])
-        return np.average(found, axis=0, weights=np.broadcast_to(counts, found.shape))
+        found, counts = losses.double().cpu().numpy()[:, active], counts[:, active]
+        for number, own in zip(active, found.T, strict=True):
+            self._note_failure(number, own, orders[number])
+        return np.average(found, axis=0, weights=counts)
 
     def _orders(self, epoch: int) -> list[Array]:
         """Return every network's order of an epoch, drawn once."""
@@ -342,10 +344,11 @@ class Training:
             losses.append(self._step([order[part] for order in orders], epochs))
             note = f"epoch {int(epochs) + 1}"
             if self.device.type == "cpu":  # elsewhere looking at the loss would mean waiting for it
-                if not losses[-1].isfinite().any():
+                own = losses[-1][[count > 0 for count in counts[-1]]]
+                if not own.isfinite().any():
                     break
                 pace = np.sum(counts) / (time.perf_counter() - started)
-                note += f", loss {float(losses[-1].mean()):.4g}, {pace:,.0f} structures/s"
+                note += f", loss {float(own.mean()):.4g}, {pace:,.0f} structures/s"
             advance(sum(counts[-1]), note)
         self._stacked.dropout.factors = None
         return torch.stack(losses), np.array(counts)
@@ -491,7 +494,9 @@ class Training:
     # -- dropout -------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _seeded(self, epoch: int, one_by_one: bool) -> Iterator[Callable[[slice], Tensor | None]]:
+    def _seeded(
+        self, epoch: int, orders: list[Array], one_by_one: bool
+    ) -> Iterator[Callable[[slice], Tensor | None]]:
         """Seed what an epoch draws; yield a function from a step's slice to given factors of dropout, if any.
 
         One network in one process draws for itself, and so do those whose steps are captured. Networks side by side
@@ -504,8 +509,12 @@ class Training:
             for fit in self.fits
         ]
         if len(self.fits) > 1 and one_by_one:
-            factors = self._epoch_factors(rates, seeds) if any(rates) else None
-            yield lambda part: None if factors is None else factors[self.data.positions_in_order(part)]
+            if not any(rates):
+                yield lambda part: None
+                return
+            factors = self._epoch_factors(rates, seeds)
+            places = [np.arange(len(order)) for order in orders]
+            yield lambda part: factors[self.data.positions([own[part] for own in places]).to(self.device)]
             return
         devices = [self.device.index or 0] if self.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices):
@@ -532,7 +541,7 @@ class Training:
 
     def _validate(self, epoch: int, rows: dict[int, dict[str, float]]) -> None:
         assert self.validation is not None
-        outputs, better = self._outputs(self.validation), []
+        outputs, better = self._outputs(self.validation, rows), []
         for number, row in rows.items():
             fit, history = self.fits[number], self.state.histories[number]
             assert fit.validation is not None
@@ -555,12 +564,14 @@ class Training:
         factors = torch.from_numpy(fit.weights[1]).to(losses.dtype)
         return float((losses * factors).sum() / (weights * factors).sum().clamp(min=1e-12))
 
-    def _outputs(self, pack: Pack) -> list[Float[Tensor, "structures outputs"]]:
-        """Return the outputs for every network's structures, in host memory."""
+    def _outputs(self, pack: Pack, numbers: Collection[int]) -> list[Float[Tensor, "structures outputs"]]:
+        """Return the outputs of these networks for their structures, in host memory; of the others none."""
         self.model.eval()
         parts = max(1, math.ceil(pack.entries / MOST_VALIDATED[self.device.type] / self.team.size))
         pieces: list[list[Tensor]] = [[] for _ in self.fits]
-        mine = [self.team.part(np.arange(size)) for size in pack.sizes]
+        mine = [
+            self.team.part(np.arange(size * (number in numbers))) for number, size in enumerate(pack.sizes)
+        ]
         with torch.inference_mode():
             for shares in zip(*(np.array_split(own, parts) for own in mine), strict=True):
                 structures, prepared = pack.batch(list(shares))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -46,14 +47,18 @@ class RowBlocks:
         return segment_of_row(self.ptr, self.rows)
 
     @cached_property
-    def bounds(self) -> list[int]:
-        """The pointers in host memory, checked."""
+    def sizes(self) -> list[int]:
+        """How many rows every block has, in host memory, checked."""
         bounds: list[int] = self.ptr.tolist()
         if bounds[0] != 0 or bounds[-1] != self.rows or bounds != sorted(bounds):
             reject(
                 f"ptr must rise from 0 to the number of rows, {self.rows}, got {bounds[:5]} to {bounds[-1]}"
             )
-        return bounds
+        return [after - before for before, after in pairwise(bounds)]
+
+    def parts(self, rows: Float[Tensor, "rows dim"]) -> tuple[Float[Tensor, "_ dim"], ...]:
+        """Return the rows of each block."""
+        return rows.split(self.sizes)
 
     @cached_property
     def tiles(self) -> tuple[Int[Tensor, " tiles"], Int[Tensor, " block_bounds"]]:
@@ -150,19 +155,17 @@ def _outer_gradient(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
 
 def block_product_reference(rows: Tensor, weight: Tensor, blocks: RowBlocks) -> Tensor:
     """Multiply block by block."""
-    bounds, out = blocks.bounds, rows.new_empty(rows.shape[0], weight.shape[1])
-    for block in range(len(blocks)):
-        part = slice(bounds[block], bounds[block + 1])
-        torch.mm(rows[part], weight[block].T, out=out[part])
+    out = rows.new_empty(rows.shape[0], weight.shape[1])
+    for own, matrix, result in zip(blocks.parts(rows), weight.mT, blocks.parts(out), strict=True):
+        torch.mm(own, matrix, out=result)
     return out
 
 
 def block_outer_reference(left: Tensor, right: Tensor, blocks: RowBlocks) -> Tensor:
     """Multiply block by block."""
-    bounds, out = blocks.bounds, left.new_empty(len(blocks), left.shape[1], right.shape[1])
-    for block in range(len(blocks)):
-        part = slice(bounds[block], bounds[block + 1])
-        torch.mm(left[part].T, right[part], out=out[block])
+    out = left.new_empty(len(blocks), left.shape[1], right.shape[1])
+    for gradient, own, result in zip(blocks.parts(left), blocks.parts(right), out, strict=True):
+        torch.mm(gradient.T, own, out=result)
     return out
 
 
