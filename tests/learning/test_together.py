@@ -223,7 +223,7 @@ def test_one_that_stopped_cannot_fail(words, monkeypatch):
 
 
 def test_one_that_stopped_is_computed_no_more(words, monkeypatch):
-    fits = fits_of(words, patience=1, epochs=9, network={"dropout": 0.5})[0]
+    fits = fits_of(words, patience=1, epochs=9, monitor="roc_auc", network={"dropout": 0.5})[0]
     run, seen = Training(fits), []
     plain = run._step
     monkeypatch.setattr(run, "_step", lambda chosen, done: seen.append((done, chosen)) or plain(chosen, done))
