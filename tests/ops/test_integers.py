@@ -1,4 +1,4 @@
-"""counting_sort, match_reverse and take_segments, which the packs are built and cut with."""
+"""counting_sort, match_reverse and SegmentCut, which the packs are built and cut with."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from hypothesis import given, strategies as st
 
 from hiddenfield.errors import InputError
 from hiddenfield.ops import (
+    SegmentCut,
     counting_sort,
     counting_sort_reference,
     match_reverse,
     match_reverse_reference,
-    take_pointers,
-    take_segments,
     take_segments_reference,
 )
 
@@ -106,7 +105,7 @@ def test_match_reverse_refuses(source, in_ptr, text):
         match_reverse(source, in_ptr)
 
 
-# -- take_segments -----------------------------------------------------------------------------------------
+# -- SegmentCut --------------------------------------------------------------------------------------------
 
 DTYPES = [
     torch.bool,
@@ -138,81 +137,54 @@ def packed(draw, dtypes=DTYPES):
 @given(packed())
 def test_taken_segments_stand_one_after_another(case):
     values, ptr, index = case
-    new_ptr = take_pointers(ptr, index)
-    out = take_segments(values, ptr, index, new_ptr)
+    cut = SegmentCut(ptr, index)
+    out = cut.take(values)
     pieces = [values[ptr[s] : ptr[s + 1]] for s in index.tolist()]
     assert torch.equal(out, torch.cat([values[:0], *pieces]))
-    assert new_ptr.tolist() == torch.tensor([0, *map(len, pieces)]).cumsum(0).tolist()
-    assert torch.equal(out, take_segments_reference(values, ptr, index, new_ptr))
+    assert cut.new_ptr.tolist() == torch.tensor([0, *map(len, pieces)]).cumsum(0).tolist()
+    assert torch.equal(out, take_segments_reference(values, ptr, index, cut.new_ptr))
+
+
+def moved_by(ptr, index, dtype):
+    """Return a cut, and one by which what numbers its rows is moved."""
+    cut, moved = SegmentCut(ptr, index), SegmentCut(ptr, index)
+    moved.shift = torch.arange(len(index), dtype=dtype) * 1000 - 1
+    return cut, moved
 
 
 @given(packed(dtypes=[torch.int32, torch.int64]), INDEX)
 def test_a_shift_moves_all_but_negative_numbers(case, dtype):
     values, ptr, index = case
-    new_ptr = take_pointers(ptr, index)
-    shift = torch.arange(len(index), dtype=dtype) * 1000 - 1
-    out = take_segments(values, ptr, index, new_ptr, shift)
+    cut, moved = moved_by(ptr, index, dtype)
+    out = cut.take(values, moved)
     assert out.dtype == values.dtype
     for place, segment in enumerate(index.tolist()):
         old = values[ptr[segment] : ptr[segment + 1]]
-        moved = out[new_ptr[place] : new_ptr[place + 1]]
-        assert torch.equal(moved, torch.where(old < 0, old, old + int(shift[place])))
-    assert torch.equal(out, take_segments_reference(values, ptr, index, new_ptr, shift))
+        found = out[cut.new_ptr[place] : cut.new_ptr[place + 1]]
+        assert torch.equal(found, torch.where(old < 0, old, old + int(moved.shift[place])))
+    assert torch.equal(out, take_segments_reference(values, ptr, index, cut.new_ptr, moved.shift))
 
 
 def test_threads_take_the_same_rows():
     random = torch.Generator().manual_seed(0)
     lengths = torch.randint(0, 50, (2_000,), generator=random)
     ptr = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])
-    values = torch.randint(-1, 1000, (int(ptr[-1]), 3), generator=random)
-    index = torch.randint(0, 2_000, (3_000,), generator=random)
-    new_ptr = take_pointers(ptr, index)
-    for shift in (None, torch.arange(3_000)):
+    values = torch.randint(-1, 1000, (int(ptr[-1]),), generator=random)
+    cut, moved = moved_by(ptr, torch.randint(0, 2_000, (3_000,), generator=random), torch.int64)
+    for by in (None, moved):
         results = []
         for threads in (1, 2):
             torch.set_num_threads(threads)
-            results.append(take_segments(values, ptr, index, new_ptr, shift))
+            results.append(cut.take(values, by))
         assert torch.equal(*results)
 
 
 @needs_cuda
-@given(packed(dtypes=[torch.int32, torch.int64]), st.booleans())
-def test_a_batch_is_cut_on_the_device(case, on_device):
+@given(packed(dtypes=[torch.int32, torch.int64]))
+def test_a_batch_is_cut_on_the_device(case):
     values, ptr, index = case
-    new_ptr = take_pointers(ptr, index)
-    shift = torch.arange(len(index), dtype=torch.int64)
-    places = [tensor.cuda() if on_device else tensor for tensor in (ptr, index, new_ptr, shift)]
-    out = take_segments(values.cuda(), *places)
-    assert out.is_cuda
-    assert torch.equal(out.cpu(), take_segments(values, ptr, index, new_ptr, shift))
-
-
-GOOD = {
-    "values": torch.arange(5),
-    "ptr": torch.tensor([0, 2, 5]),
-    "index": torch.tensor([1]),
-    "new_ptr": torch.tensor([0, 3]),
-}
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        ({"index": torch.tensor([2])}, r"index\[0\] is 2, but there are 2 segments"),
-        ({"index": torch.tensor([-1])}, r"index\[0\] is -1"),
-        ({"new_ptr": torch.tensor([0, 2])}, "does not fit the rows or new_ptr"),
-        ({"values": torch.arange(4)}, r"segment 1 \(index\[0\]\) goes from row 2 to 5, which does not fit"),
-        ({"new_ptr": torch.tensor([0])}, r"new_ptr must hold 1 \+ 1 numbers, got 1"),
-        ({"values": torch.zeros(5, 1, 1)}, r"shape \(rows,\) or \(rows, width\)"),
-        ({"ptr": torch.tensor([], dtype=torch.int64)}, r"segments \+ 1 numbers"),
-        ({"index": torch.tensor([1], device="meta")}, "on meta|on cpu"),
-        ({"values": torch.zeros(5), "shift": torch.tensor([1])}, "a shift needs values of int32 or int64"),
-        ({"values": [1]}, "values must be a tensor, got list"),
-        ({"index": [1]}, "index must be a tensor, got list"),
-        ({"shift": torch.tensor([1, 2])}, "shift must hold one number for each of 1 segments, got 2"),
-    ],
-)
-def test_take_segments_refuses(arguments, text):
-    with pytest.raises(InputError, match=text):
-        take_segments(**{**GOOD, **arguments})
+    cut = SegmentCut(ptr, index)
+    for by in (None, cut):
+        out = cut.take(values.cuda(), by)
+        assert out.is_cuda
+        assert torch.equal(out.cpu(), cut.take(values, by))

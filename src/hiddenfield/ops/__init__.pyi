@@ -1,8 +1,6 @@
 from .blocks import RowBlocks as RowBlocks, block_outer as block_outer, block_product as block_product
 from .cutting import (
     SegmentCut as SegmentCut,
-    take_pointers as take_pointers,
-    take_segments as take_segments,
     take_segments_reference as take_segments_reference,
 )
 from .rounds import (

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from hiddenfield.ops.compile import as_array, compiled, prange
-from hiddenfield.ops.dispatch import INDEX_DTYPES, check_index, check_tensor, empty, reject
+from hiddenfield.ops.dispatch import empty
 from hiddenfield.ops.segments import segment_of_row
 from hiddenfield.shapes import Array, Int, Shaped, Tensor
 
@@ -15,81 +15,18 @@ from hiddenfield.shapes import Array, Int, Shaped, Tensor
 NODES_OF_REST, ARCS_OF_REST = 64, 4
 
 
-def take_pointers(
-    ptr: Int[Tensor, " segment_bounds"], index: Int[Tensor, " chosen"]
-) -> Int[Tensor, " chosen_bounds"]:
-    """Return where each chosen segment begins once they stand one after another; int64.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from hiddenfield.ops import take_pointers
-    >>> take_pointers(torch.tensor([0, 2, 2, 5]), torch.tensor([2, 0]))
-    tensor([0, 3, 5])
-    """
-    out = torch.zeros(index.shape[0] + 1, dtype=torch.int64, device=ptr.device)
-    sizes = ptr.index_select(0, index + 1) - ptr.index_select(0, index)
-    torch.cumsum(sizes, 0, dtype=torch.int64, out=out[1:])
-    return out
-
-
-def take_segments(
-    values: Shaped[Tensor, " rows *width"],
-    ptr: Int[Tensor, " segment_bounds"],
-    index: Int[Tensor, " chosen"],
-    new_ptr: Int[Tensor, " chosen_bounds"],
-    shift: Int[Tensor, " chosen"] | None = None,
-) -> Shaped[Tensor, " taken *width"]:
-    """Copy the rows of the segments ``index[0]``, ``index[1]``, ... one after another.
-
-    `ptr`, `index`, `new_ptr` and `shift` are all in host memory, or all where `values` is. With values on a
-    device the former is the way to cut a batch: the size of the result is then known here and nothing waits
-    for the device; two numbers a chosen segment travel there.
-
-    Parameters
-    ----------
-    values
-        (rows,) or (rows, width), of any dtype.
-    ptr
-        (segments + 1,) int32 or int64; segment `s` is rows ``ptr[s]:ptr[s + 1]``.
-    index
-        (chosen,) int32 or int64, segments in any order, repeated or not. Where `values` is in host memory
-        too, a number out of range is refused; on a device it is the caller's duty.
-    new_ptr
-        (chosen + 1,), from `take_pointers`.
-    shift
-        (chosen,) integers added to the values of each segment, which must then be int32 or int64 themselves:
-        new node or arc numbers. Negative values, such as -1 for "no reverse", stay as they are.
-
-    Returns
-    -------
-    Tensor
-        (new_ptr[-1],) or (new_ptr[-1], width), of the dtype of `values`.
-
-    Notes
-    -----
-    O(rows taken). No gradient flows: this cuts data. `SegmentCut` copies blocks, and is faster for several arrays.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from hiddenfield.ops import take_pointers, take_segments
-    >>> ptr, index = torch.tensor([0, 2, 2, 5]), torch.tensor([2, 0])
-    >>> new_ptr = take_pointers(ptr, index)
-    >>> take_segments(torch.tensor([0, 1, 7, -1, 9]), ptr, index, new_ptr, shift=torch.tensor([10, 20]))
-    tensor([17, -1, 19, 20, 21])
-    """
-    _check(values, ptr, index, new_ptr, shift)
-    return take_segments_reference(values.detach(), ptr, index, new_ptr, shift)
-
-
 class SegmentCut:
     """A choice of segments, applied to several arrays that have them: what all share is computed and moved once.
 
+    With values on a device the size of the result is known here and nothing waits for the device; two numbers a chosen
+    segment travel there. No gradient flows: this cuts data.
+
     Parameters
     ----------
-    ptr, index
-        As in `take_segments`, in host memory; the indices are trusted.
+    ptr
+        (segments + 1,) int32 or int64; segment `s` is rows ``ptr[s]:ptr[s + 1]``. In host memory.
+    index
+        (chosen,) int32 or int64, segments in any order, repeated or not. In host memory; trusted.
 
     Attributes
     ----------
@@ -107,15 +44,20 @@ class SegmentCut:
 
     def __init__(self, ptr: Int[Tensor, " segment_bounds"], index: Int[Tensor, " chosen"]) -> None:
         self.ptr, self.index = ptr, index
-        self.new_ptr = take_pointers(ptr, index)
         self.starts = ptr.index_select(0, index)
+        self.new_ptr = torch.zeros(len(index) + 1, dtype=torch.int64)
+        torch.cumsum(ptr.index_select(0, index + 1) - self.starts, 0, dtype=torch.int64, out=self.new_ptr[1:])
         self.shift = self.new_ptr[:-1] - self.starts
         self._on_device: Tensor | None = None
 
     def take(
         self, values: Shaped[Tensor, " rows *width"], moved: SegmentCut | None = None
     ) -> Shaped[Tensor, " taken *width"]:
-        """Copy the chosen segments' rows; with `moved`, values that number the rows of that cut are renumbered."""
+        """Copy the chosen segments' rows, one after another, of any dtype.
+
+        With `moved`, values that number the rows of that cut are renumbered; negative ones, such as -1 for "no
+        reverse", stay as they are.
+        """
         values, shift = values.detach(), None if moved is None else moved.shift
         if values.is_cpu:
             return self._copied(values, shift)
@@ -146,39 +88,6 @@ class SegmentCut:
             both = torch.stack([self.new_ptr, torch.cat([self.starts.long(), self.new_ptr[-1:]])])
             self._on_device = both.to(device, non_blocking=True)
         return self._on_device
-
-
-def _check(values: Tensor, ptr: Tensor, index: Tensor, new_ptr: Tensor, shift: Tensor | None) -> None:
-    check_tensor(values, "values")
-    if values.ndim not in (1, 2):
-        reject(f"values must have shape (rows,) or (rows, width), got {tuple(values.shape)}")
-    check_index(index, "index")
-    for name, vector in (("ptr", ptr), ("new_ptr", new_ptr)):
-        check_index(vector, name, index.device)
-    if not (index.is_cpu or index.device == values.device):
-        reject(f"index is on {index.device} and values are on {values.device}; move one with .to(device)")
-    if ptr.shape[0] == 0:
-        reject("ptr must hold segments + 1 numbers, beginning with 0, got none")
-    if new_ptr.shape[0] != index.shape[0] + 1:
-        reject(f"new_ptr must hold {index.shape[0]} + 1 numbers, got {new_ptr.shape[0]}; see take_pointers")
-    if shift is not None:
-        check_index(shift, "shift", index.device)
-        if values.dtype not in INDEX_DTYPES:
-            reject(f"a shift needs values of int32 or int64, got {values.dtype}; leave shift out")
-        if shift.shape != index.shape:
-            reject(f"shift must hold one number for each of {index.shape[0]} segments, got {shift.shape[0]}")
-    if not values.is_cpu:
-        return
-    segments = ptr.shape[0] - 1
-    for place in ((index < 0) | (index >= segments)).nonzero()[:1].flatten().tolist():
-        reject(f"index[{place}] is {int(index[place])}, but there are {segments} segments")
-    begin, end = ptr[index], ptr[index + 1]
-    wrong = (begin < 0) | (begin > end) | (end > len(values)) | (new_ptr != take_pointers(ptr, index))[1:]
-    for place in wrong.nonzero()[:1].flatten().tolist():
-        reject(
-            f"segment {int(index[place])} (index[{place}]) goes from row {int(begin[place])} to {int(end[place])}, "
-            "which does not fit the rows or new_ptr; compute new_ptr with take_pointers"
-        )
 
 
 def take_segments_reference(
