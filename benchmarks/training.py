@@ -24,6 +24,7 @@ from benchmarks.loader import molecule_sized
 from hiddenfield import Structures
 from hiddenfield.embedding import FeatureSizes, Predictor
 from hiddenfield.learning import Task, TrainSettings, train
+from hiddenfield.learning.protocol import objective
 
 DIM, ROUNDS = 64, 4
 WORK = {
@@ -189,7 +190,7 @@ def shares(network: Predictor, task: Task, pack: Structures, batch_size: int) ->
             with record_function("loader"):
                 batch = pack[chosen]
             optimizer.zero_grad()
-            task.score(network(batch), task.standardize(batch.targets).float()).backward()
+            objective(task, network(batch), task.standardize(batch.targets).float()).backward()
             optimizer.step()
 
     step(index[0])

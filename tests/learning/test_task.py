@@ -9,6 +9,7 @@ from hypothesis import given, strategies as st
 
 import hiddenfield as hf
 from hiddenfield.learning import Task
+from hiddenfield.learning.protocol import objective
 from hiddenfield.learning.task import LOSSES
 
 
@@ -54,7 +55,7 @@ def test_loss_is_the_weighted_mean_over_what_is_there(loss, class_weight, seed):
     pack = words({"number": numbers, "kind": kinds})
     task = Task.of(pack, loss=loss, class_weight=class_weight)
     outputs = torch.from_numpy(generator.normal(size=(count, task.outputs)) * 2)
-    found = task.score(outputs, task.standardize(pack.targets))
+    found = objective(task, outputs, task.standardize(pack.targets))
     assert float(found) == pytest.approx(loss_by_hand(task, outputs, pack.targets), rel=1e-9)
 
 
@@ -62,10 +63,10 @@ def test_missing_entries_get_no_gradient():
     pack = words({"a": [1.0, None, 3.0], "b": [None, None, 2.0]})
     task = Task.of(pack)
     outputs = torch.zeros(3, 2, dtype=torch.float64, requires_grad=True)
-    task.score(outputs, task.standardize(pack.targets)).backward()
+    objective(task, outputs, task.standardize(pack.targets)).backward()
     assert ((outputs.grad != 0) <= ~pack.targets.isnan()).all()
-    nothing = task.score(
-        torch.ones(1, 2, dtype=torch.float64), torch.full((1, 2), torch.nan, dtype=torch.float64)
+    nothing = objective(
+        task, torch.ones(1, 2, dtype=torch.float64), torch.full((1, 2), torch.nan, dtype=torch.float64)
     )
     assert float(nothing) == 0.0
 

@@ -14,6 +14,7 @@ from hiddenfield.embedding import EMBEDDINGS, FeatureSizes, Predictor
 from hiddenfield.learning import Task, TrainSettings, batches, load_checkpoint, predict, train
 from hiddenfield.learning.batches import epoch_order, resampling_weights
 from hiddenfield.learning.checkpoint import Checkpoint, save_checkpoint
+from hiddenfield.learning.protocol import objective
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +63,7 @@ def test_a_step_is_the_optimizers_own(pack):
     settings = TrainSettings(epochs=1, batch_size=100, clip=None, schedule="constant", device="cpu")
     train(mine, task, pack, settings=settings)
     optimizer = torch.optim.Adam(theirs.parameters(), lr=settings.learning_rate)
-    task.score(theirs(pack), task.standardize(pack.targets).float()).backward()
+    objective(task, theirs(pack), task.standardize(pack.targets).float()).backward()
     optimizer.step()
     for one, other in zip(mine.parameters(), theirs.parameters(), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
@@ -230,7 +231,7 @@ def test_the_best_epoch_is_restored(pack):
     assert history.best == min(losses)
     task = Task.of(pack[:30])
     outputs = predict(network, pack[30:], device="cpu")
-    found = float(task.score(outputs, task.standardize(pack[30:].targets).float()))
+    found = float(objective(task, outputs, task.standardize(pack[30:].targets).float()))
     assert found == pytest.approx(history.best, rel=1e-6)
 
 

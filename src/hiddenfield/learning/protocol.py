@@ -137,11 +137,6 @@ class Supervised(Protocol):
     ) -> tuple[Float[Tensor, " structures"], Float[Tensor, " structures"]]:
         """Return for every structure its loss, summed over targets, and its weight; the objective is their ratio."""
 
-    def score(
-        self, outputs: Float[Tensor, "structures outputs"], standardized: Float[Tensor, "structures targets"]
-    ) -> Float[Tensor, ""]:
-        """Return the objective, the sum of the losses over the sum of the weights."""
-
     def metrics(
         self, outputs: Float[Tensor, "structures outputs"], targets: Float[Tensor, "structures targets"]
     ) -> dict[str, float]:
@@ -149,3 +144,27 @@ class Supervised(Protocol):
 
     def as_dict(self) -> Mapping[str, Any]:
         """Return plain values that identify the task in a checkpoint."""
+
+
+def weighted_entries(
+    task: Supervised,
+    outputs: Float[Tensor, "structures outputs"],
+    standardized: Float[Tensor, "structures targets"],
+    factors: Float[Tensor, " structures"] | None = None,
+) -> tuple[Float[Tensor, " structures"], Float[Tensor, " structures"]]:
+    """Return the task's entries, each times the factor of its structure."""
+    losses, weights = task.entries(outputs, standardized)
+    if factors is None:
+        return losses, weights
+    return losses * factors.to(losses.dtype), weights * factors.to(weights.dtype)
+
+
+def objective(
+    task: Supervised,
+    outputs: Float[Tensor, "structures outputs"],
+    standardized: Float[Tensor, "structures targets"],
+    factors: Float[Tensor, " structures"] | None = None,
+) -> Float[Tensor, ""]:
+    """Return what training makes small: the sum of the losses over the sum of the weights, 0 if nothing counts."""
+    losses, weights = weighted_entries(task, outputs, standardized, factors)
+    return losses.sum() / weights.sum().clamp(min=1e-12)

@@ -164,13 +164,6 @@ class Task:
         scale = targets.new_tensor([column.scale for column in self.columns])
         return (targets - mean) / scale
 
-    def score(
-        self, outputs: Float[Tensor, "structures outputs"], standardized: Float[Tensor, "structures targets"]
-    ) -> Float[Tensor, ""]:
-        """Return the loss: the weighted mean over the entries that are not missing, 0 if all are."""
-        losses, weights = self.entries(outputs, standardized)
-        return losses.sum() / weights.sum().clamp(min=1e-12)
-
     def entries(
         self, outputs: Float[Tensor, "structures outputs"], standardized: Float[Tensor, "structures targets"]
     ) -> tuple[Float[Tensor, " structures"], Float[Tensor, " structures"]]:

@@ -36,7 +36,7 @@ from hiddenfield.learning.device import (
     torch_threads,
 )
 from hiddenfield.learning.processes import Team, team_of
-from hiddenfield.learning.protocol import Supervised
+from hiddenfield.learning.protocol import Supervised, objective, weighted_entries
 from hiddenfield.learning.settings import TrainSettings
 from hiddenfield.learning.task import Task
 from hiddenfield.ops import segment_sum
@@ -399,11 +399,8 @@ class Training:
         network.zero_grad(set_to_none=True)
         with autocast(self.settings, self.device):
             outputs = network.head(network.embed(batch)[: len(index)])
-        values, weights = self.task.entries(outputs.to(targets.dtype), targets.index_select(0, index))
-        if self.sample_weights is not None:
-            factors = self.sample_weights.index_select(0, index)
-            values, weights = values * factors.to(values.dtype), weights * factors.to(weights.dtype)
-        loss = values.sum() / weights.sum().clamp(min=1e-12)
+        factors = None if self.sample_weights is None else self.sample_weights.index_select(0, index)
+        loss = objective(self.task, outputs.to(targets.dtype), targets.index_select(0, index), factors)
         loss.backward()
         if len(self.views) > 1:
             copied: tuple[list[Tensor], list[Tensor]] = [], []
@@ -451,9 +448,7 @@ class Training:
     ) -> tuple[Tensor, Tensor]:
         """Return the loss of every network, to be differentiated, and its value over the processes' whole batch."""
         assert structures.targets is not None
-        values, weights = self.task.entries(outputs, structures.targets)
-        if factors is not None:
-            values, weights = values * factors.to(values.dtype), weights * factors.to(weights.dtype)
+        values, weights = weighted_entries(self.task, outputs, structures.targets, factors)
         blocks = members_of(structures).structures
         if blocks is not None:
             value, weight = segment_sum(values, blocks.ptr), segment_sum(weights, blocks.ptr)
@@ -548,21 +543,14 @@ class Training:
             assert fit.validation.targets is not None
             targets = fit.validation.targets.cpu()
             standardized = fit.task.standardize(targets).to(outputs[number].dtype)
-            found = {"loss": self._score(fit, outputs[number], standardized)}
+            factors = None if fit.weights is None else torch.from_numpy(fit.weights[1])
+            found = {"loss": float(objective(fit.task, outputs[number], standardized, factors))}
             found |= fit.task.metrics(outputs[number], targets)
             row |= {f"valid_{name}": value for name, value in found.items()}
             if history.improves(self.settings.monitor in HIGHER_IS_BETTER, found[self.settings.monitor]):
                 history.best, history.best_epoch = found[self.settings.monitor], epoch + 1
                 better.append(number)
         self._keep(better)
-
-    def _score(self, fit: Fit, outputs: Tensor, standardized: Tensor) -> float:
-        """Return the loss on the validation structures, by their weights where there are any."""
-        if fit.weights is None:
-            return float(fit.task.score(outputs, standardized))
-        losses, weights = fit.task.entries(outputs, standardized)
-        factors = torch.from_numpy(fit.weights[1]).to(losses.dtype)
-        return float((losses * factors).sum() / (weights * factors).sum().clamp(min=1e-12))
 
     def _outputs(self, pack: Pack, numbers: Collection[int]) -> list[Float[Tensor, "structures outputs"]]:
         """Return the outputs of these networks for their structures, in host memory; of the others none."""
