@@ -74,7 +74,7 @@ class Fit:
         """Entries of a vector on every node and arc of a batch."""
         pack = self.structures
         size = min(self.settings.batch_size, len(pack)) / max(len(pack), 1)
-        return self.network.embedding.dim * (pack.total_nodes + pack.total_arcs) * size
+        return self.network.embedding.dim * max(1, pack.total_nodes + pack.total_arcs) * size
 
     def check(self) -> None:
         """Check that there is something to learn from, and to validate on if that is wanted."""
