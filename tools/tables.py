@@ -67,6 +67,13 @@ def embeddings() -> str:
     return of_registry("model", EMBEDDINGS, summary="what passes along an arc", reference="reference")
 
 
+def kernels() -> str:
+    """Return the kernels of structures."""
+    from hiddenfield.kernels import KERNELS
+
+    return of_registry("kernel", KERNELS, summary="what is counted", input="input", reference="reference")
+
+
 def latent() -> str:
     """Return the models with something hidden."""
     from hiddenfield.estimators import LATENT
@@ -205,6 +212,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "inference": inference,
     "inference-use": inference_use,
     "embeddings": embeddings,
+    "kernels": kernels,
     "latent": latent,
     "likelihoods": likelihoods,
     "formats": formats,

@@ -28,6 +28,7 @@ COMMANDS = {
     "fit": "fit",
     "predict": "fit",
     "embed": "fit",
+    "kernel": "kernel",
     "evaluate": "evaluate",
     "reproduce": "evaluate",
     "infer": "infer",

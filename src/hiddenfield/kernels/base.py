@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -104,6 +104,27 @@ class Kernel(BaseEstimator):  # type: ignore[misc]
 
 KERNELS: Registry[type[Kernel]] = Registry("kernel", "hiddenfield.kernels")
 """Every kernel by its name."""
+
+
+def make_kernel(name: str, options: Mapping[str, Any]) -> Kernel:
+    """Return the kernel of a name with these parameters, if it has them all.
+
+    Examples
+    --------
+    >>> make_kernel("wl_subtree", {"rounds": 5})
+    WLSubtree(rounds=5)
+    >>> make_kernel("spectrum", {"rounds": 5})
+    Traceback (most recent call last):
+    hiddenfield.errors.InputError: the kernel spectrum has no parameter 'rounds'; its parameters are: k, normalise
+    """
+    kind = KERNELS.choose(name)
+    known = kind._get_param_names()
+    for option in options:
+        if option not in known:
+            raise InputError(
+                f"the kernel {name} has no parameter {option!r}; its parameters are: {', '.join(known)}"
+            )
+    return kind(**options)
 
 
 class BlockKernel(Kernel):

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 SHERVASHIDZE = "Shervashidze et al. 2011"
 
 
-@KERNELS.register("wl_subtree", summary="colours of nodes under refinement", reference=SHERVASHIDZE)
+@KERNELS.register(
+    "wl_subtree", input="graphs", summary="colours of nodes under refinement", reference=SHERVASHIDZE
+)
 @dataclass(kw_only=True, eq=False, repr=False)
 class WLSubtree(FeatureKernel):
     """Count the colours of nodes in each round of Weisfeiler-Lehman refinement; see `weisfeiler_lehman`.
@@ -67,7 +69,10 @@ class WLSubtree(FeatureKernel):
 
 
 @KERNELS.register(
-    "wl_edge", summary="colours at both ends of arcs, and the arc's labels", reference=SHERVASHIDZE
+    "wl_edge",
+    input="graphs",
+    summary="colours at both ends of arcs, and the arc's labels",
+    reference=SHERVASHIDZE,
 )
 @dataclass(kw_only=True, eq=False, repr=False)
 class WLEdge(WLSubtree):
@@ -107,6 +112,7 @@ class WLEdge(WLSubtree):
 
 @KERNELS.register(
     "shortest_path",
+    input="graphs",
     summary="labels at both ends of shortest paths, and lengths",
     reference="Borgwardt & Kriegel 2005",
 )
@@ -161,7 +167,10 @@ class ShortestPath(FeatureKernel):
 
 
 @KERNELS.register(
-    "wl_shortest_path", summary="colours at both ends of shortest paths", reference=SHERVASHIDZE
+    "wl_shortest_path",
+    input="graphs",
+    summary="colours at both ends of shortest paths",
+    reference=SHERVASHIDZE,
 )
 @dataclass(kw_only=True, eq=False, repr=False)
 class WLShortestPath(ShortestPath):

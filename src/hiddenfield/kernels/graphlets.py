@@ -24,7 +24,10 @@ LARGEST = 5
 
 
 @KERNELS.register(
-    "graphlet", summary="connected induced subgraphs of a few nodes", reference="Shervashidze et al. 2009"
+    "graphlet",
+    input="graphs",
+    summary="connected induced subgraphs of a few nodes",
+    reference="Shervashidze et al. 2009",
 )
 @dataclass(kw_only=True, eq=False, repr=False)
 class Graphlet(FeatureKernel):

@@ -128,6 +128,7 @@ class WalkKernel(Kernel):
 
 @KERNELS.register(
     "random_walk",
+    input="graphs",
     summary="common walks of up to p steps",
     reference="Gärtner et al. 2003; Sugiyama & Borgwardt 2015",
 )
@@ -172,7 +173,9 @@ class RandomWalk(WalkKernel):
         return self.steps, self.decay, 0.0
 
 
-@KERNELS.register("geometric_walk", summary="common walks of any length", reference="Gärtner et al. 2003")
+@KERNELS.register(
+    "geometric_walk", input="graphs", summary="common walks of any length", reference="Gärtner et al. 2003"
+)
 @dataclass(kw_only=True, eq=False, repr=False)
 class GeometricWalk(WalkKernel):
     r"""Count pairs of walks of any length along which all labels agree, the longer ones for less.

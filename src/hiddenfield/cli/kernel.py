@@ -1,0 +1,77 @@
+"""``hiddenfield kernel``."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any, Literal
+
+from typer import Option
+
+from hiddenfield.cli import options as cli
+from hiddenfield.errors import InputError
+from hiddenfield.report.drawing import check_suffix
+
+
+def kernel(
+    path: cli.Source,
+    reader: cli.Reader,
+    kernel: str = Option(
+        "wl_subtree", "--kernel", "-k", help="Its name: wl_subtree, spectrum, ...; an unknown name lists all."
+    ),
+    out: Path = Option(
+        ...,
+        "--out",
+        "-o",
+        help="A .npz file for sparse features, or a .npy file for the Gram matrix.",
+        show_default=False,
+    ),
+    against: Path | None = Option(
+        None, help="Structures that the columns are for; by default those of PATH themselves."
+    ),
+    dtype: Literal["float64", "float32"] = Option("float64", help="Of the Gram matrix."),
+    parameter: cli.Parameter = None,
+    json: cli.Json = False,
+) -> None:
+    """Compare structures by a kernel: write features, or the matrix of all similarities.
+
+    With --against the kernel is fitted to those structures: features count what occurs in them, and the matrix has a
+    column for each. Memory is checked before anything is computed.
+    """
+    import numpy as np
+    from scipy import sparse
+
+    import hiddenfield
+    from hiddenfield.data.paths import atomic
+    from hiddenfield.kernels.base import FeatureKernel, check_memory, make_kernel
+
+    start = time.perf_counter()
+    check_suffix(out, "--out", ".npz", ".npy")
+    cli.check_writable(out, "--out")
+    chosen = make_kernel(kernel, cli.named_values(parameter, "--parameter"))
+    explicit = out.suffix.lower() == ".npz"
+    if explicit and not isinstance(chosen, FeatureKernel):
+        raise InputError(
+            f"the kernel {kernel} has no explicit features; write its Gram matrix: --out gram.npy"
+        )
+    structures = hiddenfield.read(path, **reader)
+    columns = structures if against is None else hiddenfield.read(against, **reader)
+    size = 0 if explicit else check_memory((len(structures), len(columns)), dtype)
+    if size and not json:
+        print(f"{len(structures):,} x {len(columns):,} similarities take {size / 2**20:,.1f} MiB", flush=True)
+    chosen.fit(columns)
+    if isinstance(chosen, FeatureKernel) and explicit:
+        found: Any = chosen.transform(structures)
+        what = f"{found.nnz:,} counts of {found.shape[1]:,} substructures"
+    else:
+        found = chosen.gram(structures, None if against is None else columns, dtype=np.dtype(dtype))
+        what = "similarities"
+    with atomic(out) as partial, open(partial, "wb") as sink:
+        if explicit:
+            sparse.save_npz(sink, found)
+        else:
+            np.save(sink, found)
+    seconds = time.perf_counter() - start
+    shape = [int(each) for each in found.shape]
+    result = {"kernel": repr(chosen), "output": str(out), "shape": shape, "seconds": round(seconds, 3)}
+    cli.emit(result, f"{chosen!r}\n{shape[0]:,} rows, {what}, written to {out} in {seconds:.1f} s", json)
