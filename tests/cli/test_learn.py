@@ -152,6 +152,7 @@ def test_every_model_by_name(table, tmp_path, model, options, sections):
     assert sum(pattern["rows"] for pattern in said["patterns"]) == ROWS
     page = (out / "report.html").read_text()
     assert all(f"<h2>{heading}</h2>" in page for heading in sections)
+    assert ("girth (target)" in page) == ("shared 1" in page) == (model == "partial_least_squares")
     filled = tmp_path / "filled.csv"
     left = json.loads(call("impute", table, "--run", out, "--out", filled, "--json"))["left"]
     assert (left == 0) == (model in ("mixed_mixture", "bayesian_network"))
@@ -268,6 +269,16 @@ def test_columns_of_which_nothing_can_be_learned_are_left_out(tmp_path, model):
     assert last["a"]
     assert not last["empty"]
     assert bool(last["flat"]) == (model == "mixed_mixture")
+
+
+def test_sizes_that_are_too_large_are_told_beside_the_others(table, tmp_path):
+    words = ("learn", table, "--model", "probabilistic_pca", "-p", "max_iterations=5", "--components")
+    said = json.loads(call(*words, "2-4", "--out", tmp_path / "run", "--json"))
+    assert said["chosen"] < 4
+    assert "4 factors are more than the 3 columns" in said["sizes"][2]["error"]
+    told = fails(*words, "4,5", "--out", tmp_path / "none")
+    assert "no size could be learned: 4 factors are more" in told
+    assert not (tmp_path / "none").exists()
 
 
 def test_tables_that_are_too_small(tmp_path):

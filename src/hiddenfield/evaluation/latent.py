@@ -284,6 +284,8 @@ def learn_run(
         raise
     done = [one for one in records if one.error is None]
     if not done:
+        if fresh:
+            shutil.rmtree(folder)
         raise CollapseError(f"no size could be learned: {records[0].error}")
     sign = -1 if plan.criterion == "cross_validation" else 1
     chosen = min(done, key=lambda one: sign * _criterion(one, plan.criterion)).size
@@ -334,7 +336,9 @@ def _learn_size(
         warnings.simplefilter("always", ConvergenceWarning)
         try:
             found = choose_size(estimator, sizes=[size], criterion=plan.criterion, **data.inputs())
-        except CollapseError as error:
+        except (CollapseError, InputError) as error:
+            if isinstance(error, InputError) and len(plan.sizes) < 2:
+                raise
             record = SizeRecord(size=size, error=str(error))
             write_json(own / RESULT, record.as_dict())
             return record

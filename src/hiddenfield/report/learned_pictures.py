@@ -191,8 +191,10 @@ def paint_loadings(
     loadings: Float[Array, "columns factors"],
     noise: Float[Array, " columns"],
     names: Sequence[str],
+    factors: Sequence[str],
+    targets: int = 0,
 ) -> None:
-    """Draw standardised loadings, and the share of each column's variance that the factors leave."""
+    """Draw standardised loadings, and the share of each column's variance that the factors leave; targets are last."""
     shown = np.column_stack([loadings, noise])
     axes = figure.add_subplot()
     axes.pcolormesh(loadings, cmap="RdBu_r", vmin=-1, vmax=1, edgecolors="white", linewidth=1)
@@ -202,10 +204,11 @@ def paint_loadings(
             place = column + 0.5 + 0.15 * (column == loadings.shape[1])
             colour = "white" if dark else "#1c232b"
             axes.text(place, row + 0.5, f"{value:z.2f}", ha="center", va="center", fontsize=8, color=colour)
-    heads = [f"factor {number + 1}" for number in range(loadings.shape[1])]
-    axes.set_xticks([*(np.arange(len(heads)) + 0.5), len(heads) + 0.65], [*heads, "uniqueness"])
+    if targets:
+        axes.axhline(len(names) - targets, color="#1c232b", linewidth=1.2)
+    axes.set_xticks([*(np.arange(len(factors)) + 0.5), len(factors) + 0.65], [*factors, "uniqueness"])
     axes.set_yticks(np.arange(len(names)) + 0.5, [shortened(name, 24) for name in names])
-    axes.set_xlim(0, len(heads) + 1.15)
+    axes.set_xlim(0, len(factors) + 1.15)
     axes.set_ylim(len(names), 0)
     axes.xaxis.tick_top()
     axes.grid(False)

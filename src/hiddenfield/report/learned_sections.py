@@ -38,6 +38,9 @@ MOST_PAIRS = 4
 MOST_DECODED, MOST_STEPS = 4, 400
 """Sequences that are drawn, and steps of each."""
 
+UNEVEN = 10.0
+"""Ratio of the spreads of columns from which on one noise for all is worth a warning."""
+
 FAR = 0.999
 """Outlyingness from which on a row is an outlier."""
 
@@ -220,26 +223,39 @@ def _decoded(estimator: Any, data: LearnData) -> str:
 
 def _factors(estimator: Any, data: LearnData) -> str:
     """Draw standardised loadings."""
-    names = [*data.used, *data.targets]
+    names = [*data.used, *(f"{name} (target)" for name in data.targets)]
     deviations = np.sqrt(np.diag(estimator.covariance_))
     loadings = estimator.loadings_ / deviations[:, None]
     width, height = 2.8 + 0.8 * loadings.shape[1], 0.9 + 0.28 * len(names)
+    own = estimator.num_own if data.targets else 0
+    shared = loadings.shape[1] - own
+    heads = [f"{'shared' if data.targets else 'factor'} {k + 1}" for k in range(shared)]
+    heads += [f"own {k + 1}" for k in range(own)]
 
     def paint(figure: Figure) -> None:
-        paint_loadings(figure, loadings, estimator.uniquenesses_, names)
+        paint_loadings(figure, loadings, estimator.uniquenesses_, names, heads, len(data.targets))
 
     caption = (
         "Loadings of standardised columns on the factors, and the share of each variance that they leave."
     )
+    if data.targets:
+        caption += (
+            " Targets load on the factors that they share with the columns, which have others of their own."
+        )
     box = figure_box(draw("loadings", paint, width=width, height=height, title="loadings"), caption)
     explained = (loadings**2).sum(axis=0) / len(names)
-    rows = [[f"factor {k + 1}", f"{share:.1%}"] for k, share in enumerate(explained)]
+    rows = [[head, f"{share:.1%}"] for head, share in zip(heads, explained, strict=True)]
     correlations = estimator.factor_correlations_
     text = html_table(["factor", "of the variance of standardised columns"], rows)
     if not np.allclose(correlations, np.eye(len(correlations))):
-        heads = ["correlation", *(f"factor {k + 1}" for k in range(len(correlations)))]
-        text += html_table(
-            heads, [[heads[k + 1], *(f"{v:.2f}" for v in row)] for k, row in enumerate(correlations)]
+        rows = [[head, *(f"{v:.2f}" for v in row)] for head, row in zip(heads, correlations, strict=True)]
+        text += html_table(["correlation", *heads], rows)
+    tied, spread = estimator.model_.tied, estimator.spread_
+    uneven = max(spread[tied == k].max() / spread[tied == k].min() for k in set(tied.tolist()))
+    if uneven > UNEVEN:
+        text += (
+            f"<p>Columns whose noise is the same have standard deviations that differ {uneven:,.0f}-fold: those that "
+            "vary most take the factors. Bring columns to comparable units first.</p>"
         )
     return figures([box]) + text
 
