@@ -22,7 +22,7 @@ from typing import Any
 
 from benchmarks.environment import main
 
-STRUCTURES, EPOCHS = 2430, 5
+STRUCTURES, EPOCHS = 1500, 3
 # Ends with the process that started it, however that ends.
 BURN = "import os; parent = os.getppid()\nwhile os.getppid() == parent: sum(range(100000))"
 
@@ -59,8 +59,8 @@ def _children() -> float:
 def run(quick: bool = False) -> dict[str, Any]:
     import hiddenfield as hf
 
-    folder, rows, epochs = Path(tempfile.mkdtemp()), [], 2 if quick else EPOCHS
-    hf.write(hf.datasets.huckel(STRUCTURES, seed=0), folder / "m.parquet")
+    folder, rows, epochs = Path(tempfile.mkdtemp()), [], 1 if quick else EPOCHS
+    hf.write(hf.datasets.huckel(200 if quick else STRUCTURES, seed=0), folder / "m.parquet")
     cores = os.cpu_count() or 1
     settings = {"default": {}} | {f"{n} threads": {"OMP_NUM_THREADS": str(n)} for n in (1, cores)}
     fit(folder, "warm", 1)

@@ -197,3 +197,14 @@ def test_a_baseline_that_is_better_is_named(capsys, copied):
 def test_few_test_structures_are_said_to_be_few(capsys, words):
     (_, out, _), _ = fit(capsys, words, "--target", "length")
     assert "warning: 5 test structures are too few to tell" in out
+
+
+def test_one_test_structure_has_no_interval(capsys, tmp_path):
+    path = tmp_path / "five.csv"
+    path.write_text("sequence,y\nGAT,0.5\nCAT,1.5\nTAG,2.5\nACT,3.5\nTTA,4.5\n")
+    (code, out, _), folder = fit(capsys, path, "--target", "y")
+    assert code == 0
+    assert "warning: 1 test structure is too few to tell" in out
+    assert "interval" not in out
+    told = json.loads((folder / "metrics.json").read_text())
+    assert set(told["intervals"]["y"].values()) == {None}

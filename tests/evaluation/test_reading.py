@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import hiddenfield as hf
+from hiddenfield.errors import InputError
 from hiddenfield.evaluation import reading
 
 
@@ -38,8 +39,16 @@ def test_a_file_is_read_once(tmp_path, monkeypatch, name, text, vocabularies):
 
 
 def test_a_column_is_kept_where_the_format_has_columns(tmp_path):
-    (tmp_path / "words.csv").write_text("sequence,group\nGAT,a\nCAT,b\n")
-    structures, _ = reading.read_for_learning(tmp_path / "words.csv", {}, keep="group")
+    (tmp_path / "words.csv").write_text("sequence,group,y\nGAT,a,1\nCAT,b,2\n")
+    structures, _ = reading.read_for_learning(tmp_path / "words.csv", {"target": "y"}, keep="group")
     assert structures.columns["group"].tolist() == ["a", "b"]
     (tmp_path / "words.fasta").write_text(">one\nGAT\n")
     assert "group" not in reading.read_for_learning(tmp_path / "words.fasta", {}, keep="group")[0].columns
+
+
+def test_a_table_without_a_target_is_told_its_columns(tmp_path):
+    (tmp_path / "words.csv").write_text("sequence,length,kind\nGAT,3,a\n")
+    with pytest.raises(
+        InputError, match=r"name it with target=; .* has the columns 'sequence', 'length', 'kind'"
+    ):
+        reading.read_for_learning(tmp_path / "words.csv", {})

@@ -176,7 +176,9 @@ def test_without_test_targets_there_is_nothing_to_report(tmp_path):
 def results(pack, values, **options):
     truth = np.array(values, dtype=np.float64)
     predicted = truth + 0.5
-    return Results("title", "y", pack, truth, predicted, [Score("own", measure(truth, predicted))], **options)
+    return Results(
+        "title", "y", pack, truth, predicted, [Score("own", measure(truth, predicted)).record()], **options
+    )
 
 
 @pytest.mark.parametrize("values", [[1.0], [2.0, 2.0], [1.0, 5.0, 5.0]])

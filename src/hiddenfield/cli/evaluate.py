@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,7 +81,7 @@ def evaluate(
     """
     import msgspec
 
-    from hiddenfield.evaluation import Assessment, AssessmentSettings, assess_targets
+    from hiddenfield.evaluation import Assessment, Assessments, AssessmentSettings, assess_targets
     from hiddenfield.evaluation.assessment import assessing
     from hiddenfield.evaluation.assessment.settings import check_inner_options, check_split_options
     from hiddenfield.evaluation.reading import read_for_learning
@@ -131,45 +132,41 @@ def evaluate(
         "resume": resume,
         "show_progress": not json,
     }
-    if several:
-        _show_several(assess_targets(model, structures, **how), report, out, path.stem, json)
-        return
-    found = msgspec.structs.replace(assessing.assess(model, structures, **how), command=cli.command_line())
-    _show(found, other, report, out, f"{path.stem}: {found.target}", json)
-
-
-def _show_several(found: Assessments, report: Path | None, out: Path | None, title: str, json: bool) -> None:
-    from hiddenfield.report import assessment_page
-
-    content, told = found.as_dict(), [assessment_page.assessments_as_text(found)]
-    try:
-        if out is not None:
-            told.append(f"saved to {out}")
-        if report is not None:
-            page = assessment_page.write_assessments(report, found, title=title, command=cli.command_line())
-            told.append(f"report: {page}")
-            content["report"] = str(report)
-    finally:
-        cli.emit(content, "\n".join(told), json)
+    found: Assessment | Assessments = (assess_targets if several else assessing.assess)(
+        model, structures, **how
+    )
+    title = path.stem if isinstance(found, Assessments) else f"{path.stem}: {found.target}"
+    _show(msgspec.structs.replace(found, command=cli.command_line()), other, report, out, title, json)
 
 
 def _show(
-    found: Assessment, other: Assessment | None, report: Path | None, out: Path | None, title: str, json: bool
+    found: Assessment | Assessments,
+    other: Assessment | None,
+    report: Path | None,
+    out: Path | None,
+    title: str,
+    json: bool,
 ) -> None:
+    from hiddenfield.evaluation import Assessment
     from hiddenfield.evaluation.significance import compare, comparison_record
     from hiddenfield.report import assessment_page
 
-    content = found.as_dict()
-    told = [assessment_page.assessment_as_text(found)]
+    if isinstance(found, Assessment):
+        text = assessment_page.assessment_as_text(found)
+        write = partial(assessment_page.write_assessment, found=found, title=title)
+    else:
+        text = assessment_page.assessments_as_text(found)
+        write = partial(assessment_page.write_assessments, found=found, title=title)
+    content, told = found.as_dict(), [text]
     try:
         if out is not None:
             told.append(f"saved to {out}")
-        if other is not None:
+        if other is not None and isinstance(found, Assessment):
             entry = comparison_record(compare(found, other), found.metric)
             content["against"] = {"model": other.model, "mean": other.mean, **entry.as_dict()}
             told.append(assessment_page.against_as_text(other, entry))
         if report is not None:
-            told.append(f"report: {assessment_page.write_assessment(report, found, title=title)}")
+            told.append(f"report: {write(report)}")
             content["report"] = str(report)
     finally:
         # Whatever fails here, the result may have taken hours.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -124,12 +123,11 @@ def predict(
     """
     from hiddenfield.evaluation.reading import prediction_columns
 
-    def columns_of(model: StructureEstimator, new: NewData) -> tuple[dict[str, Any], dict[str, Any], str]:
-        columns = new.row_columns(errors=reader.get("on_error") == "skip")
-        columns |= prediction_columns(model, new, probabilities=probabilities)
-        return columns, {"columns": list(columns)}, ""
-
-    _apply("predicted", columns_of, run, path, reader, out, (".csv", ".tsv", ".parquet"), json)
+    start = time.perf_counter()
+    model, new = _read(run, path, reader, out)
+    columns = new.row_columns(errors=reader.get("on_error") == "skip")
+    columns |= prediction_columns(model, new, probabilities=probabilities)
+    _write("predicted", new, columns, out, start, json, {"columns": list(columns)})
 
 
 def embed(
@@ -145,40 +143,43 @@ def embed(
 
     With --on-error skip, rows that could not be read stay empty, and a column of the table says why.
     """
-
-    def columns_of(model: StructureEstimator, new: NewData) -> tuple[dict[str, Any], dict[str, Any], str]:
-        vectors = new.spread(model.embed(new.structures), float("nan"))
-        plain, width = out.suffix.lower() == ".npy", vectors.shape[1]
-        columns = {} if plain else new.row_columns(errors=reader.get("on_error") == "skip")
-        columns |= {f"embedding_{k}": vectors[:, k] for k in range(width)}
-        return columns, {"width": width}, f", width {width}"
-
-    _apply("embedded", columns_of, run, path, reader, out, (".csv", ".tsv", ".parquet", ".npy"), json)
+    start = time.perf_counter()
+    model, new = _read(run, path, reader, out, ".npy")
+    vectors = new.spread(model.embed(new.structures), float("nan"))
+    plain, width = out.suffix.lower() == ".npy", vectors.shape[1]
+    columns = {} if plain else new.row_columns(errors=reader.get("on_error") == "skip")
+    columns |= {f"embedding_{k}": vectors[:, k] for k in range(width)}
+    _write("embedded", new, columns, out, start, json, {"width": width}, f", width {width}")
 
 
-def _apply(
-    done: str,
-    columns_of: Callable[[StructureEstimator, NewData], tuple[dict[str, Any], dict[str, Any], str]],
-    run: Path,
-    path: Path,
-    reader: dict[str, Any],
-    output: Path,
-    suffixes: tuple[str, ...],
-    json: bool,
-) -> None:
-    """Read new structures, write the columns that a model gives for them, and say what was done."""
+def _read(
+    run: Path, path: Path, reader: dict[str, Any], out: Path, *further: str
+) -> tuple[StructureEstimator, NewData]:
+    """Read a model and new structures for it, once it is clear that a table can be written."""
     import hiddenfield
     from hiddenfield.evaluation.reading import read_new
+
+    check_suffix(out, "--out", ".csv", ".tsv", ".parquet", *further)
+    cli.check_writable(out, "--out")
+    model = hiddenfield.load(run)
+    return model, read_new(model, run, path, reader)
+
+
+def _write(
+    done: str,
+    new: NewData,
+    columns: dict[str, Any],
+    out: Path,
+    start: float,
+    json: bool,
+    further: dict[str, Any],
+    told: str = "",
+) -> None:
+    """Write the columns that a model gives for new structures, and say what was done."""
     from hiddenfield.report.terminal import write_table
 
-    start = time.perf_counter()
-    check_suffix(output, "--out", *suffixes)
-    cli.check_writable(output, "--out")
-    model = hiddenfield.load(run)
-    new = read_new(model, run, path, reader)
-    columns, further, told = columns_of(model, new)
-    write_table(output, columns)
+    write_table(out, columns)
     seconds = time.perf_counter() - start
-    result = {"output": str(output), "rows": new.total, done: len(new.rows), "left_out": new.left_out()}
-    text = f"{len(new.rows):,} of {new.total:,} rows {done}{told}, written to {output} in {seconds:.1f} s"
+    result = {"output": str(out), "rows": new.total, done: len(new.rows), "left_out": new.left_out()}
+    text = f"{len(new.rows):,} of {new.total:,} rows {done}{told}, written to {out} in {seconds:.1f} s"
     cli.emit(result | further | {"seconds": round(seconds, 3)}, text, json)

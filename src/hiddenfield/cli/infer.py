@@ -148,7 +148,7 @@ def _compare(
     json: bool,
 ) -> None:
     """Run all methods, printing the row of each as soon as it is done."""
-    from hiddenfield.evaluation.comparing import compared
+    from hiddenfield.evaluation.comparing import compare_methods
     from hiddenfield.evaluation.query import contradiction
     from hiddenfield.report.terminal import method_row, methods_heading, methods_remarks
 
@@ -156,12 +156,14 @@ def _compare(
     if not seconds > 0:
         raise InputError(f"a time limit is a number of seconds above 0, got {seconds}")
     results: list[MethodResult] = []
-    for result in compared(field, evidence=observed, options=options, time_limit=seconds):
+
+    def show(result: MethodResult) -> None:
         if not json:
-            if not results:
-                echo(f"{field!r}, {len(observed)} observed\n{methods_heading()}")
-            echo(method_row(result))
+            echo(method_row(result) if results else f"{heading}\n{method_row(result)}")
         results.append(result)
+
+    heading = f"{field!r}, {len(observed)} observed\n{methods_heading()}"
+    compare_methods(field, evidence=observed, options=options, time_limit=seconds, each=show)
     rows = [result.as_dict() for result in results]
     told = {"model": str(path), "evidence": len(observed), "time_limit": seconds, "comparison": rows}
     remarks = methods_remarks(results)

@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +76,7 @@ def compare_methods(
     options: Mapping[str, Any] | None = None,
     exact: tuple[Float[Tensor, " states"] | None, float | None] = (None, None),
     time_limit: float | None = None,
+    each: Callable[[MethodResult], None] | None = None,
 ) -> list[MethodResult]:
     """Run algorithms one after another on one field of a single graph.
 
@@ -94,6 +95,9 @@ def compare_methods(
         used, if it is among the methods and does not refuse.
     time_limit
         Seconds for each algorithm; by default none, except that `auto` has its own.
+    each
+        Called with every result as soon as there is one. The method "exact" comes first, as the others are measured
+        against it.
 
     Returns
     -------
@@ -107,36 +111,16 @@ def compare_methods(
     >>> [result.guarantee for result in results]
     ['exact', 'lower bound']
     """
-    names = list(METHODS if methods is None else methods)
-    limits: dict[str, Any] = {"exact": exact, "time_limit": time_limit}
-    found = {
-        each.method: each for each in compared(field, names, evidence=evidence, options=options, **limits)
-    }
-    return [found[name] for name in names]
-
-
-def compared(
-    field: FactorGraph,
-    methods: Sequence[str] | None = None,
-    *,
-    evidence: Mapping[Any, Any] | None = None,
-    options: Mapping[str, Any] | None = None,
-    exact: tuple[Float[Tensor, " states"] | None, float | None] = (None, None),
-    time_limit: float | None = None,
-) -> Iterator[MethodResult]:
-    """Yield what `compare_methods` returns, each result as soon as there is one.
-
-    The method "exact" comes first, as the others are measured against it.
-    """
     if field.num_graphs != 1:
         raise InputError(f"methods are compared on one graph at a time, the field has {field.num_graphs}")
-    names = sorted(METHODS if methods is None else methods, key=lambda name: name != "exact")
+    names = list(METHODS if methods is None else methods)
     accepted = {name: set(inspect.signature(METHODS.choose(name)).parameters) for name in names}
     for option in options or {}:
         if not any(option in known for known in accepted.values()):
             raise InputError(f"none of the methods {', '.join(names)} has an option {option!r}")
     given = field if evidence is None else field.given(evidence)
-    for name in names:
+    found = {}
+    for name in sorted(names, key=lambda name: name != "exact"):
         mine = {key: value for key, value in (options or {}).items() if key in accepted[name]}
         for warm_up in _small_fields(given):
             _run(warm_up, name, mine, None)
@@ -145,7 +129,10 @@ def compared(
         outcome = _run(given, name, mine, time_limit)
         if name == "exact" and isinstance(outcome, Posterior) and exact == (None, None):
             exact = outcome.log_marginals.exp(), float(outcome.log_partition[0])
-        yield _measured(name, outcome, *exact)
+        found[name] = _measured(name, outcome, *exact)
+        if each is not None:
+            each(found[name])
+    return [found[name] for name in names]
 
 
 def total_variation(

@@ -16,14 +16,12 @@ from hiddenfield.data.paths import write_text
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import HiddenfieldError, InputError
 from hiddenfield.estimators import StructureClassifier, StructureEstimator, StructureRegressor
-from hiddenfield.estimators.parameters import plain
 from hiddenfield.estimators.targets import as_task, attach
 from hiddenfield.evaluation.assessment.problem import groups_of, with_row_ids
 from hiddenfield.evaluation.assessment.settings import TASKS
-from hiddenfield.evaluation.held_out import measure_targets, warnings_of
+from hiddenfield.evaluation.held_out import measure_fit, warnings_of
 from hiddenfield.evaluation.records import (
     FitRecord,
-    PartSizes,
     Record,
     SplitRecord,
     claim_folder,
@@ -33,9 +31,6 @@ from hiddenfield.evaluation.records import (
 from hiddenfield.evaluation.splits.base import Request, Split, make_splits
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Int
-
-# Parameters of an estimator that belong to the run, not to the result.
-OF_THE_RUN = ("checkpoint", "resume", "verbose", "random_state")
 
 
 class RunSettings(Record, frozen=True):
@@ -151,31 +146,17 @@ def fit_run(
         raise
     split = Split("hold-out", train, test, train[estimator.validation_indices_])
     _save(estimator, split, folder)
-    found, leakage = measure_targets(estimator, structures, split, seed=plan.seed, baselines=baselines)
-    result = FitRecord(
-        "classification" if isinstance(estimator, StructureClassifier) else "regression",
-        str(estimator.model),
-        PartSizes(
-            len(train) - len(estimator.validation_indices_), len(estimator.validation_indices_), len(test)
-        ),
-        sum(network.num_parameters for network in estimator.networks_),
-        [len(history.rows) for history in estimator.histories_],
-        [history.best_epoch for history in estimator.histories_],
-        {one.target: one.metrics for one in found},
-        {one.target: one.constant.metrics for one in found},
-        intervals={one.target: dict(one.intervals) for one in found},
-        entries={one.target: one.entries for one in found},
-        comparison={one.target: list(one.comparison) for one in found},
-        leakage=leakage,
-        without_copies={one.target: one.without_copies for one in found if one.without_copies is not None},
-        warnings=warnings_of(found, leakage, plan.split, molecules="smiles" in structures.columns),
-        split=plan.split if len(test) else "",
+    result = measure_fit(
+        estimator,
+        structures,
+        split,
+        how=plan.split,
         seed=plan.seed,
+        baselines=baselines,
         command=command,
-        settings=_settings(estimator),
         without_target=len(structures) - len(answered),
-        blend=estimator.blend_,
     )
+    result.warnings.extend(warnings_of(result, molecules="smiles" in structures.columns))
     write_json(folder / "metrics.json", result.as_dict())
     return result
 
@@ -190,12 +171,6 @@ def _save(estimator: StructureEstimator, split: Split, folder: Path) -> None:
     histories = [asdict(history) for history in estimator.histories_]
     write_text(folder / "history.json", json.dumps(histories, indent=1) + "\n")
     estimator.save(folder / "model", overwrite=(folder / "model").exists())
-
-
-def _settings(estimator: StructureEstimator) -> dict[str, Any]:
-    """Return the parameters that a result depends on, with what ``"auto"`` stood for."""
-    own = {name: plain(value) for name, value in estimator.get_params().items() if name not in OF_THE_RUN}
-    return own | estimator.resolved_
 
 
 def _held_out(

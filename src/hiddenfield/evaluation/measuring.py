@@ -11,7 +11,7 @@ import numpy as np
 
 from hiddenfield.errors import InputError
 from hiddenfield.estimators import StructureClassifier
-from hiddenfield.evaluation.records import Metrics, finite_metrics
+from hiddenfield.evaluation.records import ComparisonRecord, Metrics, ScoreRecord, finite_metrics
 from hiddenfield.learning.metrics import (
     accuracy as accuracy,
     balanced_accuracy as balanced_accuracy,
@@ -119,10 +119,10 @@ class Score:
     note: str = ""
     predictions: Float[Array, "structures ..."] | None = field(default=None, repr=False, compare=False)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain values, without the predictions; None for a metric that has no value, for JSON has no NaN."""
-        values = vars(self) | {"metrics": finite_metrics(self.metrics)}
-        return {name: value for name, value in values.items() if name != "predictions"}
+    def record(self, against: ComparisonRecord | None = None) -> ScoreRecord:
+        """Return it as it is written, without the predictions."""
+        metrics = finite_metrics(self.metrics)
+        return ScoreRecord(self.name, metrics, self.parameters, self.seconds, self.note, against)
 
 
 def measure(

@@ -15,6 +15,7 @@ import torch
 from hiddenfield.data.convert.sequences import DIRECTION
 from hiddenfield.data.formats import FORMATS, Format, read
 from hiddenfield.data.paths import existing
+from hiddenfield.data.readers.delimited import read_table
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError, SkippedInputWarning
 from hiddenfield.estimators import StructureClassifier, StructureEncoder, StructureEstimator
@@ -48,6 +49,10 @@ def read_for_learning(
     known, reader = _options(found), dict(options)
     if keep is not None and "keep" in known:
         reader.setdefault("keep", [keep])
+    if found is not None and found.name == "table" and "target" not in options:
+        form = {name: options[name] for name in ("header", "separator") if name in options}
+        columns = read_table(existing(path), **form).listing()
+        raise InputError(f"there is nothing to predict: name it with target=; {path} has {columns}")
     names = None if "target" in known else reader.pop("target", None)
     structures = read(path, **reader)
     if names:

@@ -332,6 +332,18 @@ class FitRecord(Record, frozen=True):
     without_target: int = 0
     blend: dict[str, float] = msgspec.field(default_factory=dict)
 
+    @property
+    def main(self) -> str:
+        """The metric by which models are compared."""
+        return "mae" if self.task == "regression" else "accuracy"
+
+    def best_baseline(self, target: str) -> ScoreRecord | None:
+        """Return the best of the baselines that see something of the structures; None where none was fitted."""
+        sign = 1.0 if self.main == "mae" else -1.0
+        values = [(score, score.metrics[self.main]) for score in self.comparison[target][1:-1]]
+        known = [(score, value) for score, value in values if value is not None]
+        return min(known, key=lambda pair: sign * pair[1])[0] if known else None
+
 
 def convert(content: Any, kind: type[R], what: str, file: str | Path | None = None) -> R:
     """Return plain values as a record; what does not fit is a `ReadError` that names the place.

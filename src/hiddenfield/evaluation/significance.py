@@ -13,6 +13,8 @@ from hiddenfield.evaluation.measuring import METRICS, Metric, better
 from hiddenfield.evaluation.records import Assessment, ComparisonRecord, Summary, finite
 from hiddenfield.shapes import Array, Float
 
+METHOD = "paired bootstrap of the test structures"
+
 
 @dataclass(frozen=True)
 class Comparison:

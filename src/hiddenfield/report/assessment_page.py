@@ -98,17 +98,13 @@ def _targets_table(found: Assessments) -> tuple[list[str], list[list[str]]]:
     return heads, rows
 
 
-def write_assessments(
-    path: str | Path, found: Assessments, *, title: str = "Assessment", command: str | None = None
-) -> Path:
+def write_assessments(path: str | Path, found: Assessments, *, title: str = "Assessment") -> Path:
     """Write assessments of several targets as one page of HTML: a table of all, then the comparison of each.
 
     Parameters
     ----------
     path, found, title
         As for `write_assessment`.
-    command
-        The command line, for the page.
     """
     means = "; ".join(f"{NAMES[m.metric]} {number(m.mean)}, mean of {m.targets} targets" for m in found.means)
     sections: list[Section] = [("All targets", html_table(*_targets_table(found), text=(0, 1, 6, 7)))]
@@ -120,8 +116,8 @@ def write_assessments(
         compared = html_table(heads, rows, text=(0, len(heads) - 2), own=own)
         leakage = "" if one.leakage is None else leakage_section(one.leakage)
         sections.append((name, f"<p>{_note(one)}</p>{compared}{leakage}{facts(_facts(one))}"))
-    if command is not None:
-        sections.append(("To reproduce it", f"<p>{escape(command)}</p>"))
+    if found.command is not None:
+        sections.append(("To reproduce it", f"<p>{escape(found.command)}</p>"))
     return write_html(path, title, f"{capital(means)}.", sections)
 
 

@@ -6,7 +6,9 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import networkx
 import numpy as np
+from scipy.optimize import isotonic_regression
 
 from hiddenfield.shapes import Array, Float
 
@@ -86,17 +88,12 @@ def layered(parents: Sequence[Sequence[int]], widths: Sequence[float]) -> Layere
 
 def _layers(parents: Sequence[Sequence[int]]) -> list[int]:
     """Return the longest path from a root to each node; a root lies just above its first child."""
-    layer = [0] * len(parents)
-    for _ in parents:
-        new = [max((layer[parent] + 1 for parent in own), default=0) for own in parents]
-        if new == layer:
-            break
-        layer = new
-    first: dict[int, int] = {}
-    for child, own in enumerate(parents):
-        for parent in own:
-            first[parent] = min(first.get(parent, layer[child]), layer[child])
-    return [first.get(v, 1) - 1 if not own else layer[v] for v, own in enumerate(parents)]
+    graph = networkx.DiGraph((parent, child) for child, own in enumerate(parents) for parent in own)
+    graph.add_nodes_from(range(len(parents)))
+    rows = enumerate(networkx.topological_generations(graph))
+    layer = {node: level for level, row in rows for node in row}
+    first = {node: min((layer[child] for child in graph[node]), default=1) for node in graph}
+    return [layer[node] if own else first[node] - 1 for node, own in enumerate(parents)]
 
 
 def _ordered(rows: list[list[int]], above: list[list[int]], below: list[list[int]]) -> list[list[int]]:
@@ -151,18 +148,6 @@ def _positions(
             for node in row:
                 near = (above if sweep % 2 == 0 else below)[node] or (above[node] + below[node]) or [node]
                 wanted.append(float(np.mean(across[near])))
-            across[row] = _isotonic(np.array(wanted) - gaps[level]) + gaps[level]
+            across[row] = isotonic_regression(np.array(wanted) - gaps[level]).x + gaps[level]
     lefts = [across[node] for row in rows for node in row]
     return across - min(lefts, default=0.0)
-
-
-def _isotonic(values: Float[Array, " nodes"]) -> Float[Array, " nodes"]:
-    """Return the closest non-decreasing sequence, by pooling adjacent violators."""
-    blocks: list[tuple[float, int]] = []
-    for value in values.tolist():
-        mean, count = value, 1
-        while blocks and blocks[-1][0] > mean:
-            other, size = blocks.pop()
-            mean, count = (mean * count + other * size) / (count + size), count + size
-        blocks.append((mean, count))
-    return np.concatenate([np.full(count, mean) for mean, count in blocks]) if blocks else values

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -90,7 +91,7 @@ class Results:
     structures: Structures
     truth: Float[Array, " structures"]
     predicted: Float[Array, "structures ..."]
-    scores: Sequence[Score]
+    scores: Sequence[ScoreRecord]
     classes: tuple[str, ...] | None = None
     embeddings: Float[Array, "structures width"] | None = None
     histories: Sequence[History] = ()
@@ -167,60 +168,38 @@ def collect(
     seconds: float | None = None,
 ) -> Results:
     """Return what `build` writes."""
-    position = _position(estimator, target)
+    names = [column.name for column in estimator.task_.columns]
+    if target is not None and target not in names:
+        raise InputError(f"the model does not predict {target!r}; it predicts: {', '.join(names)}")
+    position = 0 if target is None else names.index(target)
     column = estimator.task_.columns[position]
-    (train, test), words = _in_one_vocabulary(estimator, column, (train, test))
+    (train, test), own = _panels(estimator, position, (train, test))
     if not len(test):
         raise InputError(
             f"no test structure has the target {column.name!r}; there is nothing to compare with"
         )
-    truth, predicted = _truth_and_prediction(estimator, test, position, words)
     histories = list(estimator.histories_)
     if seconds is None:
         seconds = sum(row["seconds"] for history in histories for row in history.rows)
     parameters = sum(network.num_parameters for network in estimator.networks_)
     note = f"{len(estimator.networks_)} networks" if len(estimator.networks_) > 1 else ""
     scores = [] if rounds is None else fit_baselines(train, test, rounds=rounds)
-    scores.append(Score(estimator.model, measure(truth, predicted), parameters, seconds, note))
+    metrics = measure(own.truth, own.predicted)
+    scores.append(Score(str(estimator.model), metrics, parameters, seconds, note))
     return Results(
         title=title or f"Predicting {column.name}",
-        target=column.name,
+        target=own.target,
         structures=test,
-        truth=truth,
-        predicted=predicted,
-        scores=scores,
-        classes=None if words is None else tuple(str(symbol) for symbol in words.symbols),
+        truth=own.truth,
+        predicted=own.predicted,
+        scores=[score.record() for score in scores],
+        classes=own.classes,
         embeddings=estimator.embed(test),
         histories=histories,
-        shares=_shares(estimator, test, predicted, position),
+        shares=_shares(estimator, test, own.predicted, position),
         base=_base(estimator, column, position),
         facts=summary(estimator, train, test, seconds),
     )
-
-
-def _truth_and_prediction(
-    estimator: StructureEstimator, test: Structures, position: int, words: Vocabulary | None
-) -> tuple[Float[Array, " structures"], Float[Array, "structures ..."]]:
-    assert test.targets is not None
-    truth, predicted = test.targets[:, 0].cpu().numpy(), estimator._predictions(test)[position].mean(axis=0)
-    if words is not None:
-        predicted = np.pad(predicted, ((0, 0), (0, len(words) - predicted.shape[1])))
-    return truth, predicted
-
-
-def _other_panels(estimator: StructureEstimator, test: Structures, shown: str) -> list[Panels]:
-    """Return the panels of the targets that a page is not about, at most so many."""
-    found: list[Panels] = []
-    for position, column in enumerate(estimator.task_.columns):
-        if column.name == shown or len(found) == MOST_PANELS:
-            continue
-        (pack,), words = _in_one_vocabulary(estimator, column, (test,))
-        if len(pack):
-            classes = None if words is None else tuple(str(symbol) for symbol in words.symbols)
-            found.append(
-                Panels(column.name, *_truth_and_prediction(estimator, pack, position, words), classes)
-            )
-    return found
 
 
 def collect_run(
@@ -260,19 +239,13 @@ def collect_run(
     train = structures[np.sort(np.array([*split.train, *split.validation], dtype=np.int64))]
     test = structures[np.array(split.test, dtype=np.int64)]
     found = collect(estimator, train, test, target=target, rounds=None, title=title)
-    rows = [_score(row) for row in record.comparison.get(found.target, ())]
     return replace(
         found,
-        scores=rows or found.scores,
+        scores=record.comparison.get(found.target, found.scores),
         fit=record,
         facts=_run_facts(found.facts, record),
         others=_other_panels(estimator, test, found.target),
     )
-
-
-def _score(row: ScoreRecord) -> Score:
-    metrics = {name: math.nan if value is None else value for name, value in row.metrics.items()}
-    return Score(row.name, metrics, row.parameters, row.seconds, row.note)
 
 
 def _run_facts(groups: Facts, record: FitRecord) -> Facts:
@@ -291,22 +264,23 @@ def _run_facts(groups: Facts, record: FitRecord) -> Facts:
     return [(heading, [*numbers, *own]), *rest, ("To reproduce it", again)]
 
 
-def _position(estimator: StructureEstimator, target: str | None) -> int:
+def _other_panels(estimator: StructureEstimator, test: Structures, shown: str) -> list[Panels]:
+    """Return the panels of the targets that a page is not about, at most so many."""
     names = [column.name for column in estimator.task_.columns]
-    if target is not None and target not in names:
-        raise InputError(f"the model does not predict {target!r}; it predicts: {', '.join(names)}")
-    return 0 if target is None else names.index(target)
+    every = (_panels(estimator, k, (test,))[1] for k, name in enumerate(names) if name != shown)
+    return list(itertools.islice((panels for panels in every if len(panels.truth)), MOST_PANELS))
 
 
-def _in_one_vocabulary(
-    estimator: StructureEstimator, column: Column, packs: Sequence[Structures]
-) -> tuple[list[Structures], Vocabulary | None]:
-    """Return the packs with this target alone and present, its classes coded as the model's, and the classes.
+def _panels(
+    estimator: StructureEstimator, position: int, packs: Sequence[Structures]
+) -> tuple[list[Structures], Panels]:
+    """Return the packs with one target alone and present, and truth and predictions of the last of them.
 
-    Classes that the model has not seen come last: it gives them no probability.
+    Classes are coded as the model's; those that it has not seen come last, and it gives them no probability.
     """
     from hiddenfield.estimators.targets import as_classes, as_numbers, attach
 
+    column = estimator.task_.columns[position]
     result, words = [], column.vocabulary
     for pack in packs:
         found = [answers for answers in attach(pack, None)[0] if answers.name == column.name]
@@ -320,7 +294,14 @@ def _in_one_vocabulary(
         words = None if words is None or own is None else words.union(own)
         assert alone.targets is not None
         result.append(alone[np.flatnonzero(~alone.targets[:, 0].isnan().cpu().numpy())])
-    return result if words is None else [_recoded(pack, words) for pack in result], words
+    result = result if words is None else [_recoded(pack, words) for pack in result]
+    test = result[-1]
+    classes = None if words is None else tuple(str(symbol) for symbol in words.symbols)
+    assert test.targets is not None
+    predicted: Array = estimator._predictions(test)[position].mean(axis=0) if len(test) else np.zeros(0)
+    if classes is not None and len(test):
+        predicted = np.pad(predicted, ((0, 0), (0, len(classes) - predicted.shape[1])))
+    return result, Panels(column.name, test.targets[:, 0].cpu().numpy(), predicted, classes)
 
 
 def _recoded(pack: Structures, words: Vocabulary) -> Structures:
@@ -401,7 +382,7 @@ def write_report(path: str | Path, results: Results) -> Path:
     >>> from hiddenfield.report import Results
     >>> words = hf.data.from_sequences(["GATTACA", "CAT", "TAG"], ids=["a", "b", "c"])
     >>> truth, predicted = np.array([7.0, 3.0, 3.0]), np.array([6.0, 3.5, 3.0])
-    >>> own = Score("a guess", measure(truth, predicted))
+    >>> own = Score("a guess", measure(truth, predicted)).record()
     >>> file = write_report(
     ...     Path(tempfile.mkdtemp()) / "report.html",
     ...     Results("Words", "length", words, truth, predicted, [own]),
@@ -456,10 +437,10 @@ def _sections(results: Results) -> list[Section]:
         sections.append(("Summary", facts(results.facts)))
     if curves := learning_curves(results.histories):
         sections.append(("Learning curves", curves))
-    shown = Panels(results.target, results.truth, results.predicted, results.classes)
-    sections.append(("Predictions", figures(_predictions(shown))))
-    for number, other in enumerate(results.others, start=2):
-        sections.append((f"Predictions: {other.target}", figures(_predictions(other, f"-{number}"))))
+    every: list[Panels | Results] = [results, *results.others]
+    for number, shown in enumerate(every, start=1):
+        heading, key = (f"Predictions: {shown.target}", f"-{number}") if number > 1 else ("Predictions", "")
+        sections.append((heading, figures(_predictions(shown, key))))
     if results.embeddings is not None and np.ptp(results.embeddings) > 0:
         sections.append(
             ("Map", embedding_map(results.target, results.truth, results.embeddings, results.classes))
@@ -468,7 +449,7 @@ def _sections(results: Results) -> list[Section]:
     return sections
 
 
-def _predictions(shown: Panels, key: str = "") -> list[str]:
+def _predictions(shown: Panels | Results, key: str) -> list[str]:
     if shown.classes is None:
         panels = (parity, error_by_range)
         return [panel(shown.target, shown.truth, shown.predicted, key) for panel in panels]
@@ -497,7 +478,7 @@ HEADINGS = {
 }
 
 
-def scores_table(scores: Sequence[Score]) -> str:
+def scores_table(scores: Sequence[ScoreRecord]) -> str:
     """Return the comparison as an HTML table: the last row is the model's own, the best of each column is bold."""
     heads, rows = _score_rows(scores)
     best = {
@@ -509,13 +490,13 @@ def scores_table(scores: Sequence[Score]) -> str:
     return html_table(heads, rows, text=(0, len(heads) - 1), own=len(rows) - 1, best=best)
 
 
-def scores_as_text(scores: Sequence[Score]) -> str:
+def scores_as_text(scores: Sequence[ScoreRecord]) -> str:
     """Return the comparison as a table for a terminal."""
     heads, rows = _score_rows(scores)
     return text_table(heads, rows, text=(0, len(heads) - 1))
 
 
-def _score_rows(scores: Sequence[Score]) -> tuple[list[str], list[list[str]]]:
+def _score_rows(scores: Sequence[ScoreRecord]) -> tuple[list[str], list[list[str]]]:
     heads = ["model", *(HEADINGS[name] for name in scores[0].metrics), "parameters", "seconds", ""]
     rows = [
         [
@@ -530,13 +511,13 @@ def _score_rows(scores: Sequence[Score]) -> tuple[list[str], list[list[str]]]:
     return heads, rows
 
 
-def _best(name: str, scores: Sequence[Score]) -> float:
-    values = [score.metrics[name] for score in scores if not math.isnan(score.metrics[name])]
+def _best(name: str, scores: Sequence[ScoreRecord]) -> float:
+    values = [value for score in scores if (value := score.metrics[name]) is not None]
     return (max if METRICS[name].higher_is_better else min)(values, default=math.nan)
 
 
-def _number(value: float) -> str:
-    return "–" if math.isnan(value) else f"{value:z.4f}" if abs(value) < 1000 else f"{value:.4g}"
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:z.4f}" if abs(value) < 1000 else f"{value:.4g}"
 
 
 # -- text --------------------------------------------------------------------------------------------------
@@ -567,7 +548,7 @@ def fit_as_text(found: FitRecord) -> str:
             lines.append(f"test {name}: {_listed(measures, found.intervals.get(name))}")
             lines.append(f"  without a model: {_listed(found.baseline[name])}")
             if len(scores := found.comparison.get(name, ())) > 2:
-                lines.append(scores_as_text([_score(row) for row in scores]))
+                lines.append(scores_as_text(scores))
     if found.leakage is not None:
         lines.append(f"leakage: {copies_in_words(found.leakage)}")
     return "\n".join(lines + [f"warning: {text}" for text in found.warnings])
@@ -587,7 +568,7 @@ def blend_in_words(blend: Mapping[str, float]) -> str:
 
 def targets_table(found: FitRecord) -> tuple[list[str], list[list[str]]]:
     """Return heads and rows of a table of all targets, and their mean."""
-    main = "mae" if found.task == "regression" else "accuracy"
+    main = found.main
     second = "r2" if found.task == "regression" else "roc_auc"
     heads = [
         "target",
@@ -602,13 +583,7 @@ def targets_table(found: FitRecord) -> tuple[list[str], list[list[str]]]:
     rows = []
     for name, measures in found.test.items():
         bounds = found.intervals[name].get(main)
-        constant, *others, _ = found.comparison[name]
-        known = [score for score in others if score.metrics[main] is not None]
-        best = None
-        if known:
-            best = sorted(
-                known, key=lambda s: s.metrics[main] or 0.0, reverse=METRICS[main].higher_is_better
-            )[0]
+        constant, best = found.comparison[name][0], found.best_baseline(name)
         against = constant if best is None else best
         verdict = "" if against.model_against_it is None else against.model_against_it.verdict
         rows.append(

@@ -101,7 +101,8 @@ def metric_draws(
 ) -> dict[M, dict[str, Float[Array, " draws"]]]:
     """Return metrics of models, or `only` one, on the same bootstrap draws of the test structures.
 
-    There are 1000 draws, fewer for more than 20,000 structures, at least 200.
+    There are 1000 draws, fewer for more than 20,000 structures, at least 200. Draws of a single structure say nothing:
+    they are NaN.
 
     Parameters
     ----------
@@ -121,7 +122,8 @@ def metric_draws(
         for model, several in tables.items():
             values = [table[drawn].measure(truth[drawn], only) for table in several]
             for name in values[0]:
-                found[model].setdefault(name, []).append(float(np.mean([value[name] for value in values])))
+                value = float(np.mean([value[name] for value in values])) if count > 1 else math.nan
+                found[model].setdefault(name, []).append(value)
     return {model: {name: np.array(v) for name, v in draws.items()} for model, draws in found.items()}
 
 
@@ -244,25 +246,18 @@ def mean_roc(truths: Sequence[Float[Array, " _"]], scores: Sequence[Float[Array,
     (0.8125, 0.75, 0.0)
     """
     pooled = roc_auc(np.concatenate(list(truths)), np.concatenate(list(scores)))
-    curves = [
-        _at_grid(*roc_curve(truth == 1, values))
+    known = [
+        roc_curve(truth == 1, values)
         for truth, values in zip(truths, scores, strict=True)
         if 0 < (truth == 1).sum() < len(truth)
     ]
+    # Where a curve is vertical, this is its upper end.
+    curves = [np.interp(GRID.round(9), false.round(9), true) for false, true in known]
     if not curves or math.isnan(pooled):
         return None
     table = np.stack(curves)
     std = table.std(axis=0, ddof=1).round(4).tolist() if len(table) > 1 else None
     return RocCurve(table.mean(axis=0).round(4).tolist(), std, round(pooled, 6))
-
-
-def _at_grid(false: Float[Array, " points"], true: Float[Array, " points"]) -> Float[Array, " grid"]:
-    """Return the true positive rates at the grid: the highest where the curve is vertical, else on its line."""
-    before = np.searchsorted(false, GRID + 1e-9, side="right") - 1
-    after = np.minimum(before + 1, len(false) - 1)
-    width = np.maximum(false[after] - false[before], 1e-12)
-    share = np.clip((GRID - false[before]) / width, 0.0, 1.0)
-    return true[before] + share * (true[after] - true[before])
 
 
 # -- errors ------------------------------------------------------------------------------------------------

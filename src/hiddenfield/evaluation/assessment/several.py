@@ -35,6 +35,7 @@ class Assessments(Record, frozen=True):
     targets: dict[str, Assessment]
     failed: dict[str, str]
     means: list[TargetMean]
+    command: str | None = None
 
 
 def assess_targets(

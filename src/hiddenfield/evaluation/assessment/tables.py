@@ -36,6 +36,7 @@ from hiddenfield.evaluation.records import (
     finite,
 )
 from hiddenfield.evaluation.significance import (
+    METHOD,
     bootstrap_comparison,
     bootstrap_interval,
     comparison_record,
@@ -44,8 +45,6 @@ from hiddenfield.evaluation.significance import (
 )
 from hiddenfield.evaluation.splits.base import automatic_split, digest
 from hiddenfield.shapes import Array, Float
-
-METHOD = "paired bootstrap of the test structures"
 
 Draws = Mapping[str, Float[Array, " draws"]]
 
@@ -190,8 +189,7 @@ def _leakage(context: Context, finished: Finished) -> LeakageRecord | None:
         for result in finished.finals(fold):
             truth, table = problem.truth[split.test][clean], result.kept()[clean]
             values.append(table.measure(truth)[context.metric.name] if clean.any() else np.nan)
-    mean_without = float(np.mean(values)) if np.isfinite(values).all() else None
-    return LeakageRecord(**found.as_dict(), mean_without=mean_without)
+    return LeakageRecord(**found.as_dict(), mean_without=finite(float(np.mean(values))))
 
 
 def _learning_curve(

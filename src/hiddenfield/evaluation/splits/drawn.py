@@ -242,7 +242,10 @@ def _check_folds(request: Request, single: str = "hold_out") -> None:
             f"at least 2 folds are needed, got {request.folds}; for a single part use {single!r}"
         )
     if request.folds > request.total:
-        raise InputError(f"there cannot be more folds than structures: {request.folds} and {request.total}")
+        raise InputError(
+            f"there cannot be more folds than structures: {request.folds} and {request.total}; give at most "
+            f"folds={request.total}"
+        )
 
 
 # -- scaffolds ---------------------------------------------------------------------------------------------
