@@ -77,6 +77,9 @@ def test_what_is_refused_is_refused_before_fitting(capsys, words):
     (code, _, err), _ = fit(capsys, words, "--target", "width")
     assert code == 1
     assert "no target 'width'; they have: length, kind" in err
+    (code, _, err), _ = fit(capsys, words, "--target", "length,kind")
+    assert code == 1
+    assert "target 'kind' is of classes and 'length' of numbers" in err
     assert not folder.exists()
 
 
@@ -208,3 +211,23 @@ def test_one_test_structure_has_no_interval(capsys, tmp_path):
     assert "interval" not in out
     told = json.loads((folder / "metrics.json").read_text())
     assert set(told["intervals"]["y"].values()) == {None}
+
+
+def test_targets_of_one_class_are_named_all_at_once(capsys, copied):
+    lines = copied.read_text().splitlines()
+    lines = [f"{lines[0]},same,none,rare"] + [f"{line},a,,{k % 2}" for k, line in enumerate(lines[1:])]
+    copied.write_text("\n".join(lines) + "\n")
+    (code, _, err), folder = fit(capsys, copied, "--target", "same,other,none,rare")
+    assert code == 1
+    assert "target 'same', 'none': missing or of one class in all 360 training structures" in err
+    assert "leave it out: --target other,rare" in err
+    assert not folder.exists()
+
+
+def test_molecules_for_a_model_of_sequences_are_said_to_be_of_another_kind(capsys, tmp_path, copied):
+    path = tmp_path / "five.csv"
+    path.write_text("sequence,y\nGAT,0.5\nCAT,1.5\nTAG,2.5\nACT,3.5\nTTA,4.5\n")
+    _, folder = fit(capsys, path, "--target", "y", "--no-baselines")
+    code, _, err = call(capsys, "predict", folder, copied, "--out", tmp_path / "p.csv")
+    assert code == 1
+    assert "the data of the run were read with --set arc_labels=direction: give data of that kind" in err

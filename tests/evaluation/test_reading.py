@@ -49,6 +49,6 @@ def test_a_column_is_kept_where_the_format_has_columns(tmp_path):
 def test_a_table_without_a_target_is_told_its_columns(tmp_path):
     (tmp_path / "words.csv").write_text("sequence,length,kind\nGAT,3,a\n")
     with pytest.raises(
-        InputError, match=r"name it with target=; .* has the columns 'sequence', 'length', 'kind'"
+        InputError, match=r"name a target with target=; .* has the columns 'sequence', 'length', 'kind'"
     ):
         reading.read_for_learning(tmp_path / "words.csv", {})

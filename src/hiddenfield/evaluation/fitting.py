@@ -16,7 +16,7 @@ from hiddenfield.data.paths import write_text
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import HiddenfieldError, InputError
 from hiddenfield.estimators import StructureClassifier, StructureEstimator, StructureRegressor
-from hiddenfield.estimators.targets import as_task, attach
+from hiddenfield.estimators.targets import as_task, attach, looks_like_classes
 from hiddenfield.evaluation.assessment.problem import groups_of, with_row_ids
 from hiddenfield.evaluation.assessment.settings import TASKS
 from hiddenfield.evaluation.held_out import measure_fit, warnings_of
@@ -126,6 +126,13 @@ def fit_run(
     """
     folder = Path(folder)
     columns, _ = attach(structures, None)
+    text = [column.name for column in columns if column.kind in ("str", "mixed")]
+    numbers = [column.name for column in columns if not looks_like_classes(column)]
+    if plan.task == "auto" and text and numbers:
+        raise InputError(
+            f"target {text[0]!r} is of classes and {numbers[0]!r} of numbers, and one model does not predict both; fit "
+            f"a model to each kind"
+        )
     structures = with_row_ids(as_task(structures, columns, plan.task))
     assert structures.targets is not None
     answered = np.flatnonzero(~structures.targets.isnan().all(dim=1).cpu().numpy())
@@ -135,6 +142,7 @@ def fit_run(
             f"all {len(structures)} entries of {names} are missing; there is nothing to learn from"
         )
     train, test = _held_out(structures, answered, plan)
+    _check_learnable(structures, train)
     own = {"random_state": plan.seed, "checkpoint": folder / "checkpoint", "verbose": verbose}
     estimator = make_estimator(structures.target_vocabularies[0] is not None, {**own, **plan.parameters})
     fresh = claim_folder(folder, "settings.json", asdict(plan), "a run", resume=resume)
@@ -171,6 +179,21 @@ def _save(estimator: StructureEstimator, split: Split, folder: Path) -> None:
     histories = [asdict(history) for history in estimator.histories_]
     write_text(folder / "history.json", json.dumps(histories, indent=1) + "\n")
     estimator.save(folder / "model", overwrite=(folder / "model").exists())
+
+
+def _check_learnable(structures: Structures, train: Int[Array, " train"]) -> None:
+    """Name at once all of several targets that there is nothing to learn of."""
+    assert structures.targets is not None
+    columns = structures.targets[train].cpu().numpy().T
+    least = (1 if words is None else 2 for words in structures.target_vocabularies)
+    enough = [len(np.unique(c[~np.isnan(c)])) >= few for c, few in zip(columns, least, strict=True)]
+    if any(enough) and not all(enough):
+        named = list(zip(structures.target_names, enough, strict=True))
+        wrong = ", ".join(repr(name) for name, good in named if not good)
+        raise InputError(
+            f"target {wrong}: missing or of one class in all {len(train)} training structures; leave it out: "
+            f"target={[name for name, good in named if good]}"
+        )
 
 
 def _held_out(

@@ -36,6 +36,12 @@ Query = Literal["marginals", "map", "partition", "marginal-map", "samples"]
 DEFAULT_SECONDS = 5.0
 """Time limit of what is left to `auto` here, as of `auto` itself."""
 
+KEYS = (
+    "method", "note", "log_partition", "log_value", "marginals", "map", "upper_bound", "samples", "guarantee", "status",
+    "iterations", "residual", "diagnostics", "seconds",
+)  # fmt: skip
+"""What every answer has as plain values."""
+
 MOST_NAMED = 8
 """So many observations an error message names."""
 
@@ -116,20 +122,11 @@ class Answer:
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, by name where the field has names; what was not asked for, or is not finite, is None."""
         outcome = self.outcome
-        result: dict[str, Any] = {
+        result: dict[str, Any] = dict.fromkeys(KEYS) | {
             "method": outcome.method if isinstance(outcome, Posterior) else self.method,
             "note": outcome.note,
-            "log_partition": None,
-            "log_value": None,
-            "marginals": None,
-            "map": None,
-            "upper_bound": None,
-            "samples": None,
             "guarantee": outcome.guarantee,
             "status": outcome.status,
-            "iterations": None,
-            "residual": None,
-            "diagnostics": None,
             "seconds": round(self.seconds, 6),
         }
         if isinstance(outcome, MapState):

@@ -52,7 +52,7 @@ def read_for_learning(
     if found is not None and found.name == "table" and "target" not in options:
         form = {name: options[name] for name in ("header", "separator") if name in options}
         columns = read_table(existing(path), **form).listing()
-        raise InputError(f"there is nothing to predict: name it with target=; {path} has {columns}")
+        raise InputError(f"there is nothing to learn: name a target with target=; {path} has {columns}")
     names = None if "target" in known else reader.pop("target", None)
     structures = read(path, **reader)
     if names:
@@ -191,7 +191,12 @@ def _read_alike(path: Path, before: Mapping[str, Any], options: Mapping[str, Any
     alike = {name: value for name, value in known.items() if name not in OF_TRAINING}
     try:
         return read(path, **{**alike, **options})
-    except InputError:
+    except InputError as error:
+        own = [f"{name}={value}" for name, value in alike.items() if f"{name} is an option" in str(error)]
+        if own:
+            raise InputError(
+                f"{error}; the data of the run were read with {own[0]}: give data of that kind"
+            ) from None
         if known.get("labels") != "header" or "labels" in options:
             raise
     return read(path, **{**alike, "labels": "header", **options})

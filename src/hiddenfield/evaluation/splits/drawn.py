@@ -91,10 +91,10 @@ def hold_out(request: Request) -> list[Split]:
     """
     result = []
     for repeat in range(max(request.repeats, 1)):
-        train, test = hold_out_positions(
+        parts = hold_out_positions(
             request.total, request.classes, request.test_fraction, request.generator(repeat)
         )
-        result.append(Split("hold-out" if request.repeats <= 1 else f"hold-out {repeat + 1}", train, test))
+        result.append(_held_out(request, repeat, *parts))
     return result
 
 
@@ -147,13 +147,8 @@ def leave_one_group_out(request: Request) -> list[Split]:
     >>> [(split.name, split.test.tolist()) for split in leave_one_group_out(Request(4, groups=groups))]
     [('group a', [0, 2]), ('group b', [1]), ('group c', [3])]
     """
-    if request.groups is None:
-        raise InputError("leave_one_group_out needs groups: name the column that holds them")
-    check_groups(request.groups, np.arange(request.total))
-    names, codes = np.unique([str(group) for group in request.groups], return_inverse=True)
-    if len(names) < 2:
-        raise InputError(f"all structures are of one group, {names[0]!r}; at least two are needed")
-    return _each_in_turn(codes, [f"group {name}" for name in names.tolist()])
+    names, codes, _ = _grouped(request, "leave_one_group_out")
+    return _each_in_turn(codes, [f"group {name}" for name in names])
 
 
 @SPLITTERS.register(summary="one held-out share of whole groups, or several draws of one")
@@ -167,15 +162,9 @@ def group_hold_out(request: Request) -> list[Split]:
     >>> groups[split.test].tolist(), groups[split.train].tolist()
     (['b', 'c'], ['a', 'a', 'd', 'a'])
     """
-    if request.groups is None:
-        raise InputError("group_hold_out needs groups: name the column that holds them")
+    _, codes, sizes = _grouped(request, "group_hold_out")
     if not 0.0 < request.test_fraction < 1.0:
         raise InputError(f"the held-out share must lie between 0 and 1, got {request.test_fraction}")
-    check_groups(request.groups, np.arange(request.total))
-    names = np.array([str(group) for group in request.groups], dtype=object)
-    _, codes, sizes = np.unique(names, return_inverse=True, return_counts=True)
-    if len(sizes) < 2:
-        raise InputError(f"all structures are of one group, {names[0]!r}; at least two are needed")
     most, result = max(round(request.total * request.test_fraction), 1), []
     for repeat in range(max(request.repeats, 1)):
         order = request.generator(repeat).permutation(len(sizes))
@@ -185,9 +174,26 @@ def group_hold_out(request: Request) -> list[Split]:
                 chosen.append(group)
                 room -= sizes[group]
         tested = np.isin(codes, chosen or [int(sizes.argmin())])
-        name = "hold-out" if request.repeats <= 1 else f"hold-out {repeat + 1}"
-        result.append(Split(name, np.flatnonzero(~tested), np.flatnonzero(tested)))
+        result.append(_held_out(request, repeat, np.flatnonzero(~tested), np.flatnonzero(tested)))
     return result
+
+
+def _grouped(
+    request: Request, split: str
+) -> tuple[list[str], Int[Array, " structures"], Int[Array, " groups"]]:
+    """Return the names of two groups or more, the group of each structure, and the sizes of the groups."""
+    if request.groups is None:
+        raise InputError(f"{split} needs groups: name the column that holds them")
+    check_groups(request.groups, np.arange(request.total))
+    texts = np.array([str(group) for group in request.groups], dtype=object)
+    names, codes, sizes = np.unique(texts, return_inverse=True, return_counts=True)
+    if len(names) < 2:
+        raise InputError(f"all structures are of one group, {names[0]!r}; at least two are needed")
+    return names.tolist(), codes, sizes
+
+
+def _held_out(request: Request, repeat: int, train: Int[Array, " train"], test: Int[Array, " test"]) -> Split:
+    return Split("hold-out" if request.repeats <= 1 else f"hold-out {repeat + 1}", train, test)
 
 
 def check_groups(
