@@ -16,6 +16,9 @@ from hiddenfield.shapes import Array, Bool, Float, Int, Tensor
 IMPOSSIBLE, UNKNOWN, FOUND = 0, 1, 2
 """Results of a search: proved that there is none, given up, found."""
 
+MOST_FAILURES, RESTARTS = 2000, 5
+"""A search is given up after so many dead ends, and begun again so many times with another order."""
+
 
 def has_hard_zeros(field: FactorGraph) -> bool:
     """Whether a factor of two or more variables forbids some of their joint states."""
@@ -56,8 +59,6 @@ def feasible_assignments(
     *,
     preference: Float[Tensor, " states"] | None = None,
     seed: int = 0,
-    most_failures: int = 2000,
-    restarts: int = 5,
 ) -> tuple[Int[Tensor, "number variables"], Int[Tensor, " graphs"]]:
     """Search for assignments of positive probability, graph by graph.
 
@@ -76,8 +77,6 @@ def feasible_assignments(
         search is greedy, without random numbers.
     seed
         Of the random order.
-    most_failures, restarts
-        A search is given up after so many dead ends, and begun again so many times with another order.
 
     Returns
     -------
@@ -96,13 +95,13 @@ def feasible_assignments(
     generator = np.random.default_rng(seed)
     weights = flat.log_unary if preference is None else as_array(preference.detach().to("cpu", torch.float64))
     for row in range(number):
-        for attempt in range(restarts):
+        for attempt in range(RESTARTS):
             with np.errstate(divide="ignore"):
                 noise = -np.log(-np.log(generator.random(len(flat.log_unary))))
             if preference is not None and row == attempt == 0:
                 noise[:] = 0.0
             found = np.full(field.num_graphs, FOUND, np.int64)
-            arrays = (flat, hard, domains, weights + noise, most_failures, assignments[row], found)
+            arrays = (flat, hard, domains, weights + noise, assignments[row], found)
             _search(*arrays, work=100.0 * len(flat.scope))
             if not (found == UNKNOWN).any():
                 break
@@ -276,7 +275,6 @@ def _search(
     hard: Array,
     domains: _Domains,
     preference: Array,
-    most_failures: int,
     assignment: Array,
     found: Array,
 ) -> None:
@@ -302,7 +300,7 @@ def _search(
             if conflict:
                 failures += 1
                 low = first
-                if depth == 0 or failures > most_failures:
+                if depth == 0 or failures > MOST_FAILURES:
                     found[graph] = IMPOSSIBLE if depth == 0 else UNKNOWN
                     break
                 # Undo the last decision, and strike its state out at the level before.

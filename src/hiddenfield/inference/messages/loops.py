@@ -112,69 +112,44 @@ def load_cavities(factor: int, target: int, ports: Ports, scratch: Scratch) -> f
 
 
 @subroutine(allocates=False)
-def combine(mode: int, target: int, arity: int, table: Array, vectors: Array, scratch: Scratch) -> None:
+def gather(mode: int, target: int, arity: int, table: Array, vectors: Array, scratch: Scratch) -> None:
     """Run over a factor's table and gather over the states of the target.
 
     Mode 0: sums of products of table and vectors. Mode 1: maxima of sums. Mode 2: sums of exponentials of sums less
     `tops`. `partial[k]` holds what the first k positions contribute; only what changed is computed again.
     """
     partial, digits, sizes, out = scratch.partial, scratch.digits, scratch.sizes, scratch.out
-    for position in range(arity):
+    for state in range(sizes[target]):
+        out[state] = -np.inf if mode == 1 else 0
+    last, tail = arity - 1, 0
+    for position in range(last):
         digits[position] = 0
+        tail += sizes[position]
+    width, changed = sizes[last], 0
     partial[0] = 1 if mode == 0 else 0
-    changed = 0
-    for entry in range(table.size):
+    for begin in range(0, table.size, width):
         offset = 0
-        for position in range(arity):
+        for position in range(last):
             if position >= changed:
                 value = vectors[offset + digits[position]]
                 partial[position + 1] = partial[position] * value if mode == 0 else partial[position] + value
             offset += sizes[position]
-        state = digits[target]
-        if mode == 0:
-            out[state] += partial[arity] * table[entry]
-        else:
-            value = partial[arity] + table[entry]
-            if mode == 1:
-                out[state] = max(out[state], value)
-            elif value > -np.inf:
-                out[state] += math.exp(value - scratch.tops[state])
-        changed = arity - 1
+        for column in range(width):
+            state = column if target == last else digits[target]
+            here, value = table[begin + column], vectors[tail + column]
+            if mode == 0:
+                out[state] += partial[last] * value * here
+            elif mode == 1:
+                out[state] = max(out[state], partial[last] + value + here)
+            elif partial[last] + value + here > -np.inf:
+                out[state] += math.exp(partial[last] + value + here - scratch.tops[state])
+        changed = last - 1
         while changed >= 0:
             digits[changed] += 1
             if digits[changed] < sizes[changed]:
                 break
             digits[changed] = 0
             changed -= 1
-
-
-@subroutine(allocates=False)
-def combine_two(mode: int, target: int, table: Array, vectors: Array, scratch: Scratch) -> None:
-    """Do what `combine` does, for a factor of two ports."""
-    out = scratch.out
-    rows, columns = scratch.sizes[0], scratch.sizes[1]
-    for row in range(rows):
-        for column in range(columns):
-            state = row if target == 0 else column
-            value = vectors[rows + column] if target == 0 else vectors[row]
-            here = table[row * columns + column]
-            if mode == 0:
-                out[state] += value * here
-            elif mode == 1:
-                out[state] = max(out[state], value + here)
-            elif value + here > -np.inf:
-                out[state] += math.exp(value + here - scratch.tops[state])
-
-
-@subroutine(allocates=False)
-def gather(mode: int, target: int, arity: int, table: Array, vectors: Array, scratch: Scratch) -> None:
-    """Combine from nothing."""
-    for state in range(scratch.sizes[target]):
-        scratch.out[state] = -np.inf if mode == 1 else 0
-    if arity == 2:
-        combine_two(mode, target, table, vectors, scratch)
-    else:
-        combine(mode, target, arity, table, vectors, scratch)
 
 
 @subroutine(allocates=False)

@@ -271,21 +271,16 @@ class RegionPassing:
         return gone, (count > 0) | (self.log_inner == -math.inf)
 
     def residual(
-        self,
-        messages: Float[Tensor, " messages"],
-        counting: tuple[Array, Array],
-        anchor: Tensor | None = None,
+        self, messages: Float[Tensor, " messages"], counting: tuple[Array, Array]
     ) -> Float[Tensor, " graphs"]:
         """Return for each graph the largest change of a probability in one undamped update of all regions.
 
         In double precision: log messages of some hundreds, in single precision, round by more than the tolerance.
         """
         if self.field.dtype != torch.float64:
-            wide = None if anchor is None else anchor.double()
-            return self._in_double.residual(messages.double(), counting, wide).to(self.field.dtype)
+            return self._in_double.residual(messages.double(), counting).to(self.field.dtype)
         pair = self.pair_marginals(messages)
-        target = self.targets(messages, pair, counting, anchor)
-        return self.gaps(pair, target)
+        return self.gaps(pair, self.targets(messages, pair, counting, None))
 
     @cached_property
     def _in_double(self) -> RegionPassing:

@@ -166,7 +166,6 @@ class Chains:
         sweeps: int,
         record: Record | None = None,
         *,
-        beta: float = 1.0,
         unary: Array | None = None,
         tables: Array | None = None,
     ) -> None:
@@ -178,16 +177,16 @@ class Chains:
             flat = flat._replace(log_unary=unary)
         if tables is not None:
             flat = flat._replace(tables=tables)
-        if self.blocks is not None and beta == 1.0:
+        if self.blocks is not None:
             logs = self.potentials is None
             if self.potentials is not None:
                 scaled, start, powers = self.potentials
                 flat = flat._replace(log_unary=scaled, table_start=start, tables=powers)
             for sweep, blocks in enumerate(itertools.islice(itertools.cycle(self.blocks), sweeps)):
-                tree_sweeps(sweep, 1, logs, blocks, flat, walk, record, work=work)
+                tree_sweeps(sweep, logs, blocks, flat, walk, record, work=work)
         else:
             hard = self.hard and (tables is None or bool(np.isneginf(tables).any()))
-            site_sweeps(sweeps, beta, hard, self.order, flat, walk, record, work=sweeps * work)
+            site_sweeps(sweeps, hard, self.order, flat, walk, record, work=sweeps * work)
 
 
 def scaled_potentials(flat: FlatField) -> tuple[Array, Array, Array] | None:

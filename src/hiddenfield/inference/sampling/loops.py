@@ -180,7 +180,6 @@ def most_states(order: Array, flat: FlatField) -> int:
 def site_sweeps(
     stop: Array,
     sweeps: int,
-    beta: float,
     hard: bool,
     order: Array,
     flat: FlatField,
@@ -189,7 +188,7 @@ def site_sweeps(
 ) -> None:
     """Draw each variable of `order` from its distribution given all others, `sweeps` times.
 
-    `record` is added to, conditional probabilities block by block. Factors count `beta` times. Without hard zeros
+    `record` is added to, conditional probabilities block by block. Without hard zeros
     binary variables take a path without branches, which is about twice as fast (a 30 x 30 grid, measured).
     """
     stop[1] = 1
@@ -216,7 +215,7 @@ def site_sweeps(
                 for p in range(flat.port_ptr[v], flat.port_ptr[v + 1]):
                     own = flat.port_place[p]
                     f = flat.place_factor[own]
-                    weight = beta * flat.port_weight[p]
+                    weight = flat.port_weight[p]
                     if weight == 0.0:
                         continue
                     step = stride[own]
@@ -374,8 +373,7 @@ def absorb_together(
 @compiled(watched=True)
 def tree_sweeps(
     stop: Array,
-    first_sweep: int,
-    sweeps: int,
+    sweep: int,
     logs: bool,
     trees: TreeBlocks,
     flat: FlatField,
@@ -386,7 +384,7 @@ def tree_sweeps(
 
     Without `logs`, `log_unary` and `tables` of the field are exponentials, scaled to a maximum of 1, tables to the
     power of their factor's count: about twice as fast. The caller makes sure that the product of all that touch a
-    variable cannot underflow. `first_sweep` is the number of sweeps that were recorded before.
+    variable cannot underflow. `sweep` is the number of sweeps that were recorded before.
     """
     stop[1] = 1
     order, parent, most, mean = trees.order, trees.parent, most_states(trees.order, flat), record.mean
@@ -396,48 +394,47 @@ def tree_sweeps(
     for block in prange(walk.chain_ptr.size - 1):
         belief, weight = np.empty(flat.state_ptr[-1]), np.empty(most)
         digit = np.empty(widest, np.int64)
-        for sweep in range(first_sweep, first_sweep + sweeps):
-            for tree in range(trees.tree_ptr.size - 1):
-                first, last = trees.tree_ptr[tree], trees.tree_ptr[tree + 1]
-                for c in range(walk.chain_ptr[block], walk.chain_ptr[block + 1]):
-                    if stop[0]:
-                        break
-                    for i in range(first, last):
-                        v = order[i]
-                        for s in range(flat.state_ptr[v], flat.state_ptr[v + 1]):
-                            belief[s] = flat.log_unary[s]
-                        for p in range(flat.port_ptr[v], flat.port_ptr[v + 1]):
-                            if not trees.internal[p]:
-                                absorb(flat.port_place[p], logs, flat, walk.state, c, belief)
-                    for i in range(first, last):
-                        if parent[i] < 0 or (i + 1 < last and trees.sibling[i + 1] == trees.sibling[i]):
-                            continue  # a root, or one whose siblings are still to come
-                        start, other = trees.sibling[i], trees.parent_place[i]
+        for tree in range(trees.tree_ptr.size - 1):
+            first, last = trees.tree_ptr[tree], trees.tree_ptr[tree + 1]
+            for c in range(walk.chain_ptr[block], walk.chain_ptr[block + 1]):
+                if stop[0]:
+                    break
+                for i in range(first, last):
+                    v = order[i]
+                    for s in range(flat.state_ptr[v], flat.state_ptr[v + 1]):
+                        belief[s] = flat.log_unary[s]
+                    for p in range(flat.port_ptr[v], flat.port_ptr[v + 1]):
+                        if not trees.internal[p]:
+                            absorb(flat.port_place[p], logs, flat, walk.state, c, belief)
+                for i in range(first, last):
+                    if parent[i] < 0 or (i + 1 < last and trees.sibling[i + 1] == trees.sibling[i]):
+                        continue  # a root, or one whose siblings are still to come
+                    start, other = trees.sibling[i], trees.parent_place[i]
+                    if start == i:
+                        pass_up(trees.own_place[i], other, logs, flat, walk.state, c, belief, weight)
+                    else:
+                        absorb_together(
+                            other, start, i + 1, logs, trees, flat, walk.state, c, belief, weight, digit
+                        )
+                for i in range(last - 1, first - 1, -1):
+                    v = order[i]
+                    begin, card = flat.state_ptr[v], flat.state_ptr[v + 1] - flat.state_ptr[v]
+                    if parent[i] >= 0:  # whose state has just been drawn
+                        start, own = trees.sibling[i], trees.own_place[i]
                         if start == i:
-                            pass_up(trees.own_place[i], other, logs, flat, walk.state, c, belief, weight)
+                            absorb(own, logs, flat, walk.state, c, belief)
                         else:
                             absorb_together(
-                                other, start, i + 1, logs, trees, flat, walk.state, c, belief, weight, digit
+                                own, start, i, logs, trees, flat, walk.state, c, belief, weight, digit
                             )
-                    for i in range(last - 1, first - 1, -1):
-                        v = order[i]
-                        begin, card = flat.state_ptr[v], flat.state_ptr[v + 1] - flat.state_ptr[v]
-                        if parent[i] >= 0:  # whose state has just been drawn
-                            start, own = trees.sibling[i], trees.own_place[i]
-                            if start == i:
-                                absorb(own, logs, flat, walk.state, c, belief)
-                            else:
-                                absorb_together(
-                                    own, start, i, logs, trees, flat, walk.state, c, belief, weight, digit
-                                )
-                        if logs:
-                            total = exponentials(belief, begin, 1, card)
-                        else:
-                            total = 0.0
-                            for x in range(card):
-                                total += belief[begin + x]
-                        draw_state(v, c, belief, begin, 1, total, flat, walk, mean[block])
-            collect_states(sweep, block, order, flat, walk, record)
+                    if logs:
+                        total = exponentials(belief, begin, 1, card)
+                    else:
+                        total = 0.0
+                        for x in range(card):
+                            total += belief[begin + x]
+                    draw_state(v, c, belief, begin, 1, total, flat, walk, mean[block])
+        collect_states(sweep, block, order, flat, walk, record)
 
 
 @compiled
