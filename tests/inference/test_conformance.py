@@ -265,9 +265,10 @@ def test_empty_graph_within_a_batch(method: str) -> None:
 @pytest.mark.parametrize("method", ALL)
 def test_contradiction_is_minus_infinity_and_no_nan(method: str, evidence: dict[int, Any]) -> None:
     equal = np.where(np.eye(2) > 0, 0.0, -np.inf)
-    field = from_factors([[0, 1], [1, 2], [2, 0]], [equal] * 3)
+    field = from_factors([[0, 1], [1, 2], [2, 0], [3]], [equal] * 3 + [np.zeros(2)])
     posterior = run(method, field, evidence=evidence)
     assert posterior.log_partition.item() == -math.inf
+    assert not posterior.marginals.any(), "what cannot be has no probabilities, in no part of the graph"
     assert not posterior.log_marginals.isnan().any()
     assert not any(table.isnan().any() for table in posterior.factor_log_marginals)
     assert posterior.status != "converged", "the status must say that no assignment is possible"

@@ -377,10 +377,6 @@ def marginals_to_posterior(
 ) -> Posterior:
     """Make a posterior of probabilities: of variables, then of factors, end to end."""
     impossible = log_partition == -math.inf
-    if bool(impossible.any()):
-        probabilities = torch.where(
-            _of_graphs(field, impossible), torch.zeros_like(probabilities), probabilities
-        )
     some = ~(probabilities <= 0)  # NaN, where they were not asked for, stays
     safe = torch.where(some, probabilities, torch.ones_like(probabilities))
     log = torch.where(some, safe.log(), torch.full_like(safe, -math.inf)).to(field.dtype)
@@ -398,13 +394,4 @@ def marginals_to_posterior(
         residual=torch.zeros(graphs, dtype=field.dtype, device=field.device),
         status=impossible_status(impossible),
         extra=dict(extra),
-    )
-
-
-def _of_graphs(field: FactorGraph, chosen: Tensor) -> Tensor:
-    """Tell for every number of all marginals whether its graph is among the chosen ones."""
-    parts = [chosen[field.variable_graph][field.state_variable]]
-    for group in field.groups:
-        owner = chosen[field.variable_graph[group.scopes[:, 0]]]
-        parts.append(owner.repeat_interleave(math.prod(group.states)))
-    return torch.cat(parts)
+    ).without(impossible)

@@ -143,9 +143,6 @@ def gibbs(
     else:
         value = torch.full_like(field.log_constant, math.nan)
         error = torch.full_like(value, math.inf)
-    marginals = torch.where(
-        found[field.variable_graph[field.state_variable]] == IMPOSSIBLE, -math.inf, marginals
-    )
     value = torch.where(found == IMPOSSIBLE, -math.inf, value)
     return Posterior(
         field=field,
@@ -167,7 +164,7 @@ def gibbs(
             "log_partition_error": error,
             "state": torch.from_numpy(walkers.state.T.astype(np.int64)).to(field.device),
         },
-    )
+    ).without(found == IMPOSSIBLE)
 
 
 def gibbs_sample(

@@ -332,7 +332,7 @@ def _confirmed(posterior: Posterior) -> Posterior:
             f"converged: no assignment{_place(field, none, ' of')} has positive probability; look at the evidence and "
             "the hard zeros"
         )
-    return dataclasses.replace(posterior, status=status)
+    return dataclasses.replace(posterior, status=status).without(none)
 
 
 def _proved_impossible(field: FactorGraph) -> Bool[Tensor, " graphs"]:

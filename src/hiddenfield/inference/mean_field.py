@@ -19,7 +19,7 @@ from hiddenfield.inference.messages.propagation import propagate
 from hiddenfield.inference.posterior import METHODS, Posterior
 from hiddenfield.iteration import Outcome, check_damping, iterate
 from hiddenfield.registry import choose
-from hiddenfield.shapes import Float, Tensor
+from hiddenfield.shapes import Bool, Float, Tensor
 
 SCHEDULES = {name: name for name in ("sequential", "parallel")}
 REMEDY = "raise max_iterations, or use schedule='sequential', which always converges"
@@ -120,9 +120,9 @@ def mean_field(
     outcome = Outcome(best.log_marginals, best.converged, best.iterations, best.residual)
     status = outcome.describe(tolerance, REMEDY)
     if status == "converged" and bool((best.log_partition == -math.inf).any()):
-        status = CONTRADICTION if impossible else NOT_FOUND
+        status = CONTRADICTION if bool(impossible.any()) else NOT_FOUND
     factors = products(field, best.log_marginals)
-    return dataclasses.replace(best, factor_log_marginals=factors, status=status)
+    return dataclasses.replace(best, factor_log_marginals=factors, status=status).without(impossible)
 
 
 def products(field: FactorGraph, log_marginals: Float[Tensor, " states"]) -> tuple[Tensor, ...]:
@@ -193,12 +193,11 @@ def _better(old: Posterior, new: Posterior) -> Posterior:
 
 def _feasible(
     field: FactorGraph, update: ProductUpdate, best: Posterior, seed: int, limits: tuple[float, int]
-) -> tuple[Posterior, bool]:
-    """With hard zeros, begin at a feasible and likely assignment too; say whether there is none."""
+) -> tuple[Posterior, Bool[Tensor, " graphs"]]:
+    """With hard zeros, begin at a feasible and likely assignment too; say which graphs have none."""
     if not has_hard_zeros(field):
-        return best, bool(
-            (best.log_partition == -math.inf).any()
-        )  # then a variable by itself has no possible state
+        # Where there is none, a variable by itself has no possible state.
+        return best, best.log_partition == -math.inf
     with torch.no_grad():
         passing, outcome = propagate(field.detach(), damping=0.2, tolerance=1e-3, max_iterations=50)
         likely = passing.beliefs(outcome.state)[0].nan_to_num(nan=0.0)
@@ -206,7 +205,7 @@ def _feasible(
     state = field.state_ptr[:-1] + assignment[0].to(field.device)
     start = torch.full_like(field.log_unary, -math.inf).scatter(0, state, 0.0)
     best = _better(best, _ascend(update, start, *limits))
-    return best, bool((found == IMPOSSIBLE).any())
+    return best, (found == IMPOSSIBLE).to(field.device)
 
 
 def _own_potentials(field: FactorGraph) -> Tensor:

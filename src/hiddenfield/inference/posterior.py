@@ -138,6 +138,21 @@ class Posterior:
             residual=cast(self.residual),
         )
 
+    def without(self, graphs: Bool[Tensor, " graphs"]) -> Posterior:
+        """Return the posterior with no probability anywhere in some graphs: those that have no possible assignment."""
+        if not bool(graphs.any()):
+            return self
+        field = self.field
+        owner = [graphs[field.variable_graph[group.scopes[:, 0]]] for group in field.groups]
+        factors = [
+            table.masked_fill(own.reshape(-1, *(1,) * (table.ndim - 1)), -math.inf)
+            for own, table in zip(owner, self.factor_log_marginals, strict=True)
+        ]
+        marginals = self.log_marginals.masked_fill(
+            graphs[field.variable_graph][field.state_variable], -math.inf
+        )
+        return dataclasses.replace(self, log_marginals=marginals, factor_log_marginals=tuple(factors))
+
     @cached_property
     def marginals(self) -> Float[Tensor, "variables most_states"]:
         """Marginal distributions, one row per variable; 0 beyond a variable's own states."""
