@@ -11,7 +11,7 @@ import pytest
 import torch
 from hypothesis import assume, given, settings, strategies as st
 
-from hiddenfield.errors import ConvergenceWarning, InputError
+from hiddenfield.errors import ConvergenceWarning, InputError, TooLargeError
 from hiddenfield.fields import (
     FactorGraph,
     concatenate_fields,
@@ -190,6 +190,16 @@ def test_evidence_and_contradictions() -> None:
     triangle = from_factors([[0, 1], [1, 2], [2, 0]], [never] * 3)
     posterior = infer(triangle, "generalized_bp", evidence={0: 0, 1: 1})
     assert posterior.log_partition.tolist() == [-torch.inf]
+
+
+@pytest.mark.parametrize(
+    ("regions", "size"), [("junction_tree", r"clique of 2\^\d+"), ("cycles", "100,000 chordless")]
+)
+def test_regions_that_would_be_too_many_are_refused_by_size(regions: str, size: str) -> None:
+    edges = [[i, j] for i in range(60) for j in range(i + 1, 60) if (i + j) % 3]
+    field = from_factors(edges, [np.zeros((2, 2))] * len(edges))
+    with pytest.raises(TooLargeError, match=size):
+        infer(field, "generalized_bp", regions=regions)
 
 
 def test_counts_of_factors_are_copies_and_of_variables_bethe_only() -> None:

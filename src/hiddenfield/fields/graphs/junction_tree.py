@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from hiddenfield.errors import InputError
+from hiddenfield.errors import InputError, TooLargeError
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.graphs.elimination_loops import bucket_members
 from hiddenfield.fields.graphs.elimination_order import Interactions, elimination_order, interactions
@@ -93,7 +93,7 @@ class JunctionTree:
         return f"JunctionTree({self.num_cliques:,} cliques, width {self.width}, largest of 2^{largest:.1f} states)"
 
 
-def junction_tree(field: FactorGraph, order: str = "best") -> JunctionTree:
+def junction_tree(field: FactorGraph, order: str = "best", *, limit: float = math.inf) -> JunctionTree:
     """Return a junction tree of a field: each factor's scope lies within one clique, cliques are maximal.
 
     Parameters
@@ -102,6 +102,8 @@ def junction_tree(field: FactorGraph, order: str = "best") -> JunctionTree:
         The field; its evidence is not looked at.
     order
         How variables are eliminated; see `elimination_order`.
+    limit
+        Log2 of the joint states of a clique: a tree with a larger one is refused, soon, with `TooLargeError`.
 
     Examples
     --------
@@ -115,7 +117,13 @@ def junction_tree(field: FactorGraph, order: str = "best") -> JunctionTree:
     [[0, 1, 3], [1, 2, 3]]
     """
     graph = interactions(field)
-    return junction_tree_of(graph, elimination_order(graph, order).order)
+    found = elimination_order(graph, order, limit=limit)
+    if not found.complete:
+        raise TooLargeError(
+            f"a junction tree of this field has a clique of 2^{found.log2_largest:.0f} joint states or more, and "
+            f"2^{limit:.0f} is the most; give evidence, or take smaller clusters: regions='auto' or 'faces'"
+        )
+    return junction_tree_of(graph, found.order)
 
 
 def junction_tree_of(

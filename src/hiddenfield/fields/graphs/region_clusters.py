@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from hiddenfield.data.build import from_edges
-from hiddenfield.errors import InputError
+from hiddenfield.errors import InputError, TooLargeError
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.graphs.cycles import short_cycles
 from hiddenfield.fields.graphs.elimination_order import interactions
@@ -23,6 +23,9 @@ MOST_ENTRIES = 1 << 22
 
 MOST_CYCLES = 20_000
 """Cycles of a graph up to which "auto" takes them."""
+
+LARGEST = 28.0
+"""Log2 of the joint states of a clique of a junction tree beyond which it is no region graph."""
 
 NEAR = 0.1
 """How much closer to 1 than those of Bethe's regions the counting numbers of cycles must sum for "auto"."""
@@ -66,7 +69,7 @@ def regions_from_junction_tree(field: FactorGraph, order: str = "best") -> Regio
     >>> regions_from_junction_tree(ising_grid(3, 3)).is_junction_tree
     True
     """
-    tree = junction_tree(field, order)
+    tree = junction_tree(field, order, limit=LARGEST)
     return regions_from_clusters(field, Sets(tree.clique_ptr, tree.clique_variables))
 
 
@@ -123,7 +126,13 @@ def _cycles(field: FactorGraph, longest: int, most: int) -> Sets:
     first = np.repeat(np.arange(field.num_variables), np.diff(graph.ptr))
     once = first < graph.neighbour
     pack = from_edges(first[once], graph.neighbour[once], node_ptr=field.variable_ptr.cpu().numpy())
-    found = short_cycles(pack, longest, most=most)
+    try:
+        found = short_cycles(pack, longest, most=most)
+    except InputError:
+        raise TooLargeError(
+            f"there are more than {most:,} chordless cycles of up to {longest} variables in a graph; take "
+            "regions='auto' or 'faces', or clusters of your own"
+        ) from None
     return Sets(found.ptr, found.node)
 
 

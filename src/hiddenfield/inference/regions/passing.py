@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hiddenfield.errors import InputError
+from hiddenfield.errors import TooLargeError
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.graphs.region_graph import RegionGraph
 from hiddenfield.fields.graphs.region_sets import Sets
@@ -364,7 +364,7 @@ def wire_regions(regions: RegionGraph, field: FactorGraph) -> RegionWiring:
     total = outer_size.sum()
     if total > MOST_ENTRIES:
         worst = int(np.argmax(outer_size))
-        raise InputError(
+        raise TooLargeError(
             f"the regions' tables would have {total:,.3g} entries, the largest {outer_size[worst]:,.3g} over "
             f"{int(regions.outer.sizes[worst])} variables; take smaller clusters"
         )
