@@ -6,8 +6,10 @@ do. Everything a user can cause is a `HiddenfieldError`, and also the built-in t
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 __all__ = [
     "CollapseError",
@@ -154,3 +156,25 @@ class SkippedInputWarning(UserWarning):
         self.reasons = tuple(reasons)
         self.ids = None if ids is None else tuple(ids)
         super().__init__(message)
+
+
+# -- the commonest check --------------------------------------------------------------------------------------
+
+
+def checked_integer(value: Any, name: str, least: int | None = None) -> int:
+    """Return a whole number as an int; refuse anything else, and what is less than `least`.
+
+    Examples
+    --------
+    >>> checked_integer(0, "size", 1)
+    Traceback (most recent call last):
+    hiddenfield.errors.InputError: size must be an integer of at least 1, got 0
+    """
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or (least is not None and number < least):
+        wanted = "an integer" if least is None else f"an integer of at least {least}"
+        raise InputError(f"{name} must be {wanted}, got {value!r:.100}")
+    return number

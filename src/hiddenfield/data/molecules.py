@@ -22,7 +22,12 @@ from hiddenfield.data.rdkit_atoms import (
 )
 from hiddenfield.data.structures import Structures
 from hiddenfield.data.vocabulary import Symbol, Vocabulary
-from hiddenfield.errors import InputError, MissingDependencyError, SkippedInputWarning
+from hiddenfield.errors import (
+    InputError,
+    MissingDependencyError,
+    SkippedInputWarning,
+    checked_integer,
+)
 from hiddenfield.progress import progress as progress_bar
 from hiddenfield.shapes import Array, Int
 
@@ -215,10 +220,11 @@ def _chunks(
     """Read chunk by chunk, in order, here or in worker processes."""
     import joblib
 
-    known = isinstance(num_workers, int) and not isinstance(num_workers, bool) and num_workers >= 1
-    if num_workers is not None and not known:
-        raise InputError(f"num_workers must be at least 1, or None for all cores, got {num_workers!r}")
-    workers = joblib.cpu_count() if num_workers is None else num_workers
+    workers = (
+        joblib.cpu_count()
+        if num_workers is None
+        else checked_integer(num_workers, "num_workers, if not None for all cores,", 1)
+    )
     parts = [texts[start : start + CHUNK] for start in range(0, len(texts), CHUNK)]
     if workers == 1 or len(texts) <= FEW:
         yield from (read_chunk(part, columns, explicit_hydrogens) for part in parts)

@@ -13,7 +13,7 @@ import torch
 
 from hiddenfield.data.columns import Columns, same_values, structure_name
 from hiddenfield.data.vocabulary import Vocabulary
-from hiddenfield.errors import InputError, UnknownSymbolError
+from hiddenfield.errors import InputError, UnknownSymbolError, checked_integer
 from hiddenfield.ops import SegmentCut, Topology
 from hiddenfield.shapes import Array, Bool, Float, Int, Shaped, Tensor
 
@@ -268,10 +268,9 @@ class Structures:
         >>> [len(batch) for batch in words.batches(2, shuffle=True, generator=0)]
         [2, 1]
         """
-        if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
-            raise InputError(f"the size of a batch must be an integer of at least 1, got {size!r}")
+        size = checked_integer(size, "the size of a batch", 1)
         order = np.random.default_rng(generator).permutation(len(self)) if shuffle else np.arange(len(self))
-        return (self[order[start : start + size]] for start in range(0, len(self), int(size)))
+        return (self[order[start : start + size]] for start in range(0, len(self), size))
 
     # -- whole-pack operations -----------------------------------------------------------------------------
 

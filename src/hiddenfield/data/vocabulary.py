@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -92,6 +92,23 @@ encode it with a vocabulary that has it, or replace it before
         rank = np.empty(len(distinct), dtype=np.int32)
         rank[order] = np.arange(len(distinct), dtype=np.int32)
         return cls(name, tuple(distinct[k] for k in order)), rank[inverse]
+
+    @classmethod
+    def from_arrow(
+        cls, name: str, values: Any, read: Callable[[list[Any]], Sequence[Any]] = list
+    ) -> tuple[Vocabulary, Int[Array, " rows"]]:
+        """Do the same for an Arrow column, whose nulls have the code -1; `read` makes symbols of its entries.
+
+        Examples
+        --------
+        >>> import pyarrow
+        >>> vocabulary, codes = Vocabulary.from_arrow("atom", pyarrow.chunked_array([["O", None], ["C"]]))
+        >>> vocabulary.symbols, codes.tolist()
+        (('C', 'O'), [1, -1, 0])
+        """
+        encoded = values.dictionary_encode().unify_dictionaries().combine_chunks()
+        vocabulary, rank = cls.from_values(name, read(encoded.dictionary.to_pylist()))
+        return vocabulary, np.append(rank, np.int32(-1))[encoded.indices.fill_null(-1).to_numpy()]
 
     def encode(self, values: Sequence[Any] | Array) -> Int[Array, " rows"]:
         """Return the code of every value; an unknown one is an `UnknownSymbolError` that names it."""

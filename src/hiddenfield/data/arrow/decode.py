@@ -301,10 +301,7 @@ class Field:
             if not len(values):
                 return Vocabulary(column.name, ()), np.zeros(0, dtype=np.int32)
             self.expect("texts or integers")
-            encoded = values.dictionary_encode().unify_dictionaries()
-            own, rank = Vocabulary.from_values(column.name, encoded.chunk(0).dictionary.to_pylist())
-            positions = np.concatenate([to_numpy(chunk.indices.fill_null(-1)) for chunk in encoded.chunks])
-            return own, np.append(rank, np.int32(-1))[positions]
+            return Vocabulary.from_arrow(column.name, values)
         self.expect("integers")
         codes = to_numpy(values.fill_null(-1) if values.null_count else values)
         codes = codes.astype(np.int64) if codes.dtype.kind not in "iu" else codes

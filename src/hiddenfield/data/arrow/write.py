@@ -17,7 +17,7 @@ import numpy as np
 from hiddenfield.data.arrow.schema import ATTRIBUTES, KEY, Column, Layout, layout_of_pack
 from hiddenfield.data.paths import atomic
 from hiddenfield.data.structures import FEATURES, Structures
-from hiddenfield.errors import InputError
+from hiddenfield.errors import InputError, checked_integer
 from hiddenfield.shapes import Array
 
 if TYPE_CHECKING:
@@ -72,14 +72,13 @@ def write(structures: Structures, path: str | Path, *, shard_size: int | None = 
             _write_batches(batches(structures), sink, parquet=path.suffix.lower() in PARQUET)
             _to_disk(sink)
         return
-    if isinstance(shard_size, bool) or not isinstance(shard_size, (int, np.integer)) or shard_size < 1:
-        raise InputError(f"shard_size must be an integer of at least 1, got {shard_size!r}")
+    size = checked_integer(shard_size, "shard_size", 1)
     if path.suffix.lower() in SUFFIXES:
         raise InputError(
             f"shards are written to a folder, and {path.name!r} is the name of a file; leave {path.suffix} out"
         )
-    starts = range(0, max(len(structures), 1), int(shard_size))
-    write_shards((structures[start : start + int(shard_size)] for start in starts), path)
+    starts = range(0, max(len(structures), 1), size)
+    write_shards((structures[start : start + size] for start in starts), path)
 
 
 @dataclass(frozen=True)

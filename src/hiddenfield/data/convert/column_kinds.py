@@ -65,7 +65,7 @@ def _absent(entry: Any) -> bool:
 
 def _of_arrow(values: Any, name: str) -> RawColumn:
     import pyarrow
-    from pyarrow import compute, types
+    from pyarrow import types
 
     kind = values.type
     if types.is_null(kind):
@@ -76,29 +76,18 @@ def _of_arrow(values: Any, name: str) -> RawColumn:
         )
         return RawColumn(np.array(numbers.to_numpy(), np.float64))
     if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
-        values = compute.dictionary_encode(values.cast(pyarrow.large_string()))
-    if types.is_dictionary(values.type):
-        return _of_dictionary(
-            values.unify_dictionaries().combine_chunks(), name, ordered=types.is_dictionary(kind)
-        )
+        return RawColumn(None, *Vocabulary.from_arrow(name, values.cast(pyarrow.large_string())))
+    if types.is_dictionary(kind):  # categories, in the order in which they were declared
+        declared = values.unify_dictionaries().combine_chunks()
+        symbols = declared.dictionary.to_pylist()
+        if any(not isinstance(symbol, (str, int)) for symbol in symbols):
+            symbols = [str(symbol) for symbol in symbols]
+        codes = declared.indices.fill_null(-1).to_numpy().astype(np.int32)
+        return RawColumn(None, Vocabulary(name, tuple(symbols)), codes)
     raise InputError(
         f"column {name!r} holds {kind}; expected numbers, texts or categories: convert it, or leave it out with "
         f"drop=[{name!r}]"
     )
-
-
-def _of_dictionary(values: Any, name: str, *, ordered: bool) -> RawColumn:
-    """Read categories: in the order in which they were declared, or else sorted."""
-    from pyarrow import compute
-
-    symbols = values.dictionary.to_pylist()
-    if any(not isinstance(symbol, (str, int)) for symbol in symbols):
-        symbols = [str(symbol) for symbol in symbols]
-    codes = np.asarray(compute.fill_null(values.indices, -1)).astype(np.int32)
-    if ordered:
-        return RawColumn(None, Vocabulary(name, tuple(symbols)), codes)
-    vocabulary, rank = Vocabulary.from_values(name, symbols)
-    return RawColumn(None, vocabulary, np.append(rank, np.int32(-1))[codes])
 
 
 def typed_column(raw: RawColumn, name: str, kind: str | None, refuse: Refuse) -> tuple[TableColumn, Array]:

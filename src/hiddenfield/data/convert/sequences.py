@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from itertools import chain, pairwise, product
 from typing import Any
 
@@ -13,7 +13,7 @@ from hiddenfield.data.build import from_arcs
 from hiddenfield.data.columns import as_ids, structure_name
 from hiddenfield.data.structures import Structures
 from hiddenfield.data.vocabulary import Symbol, Vocabulary
-from hiddenfield.errors import InputError
+from hiddenfield.errors import InputError, checked_integer
 from hiddenfield.shapes import Array, Int, Tensor
 
 DIRECTION = Vocabulary("direction", ("next", "previous"))
@@ -25,11 +25,8 @@ def from_sequences(
     arc_labels: str | None = None,
     name: str = "symbol",
     vocabulary: Vocabulary | None = None,
-    targets: Any = None,
-    target_names: Sequence[str] | None = None,
-    target_vocabularies: Sequence[Vocabulary | None] | None = None,
     ids: Any = None,
-    columns: Mapping[str, Any] | None = None,
+    **options: Any,
 ) -> Structures:
     """Build a pack of chains: a node for each symbol, arcs both ways between neighbours.
 
@@ -46,8 +43,8 @@ def from_sequences(
     vocabulary
         The symbols that may occur, for example those that a model was fitted on. By default those that do,
         sorted.
-    targets, target_names, target_vocabularies, ids, columns
-        As in `from_arcs`.
+    ids, options
+        As in `from_arcs`: `targets`, `node_targets`, `columns`, and the names and vocabularies of these.
 
     Returns
     -------
@@ -89,11 +86,8 @@ leave the structure out, or fit on data that has this symbol
         node_vocabularies=[own],
         arc_labels=((arcs + 1) % 2).astype(np.int32) if arc_labels else None,
         arc_vocabularies=[DIRECTION] if arc_labels else None,
-        targets=targets,
-        target_names=target_names,
-        target_vocabularies=target_vocabularies,
         ids=names,
-        columns=columns,
+        **options,
     )
     return chains if vocabulary is None else chains.recode([vocabulary])
 
@@ -271,8 +265,7 @@ def with_kmers(structures: Structures, k: int = 3, name: str | None = None) -> S
     >>> words.node_vocabularies[1].decode(words.node_labels[:, 1].tolist())
     ['-CA', 'CAT', 'AT-', '-AT', 'AT-']
     """
-    if isinstance(k, bool) or not isinstance(k, int) or k < 2:
-        raise InputError(f"k must be an integer of at least 2, got {k!r}")
+    k = checked_integer(k, "k", 2)
     labels = structures.node_labels
     if labels is None:
         raise InputError("k-mers are words of labels, and these nodes have none")

@@ -343,9 +343,8 @@ def spelled_numbers(present: pyarrow.ChunkedArray) -> Float[Array, " rows"] | No
 
 def _classes(present: pyarrow.ChunkedArray, name: str) -> tuple[Float[Array, " rows"], Vocabulary]:
     """Return codes, NaN for null, and their vocabulary: integers if all entries are, otherwise the texts."""
-    encoded = present.combine_chunks().dictionary_encode()
-    vocabulary, codes = Vocabulary.from_values(name, _symbols(encoded.dictionary.to_pylist()))
-    return np.append(codes, np.nan)[encoded.indices.fill_null(-1).to_numpy()], vocabulary
+    vocabulary, codes = Vocabulary.from_arrow(name, present, _symbols)
+    return np.where(codes < 0, np.nan, codes), vocabulary
 
 
 def _symbols(values: Sequence[str]) -> list[Symbol]:

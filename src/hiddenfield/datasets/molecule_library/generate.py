@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import os
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -17,7 +16,7 @@ from hiddenfield.data.structures import Structures
 from hiddenfield.datasets.molecule_library.catalogue import library, permute, words
 from hiddenfield.datasets.molecule_library.orbitals import BETA, efficiency, pi_levels
 from hiddenfield.datasets.molecule_library.pieces import Molecules, assemble, write_smiles
-from hiddenfield.errors import InputError
+from hiddenfield.errors import InputError, checked_integer
 from hiddenfield.progress import counted, progress
 from hiddenfield.shapes import Array, Float
 
@@ -80,7 +79,7 @@ def huckel(
     >>> molecules.target_names
     ('gap', 'pi_energy', 'pce')
     """
-    count, key, processes = _count(n), _seed(seed), _positive(workers, "workers")
+    count, key, processes = _count(n), _seed(seed), checked_integer(workers, "workers", 1)
     if processes == 1 or count < WORTH_PROCESSES:
         return huckel_range(0, count, key, smiles=smiles)
     from joblib import Parallel, delayed
@@ -111,7 +110,11 @@ def huckel_shards(
     >>> [len(shard) for shard in huckel_shards(5, shard_size=2)]
     [2, 2, 1]
     """
-    count, size, first = _count(n), _positive(shard_size, "shard_size"), _integer(start, "start")
+    count, size, first = (
+        _count(n),
+        checked_integer(shard_size, "shard_size", 1),
+        checked_integer(start, "start"),
+    )
     key, last = _seed(seed), first + count
     _check_bounds(first, last)
     return (huckel_range(low, min(low + size, last), key, smiles=smiles) for low in range(first, last, size))
@@ -129,7 +132,7 @@ def huckel_range(
     >>> bool((huckel_range(1, 3, seed=4).targets == huckel(3, seed=4).targets[1:]).all())
     True
     """
-    first, last, key = _integer(start, "start"), _integer(stop, "stop"), _seed(seed)
+    first, last, key = checked_integer(start, "start"), checked_integer(stop, "stop"), _seed(seed)
     if not isinstance(smiles, bool):
         raise InputError(f"smiles must be True or False, got {smiles!r}")
     _check_bounds(first, last)
@@ -178,31 +181,15 @@ def _targets(molecules: Molecules) -> Float[Array, "structures targets"]:
     return np.stack(columns, axis=1).round(DECIMALS)
 
 
-def _integer(value: Any, name: str) -> int:
-    if isinstance(value, (bool, np.bool_)):
-        raise InputError(f"{name} must be an integer, got {value!r}")
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise InputError(f"{name} must be an integer, got {value!r} of type {type(value).__name__}") from None
-
-
-def _positive(value: Any, name: str) -> int:
-    number = _integer(value, name)
-    if number < 1:
-        raise InputError(f"{name} must be at least 1, got {number}")
-    return number
-
-
 def _count(n: Any) -> int:
-    count = _positive(n, "n")
+    count = checked_integer(n, "n", 1)
     if count > library_size():
         raise InputError(f"n must be at most {library_size()}, the size of the library, got {count}")
     return count
 
 
 def _seed(seed: Any) -> int:
-    value = _integer(seed, "seed")
+    value = checked_integer(seed, "seed")
     if not 0 <= value < 2**64:
         raise InputError(f"seed must satisfy 0 <= seed < 2**64, got {value}")
     return value
@@ -250,7 +237,7 @@ def write_huckel(
     True
     """
     path = Path(path).expanduser()
-    processes = os.cpu_count() or 1 if workers is None else _positive(workers, "workers")
+    processes = os.cpu_count() or 1 if workers is None else checked_integer(workers, "workers", 1)
     parts = huckel_shards(n, seed, start=start, shard_size=shard_size, smiles=smiles)  # checks the arguments
     if path.suffix.lower() in SUFFIXES:
         parts = huckel_shards(n, seed, start=start, shard_size=5_000, smiles=smiles)
