@@ -84,6 +84,10 @@ def test_files_hold_what_the_data_frame_holds(tmp_path, suffix):
         ("a,b\n1,inf\n", "line 2: column 'b' is infinity"),
         ('a,b\n1,"2\n', "never closed"),
         ("", "the file is empty"),
+        ("a,b\n1,2\n\n3,4\n", "line 3: the line is blank"),
+        ('a,b\n1,2\n"3"x,4\n', "line 3: ',' expected after"),
+        ("a,b\n1,2\n3,NAN\n4,5\n", "line 3: column 'b' holds numbers in 2 of 3 rows, but 'NAN' here"),
+        ('a,b\n"x\ny",1\n"z",inf\n', "line 4: column 'b' is infinity"),
     ],
 )
 def test_mistakes_in_files_are_named_with_their_line(tmp_path, text, message):
@@ -202,3 +206,11 @@ def test_symbols_only_where_symbols_are_needed():
     with pytest.raises(InputError, match="column 'b' holds real numbers, not symbols"):
         table.codes()
     assert isinstance(table.take([1]), Table)
+
+
+def test_ids_of_a_file_are_kept_as_they_are_written(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("id,x\n001,1.5\n2,+2.5\n")
+    table = as_table(path, id="id")
+    assert table.ids.tolist() == ["001", "2"]
+    assert table.to_dict() == {"x": [1.5, 2.5]}

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from hiddenfield.data.arrow.arrays import to_numpy
 from hiddenfield.errors import InputError, UnknownSymbolError
 from hiddenfield.shapes import Array, Int, Shaped
 
@@ -108,7 +109,7 @@ encode it with a vocabulary that has it, or replace it before
         """
         encoded = values.dictionary_encode().unify_dictionaries().combine_chunks()
         vocabulary, rank = cls.from_values(name, read(encoded.dictionary.to_pylist()))
-        return vocabulary, np.append(rank, np.int32(-1))[encoded.indices.fill_null(-1).to_numpy()]
+        return vocabulary, np.append(rank, np.int32(-1))[to_numpy(encoded.indices, -1)]
 
     def encode(self, values: Sequence[Any] | Array) -> Int[Array, " rows"]:
         """Return the code of every value; an unknown one is an `UnknownSymbolError` that names it."""

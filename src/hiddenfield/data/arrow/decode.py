@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from hiddenfield.data.arrow.arrays import first_null, is_list, is_text, plain, to_numpy
 from hiddenfield.data.arrow.schema import ATTRIBUTES, Column, Layout, parse_layout
 from hiddenfield.data.build import from_arcs
 from hiddenfield.data.columns import Columns, numbered
@@ -303,7 +304,7 @@ class Field:
             self.expect("texts or integers")
             return Vocabulary.from_arrow(column.name, values)
         self.expect("integers")
-        codes = to_numpy(values.fill_null(-1) if values.null_count else values)
+        codes = to_numpy(values, -1)
         codes = codes.astype(np.int64) if codes.dtype.kind not in "iu" else codes
         wrong = (codes < 0) | (codes >= len(own))
         if values.null_count:
@@ -345,7 +346,7 @@ class Field:
             vocabulary, codes = self.codes(column, known)
             return np.where(codes < 0, np.nan, codes), vocabulary
         self.expect("numbers")
-        numbers = to_numpy(self.values.cast("float64")).astype(np.float64)
+        numbers = np.array(to_numpy(self.values.cast("float64"), np.nan))
         wrong = np.isinf(numbers)
         if wrong.any():
             came = numbers[np.argmax(wrong)]
@@ -371,44 +372,3 @@ class Field:
             )
         self.no_null("fill it in, or name the columns to keep with columns=")
         return self.texts() if is_text(kind) else to_numpy(self.values)
-
-
-def is_list(kind: Any) -> bool:
-    """Say whether a type is one of Arrow's list types."""
-    from pyarrow import types
-
-    return bool(
-        types.is_list(kind)
-        or types.is_large_list(kind)
-        or types.is_fixed_size_list(kind)
-        or types.is_list_view(kind)
-        or types.is_large_list_view(kind)
-    )
-
-
-def is_text(kind: Any) -> bool:
-    """Say whether a type is text."""
-    from pyarrow import types
-
-    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
-
-
-def plain(values: pyarrow.ChunkedArray) -> pyarrow.ChunkedArray:
-    """Replace dictionary codes by what they stand for; leave any other column as it is."""
-    from pyarrow import types
-
-    return values.cast(values.type.value_type) if types.is_dictionary(values.type) else values
-
-
-def first_null(values: pyarrow.ChunkedArray) -> int:
-    """Return the position of the first null."""
-    return int(np.argmax(to_numpy(values.is_null())))
-
-
-def to_numpy(values: Any) -> Array:
-    """View a column without nulls as an array, copying where it comes in several chunks or as bits."""
-    import pyarrow
-
-    if isinstance(values, pyarrow.ChunkedArray) and values.num_chunks == 1:
-        values = values.chunk(0)
-    return values.to_numpy(zero_copy_only=False)

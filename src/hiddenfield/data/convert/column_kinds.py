@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hiddenfield.data.arrow.arrays import to_numpy
 from hiddenfield.data.table import DISCRETE, TableColumn
 from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.errors import InputError, UnknownSymbolError
@@ -74,7 +75,7 @@ def _of_arrow(values: Any, name: str) -> RawColumn:
         numbers = values.cast(pyarrow.uint8() if types.is_boolean(kind) else kind).cast(
             pyarrow.float64(), safe=False
         )
-        return RawColumn(np.array(numbers.to_numpy(), np.float64))
+        return RawColumn(np.array(to_numpy(numbers, np.nan)))
     if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
         return RawColumn(None, *Vocabulary.from_arrow(name, values.cast(pyarrow.large_string())))
     if types.is_dictionary(kind):  # categories, in the order in which they were declared
@@ -82,7 +83,7 @@ def _of_arrow(values: Any, name: str) -> RawColumn:
         symbols = declared.dictionary.to_pylist()
         if any(not isinstance(symbol, (str, int)) for symbol in symbols):
             symbols = [str(symbol) for symbol in symbols]
-        codes = declared.indices.fill_null(-1).to_numpy().astype(np.int32)
+        codes = to_numpy(declared.indices, -1).astype(np.int32)
         return RawColumn(None, Vocabulary(name, tuple(symbols)), codes)
     raise InputError(
         f"column {name!r} holds {kind}; expected numbers, texts or categories: convert it, or leave it out with "

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hiddenfield.data.arrow.arrays import to_numpy
 from hiddenfield.data.paths import inner_suffix, read_text
 from hiddenfield.data.vocabulary import Symbol, Vocabulary
 from hiddenfield.errors import InputError, ReadError
@@ -318,8 +319,11 @@ def without(entries: pyarrow.ChunkedArray, missing: Collection[str]) -> pyarrow.
     from pyarrow import compute
 
     stripped = compute.utf8_trim_whitespace(entries)
-    absent = compute.is_in(stripped, pyarrow.array(sorted(missing), pyarrow.string()))
-    return compute.if_else(absent, pyarrow.scalar(None, pyarrow.string()), stripped)
+    # From buffers: pyarrow.array and pyarrow.scalar import pandas where there is one.
+    words = [word.encode() for word in missing]
+    ends = pyarrow.py_buffer(np.cumsum([0, *map(len, words)], dtype=np.int32))
+    known = pyarrow.StringArray.from_buffers(len(words), ends, pyarrow.py_buffer(b"".join(words)))
+    return compute.if_else(compute.is_in(stripped, known), pyarrow.nulls(1, pyarrow.string())[0], stripped)
 
 
 def as_missing(missing: Any) -> frozenset[str]:
@@ -335,7 +339,7 @@ def spelled_numbers(present: pyarrow.ChunkedArray) -> Float[Array, " rows"] | No
     import pyarrow
 
     try:
-        numbers = present.cast(pyarrow.float64()).to_numpy()
+        numbers = to_numpy(present.cast(pyarrow.float64()), np.nan)
     except pyarrow.ArrowInvalid:
         return None
     return numbers if np.isnan(numbers).sum() == present.null_count else None

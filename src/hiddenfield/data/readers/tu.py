@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
+from hiddenfield.data.arrow.arrays import to_numpy
 from hiddenfield.data.build import from_arcs
 from hiddenfield.data.columns import Columns, numbered
 from hiddenfield.data.formats import FORMATS, Format
@@ -358,7 +359,7 @@ def _parse_fast(contents: bytes, columns: int, dtype: Any) -> Array | None:
         return None
     values = np.empty((table.num_rows, columns), dtype=dtype)
     for column in range(columns):
-        values[:, column] = table.column(column).to_numpy()
+        values[:, column] = to_numpy(table.column(column))
     return values
 
 
