@@ -14,8 +14,9 @@ import torch
 from hiddenfield.errors import InputError, TooLargeError
 from hiddenfield.fields.relational import RelationalScheme, graph_scheme
 from hiddenfield.limits import OutOfTimeError, time_limit
-from hiddenfield.models.relational import enumerate_networks, sample_networks, sampling
+from hiddenfield.models.relational import Network, enumerate_networks, sample_networks, sampling
 from hiddenfield.models.relational.counts import as_statistics
+from hiddenfield.models.relational.pair_features import features_of_pairs
 from hiddenfield.models.relational.sampling_loops import Schedule
 
 LIBRARY = ("edge", "open_chain", "triangle", "star2", "star3", "quadruplet")
@@ -270,3 +271,21 @@ def test_a_time_limit_reaches_the_samplers() -> None:
     for scheme in (graph_scheme("edge", "triangle"), path_scheme()):
         with time_limit(0.2), pytest.raises(OutOfTimeError):
             sample_networks(scheme, 16, [-2.0, 0.0], samples=20_000, thin=1000)
+
+
+def test_ground_features_that_no_pair_changes_are_constants() -> None:
+    """Of triangles within one of two groups of three, one each is left; a tie counts with its ends' values."""
+    scheme = RelationalScheme()
+    vertex = scheme.type("vertex")
+    exist, sex = scheme.attribute("exist", scheme.pair(vertex)), scheme.attribute("sex", vertex)
+    scheme.feature(
+        "within",
+        lambda a, b, c: exist[a, b] & exist[a, c] & exist[b, c] & (sex[a] == sex[b]) & (sex[b] == sex[c]),
+    )
+    scheme.feature(
+        "apart_or_untied", lambda a, b: (exist[a, b] == 0) & (sex[a] == sex[b]) | (sex[a] != sex[b])
+    )
+    network = Network({"vertex": 6}, {"exist": np.array([[0, 1]])}, {"sex": np.repeat([0, 1], 3)})
+    (within, untied), constant = features_of_pairs(scheme, network.sizes, exist, network)
+    assert (len(within.scopes), len(untied.scopes)) == (2, 6)
+    assert constant.tolist() == [0.0, 9.0]

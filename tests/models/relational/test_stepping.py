@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from hiddenfield.fields.relational import graph_scheme
+from hiddenfield.learning.alternation import alternate
 from hiddenfield.models.relational import Network, fit_relational, network_from_edges, sample_networks
 from hiddenfield.models.relational.diagnostics import ChainDiagnostics
-from hiddenfield.models.relational.stepping import hull_step
+from hiddenfield.models.relational.stepping import CLOSE, DEGENERATE, SETTLED, Stepping, Turn, hull_step
 
 SCHEME = graph_scheme("edge", "triangle")
 
@@ -121,3 +122,21 @@ def test_diagnostics_of_a_slow_chain() -> None:
     apart = ChainDiagnostics(("x",), chains[:, :, None] + 5 * np.arange(4)[:, None, None])
     assert apart.r_hat[0] > 1.1
     assert not apart.mixed
+
+
+def test_chains_that_stay_in_different_phases_end_the_search() -> None:
+    """However many samples are asked for, half of the chains stay far below the data, and half far above."""
+    asked: list[int] = []
+
+    def draw(theta: np.ndarray, effort: int, seed: int) -> np.ndarray:
+        asked.append(effort)
+        noise = np.random.default_rng(seed).normal(size=(4, 1000 * effort, 1))
+        return noise + np.array([-20.0, -20.0, 20.0, 20.0])[:, None, None]
+
+    steps = Stepping(draw, np.zeros(1), np.zeros(1), ("gwdegree",))
+    turn = Turn(np.zeros(1))
+    end = alternate(steps, [], turn, tolerance=CLOSE, max_iterations=200, settle=SETTLED)
+    assert not end.converged
+    assert end.statistics is not None
+    assert end.statistics.problem == DEGENERATE
+    assert len(asked) < 10

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hiddenfield.errors import InputError, NoTemplateError
+from hiddenfield.errors import InputError, NoTemplateError, TooLargeError
 from hiddenfield.fields.build import from_groups
 from hiddenfield.fields.factor_graph import FactorGraph, FactorGroup
 from hiddenfield.fields.relational.conditioning import Classes, conditioned_factors, conditioned_variables
@@ -320,6 +320,11 @@ def ground_variables(scheme: RelationalScheme, sizes: Mapping[str, int] | int) -
     repeat an entity, where they exist, come after an attribute's others.
     """
     size = scheme.check_sizes(sizes)
+    total = sum(attribute.type.count(size) for attribute in scheme.attributes.values())
+    if total > MOST_FACTORS:
+        raise TooLargeError(
+            f"there would be {total:,} ground variables, at most {MOST_FACTORS:,}; use the template"
+        )
     result = {}
     for name, attribute in scheme.attributes.items():
         parts, unordered = attribute.type.parts, attribute.type.unordered

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.relational import Classes, RelationalScheme, template
 from hiddenfield.inference.infer import with_gradient
@@ -91,6 +92,7 @@ def evaluate(
     >>> result.phases
     tensor([1, 2])
     """
+    check_domain(scheme, sizes)
     matrix = theta if isinstance(theta, torch.Tensor) else torch.as_tensor(theta, dtype=torch.float64)
     matrix = matrix.detach().double().reshape(-1, len(scheme.features))
     build = functools.partial(template, scheme, sizes, bindings=bindings, weights=weights, given=given)
@@ -107,6 +109,15 @@ def evaluate(
     phases = _count_phases(runs.marginals.reshape(count, settings, -1), runs.settled.reshape(count, settings))
     converged = runs.settled.reshape(count, settings).all(0)
     return Evaluation(log_partition, expected, marginals, phases, converged)
+
+
+def check_domain(scheme: RelationalScheme, sizes: Mapping[str, int] | int) -> None:
+    """Raise an `InputError` where there are too few entities for any attribute."""
+    size = scheme.check_sizes(sizes)
+    if not any(a.type.count(size) for a in scheme.attributes.values()):
+        there = ", ".join(f"{count} {name}" for name, count in size.items())
+        kinds = ", ".join(f"{name}({a.type})" for name, a in scheme.attributes.items())
+        raise InputError(f"there is nothing to infer: {there} is too few for {kinds}; give more entities")
 
 
 class _Runs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,6 +22,7 @@ from hiddenfield.fields.relational import (
     ground_index,
     ground_variables,
 )
+from hiddenfield.machine import available_memory
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Bool, Float, Int, Tensor
 
@@ -67,6 +69,12 @@ class Network:
     covariates: dict[str, Float[Array, ...]] = field(default_factory=dict)
     ordered: bool = False
 
+    def __post_init__(self) -> None:
+        """Refuse at once what no computer holds."""
+        for size in self.sizes.values():
+            if isinstance(size, (int, np.integer)) and size > MOST_VERTICES:
+                raise TooLargeError(TOO_LARGE.format(size=int(size)))
+
     def __repr__(self) -> str:
         """Say how large it is."""
         sizes = ", ".join(f"{size:,} {name}" for name, size in self.sizes.items())
@@ -103,7 +111,13 @@ class Network:
 
     def adjacency(self) -> Bool[Array, "tails heads"]:
         """Return adjacency: symmetric unless pairs are ordered; of a two-mode network, first by second type."""
-        rows = next(iter(self.pairs.values()))
+        rows, need = next(iter(self.pairs.values())), math.prod(self.shape)
+        if need > available_memory() / 2:
+            raise TooLargeError(
+                f"the adjacency matrix of {' x '.join(f'{size:,}' for size in self.shape)} vertices would take "
+                f"{need / 2**30:,.3g} GiB, more than half of what is available; take a smaller network, or what does "
+                "without, such as method='bethe'"
+            )
         matrix = np.zeros(self.shape, dtype=bool)
         matrix[rows[:, 0], rows[:, 1]] = True
         return matrix if self.two_mode or self.ordered else matrix | matrix.T
@@ -249,11 +263,12 @@ def networks_from_structures(scheme: RelationalScheme, structures: Structures) -
 
 def evidence_of(scheme: RelationalScheme, network: Network) -> Float[Tensor, " states"]:
     """Return what is known of a network as packed log weights over the states of the ground field."""
+    every = ground_variables(scheme, network.sizes)
     kinds = [attribute.type for attribute in scheme.attributes.values()]
     counts = [kind.count(network.sizes) + kind.self_count(network.sizes) for kind in kinds]
     states = np.repeat([attribute.num_values for attribute in scheme.attributes.values()], counts)
     codes = np.full(len(states), -1)
-    for name, entities in ground_variables(scheme, network.sizes).items():
+    for name, entities in every.items():
         known: list[tuple[Array, Any]] = [(entities, network.values.get(name, 0))]
         known += [
             (rows[name], code) for rows, code in ((network.pairs, 1), (network.unknown, -1)) if name in rows
@@ -403,7 +418,7 @@ def _numbers(
         for pair, value in given.items():
             if not isinstance(pair, tuple) or len(pair) != 2 or pair[0] not in first or pair[1] not in second:
                 raise InputError(f"the covariate {name!r} is of pairs of vertices, got {pair!r}")
-            numbers[first[pair[0]], second[pair[1]]] = value
+            numbers[first[pair[0]], second[pair[1]]] = _finite(name, pair, value)
             if attribute.type.unordered:
                 numbers[first[pair[1]], first[pair[0]]] = value
     else:
@@ -416,11 +431,19 @@ def _numbers(
                     f"the covariate {name!r} has no number for the {_called(attribute, kind)} {missing[0]!r}; every "
                     "one needs one"
                 )
-            parts.append([0.0 if spare else float(given[vertex]) for vertex in own])
+            parts.append([0.0 if spare else _finite(name, vertex, given[vertex]) for vertex in own])
         numbers = np.concatenate(parts)
-    if not np.isfinite(numbers).all():
-        raise InputError(f"the covariate {name!r} must be finite numbers")
     return numbers
+
+
+def _finite(covariate: str, entity: Any, value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise InputError(f"the covariate {covariate!r} of {entity!r} must be a finite number, got {value!r}")
+    return number
 
 
 def covariate_of(network: Network, feature: Feature) -> Float[Array, "tails heads"]:
@@ -432,9 +455,16 @@ def covariate_of(network: Network, feature: Feature) -> Float[Array, "tails head
             f"the feature {feature.name!r} takes the covariate {name!r}, which the network does not have; give "
             "covariates={…} with a number for each vertex or pair, or a column of the table of vertices"
         )
-    pairs = feature.term.of_pairs(network.covariates[name])
-    split = network.shape[0]
-    return pairs[:split, split:] if network.two_mode and feature.term.kind != "edgecov" else pairs
+    numbers, split = np.asarray(network.covariates[name]), network.shape[0]
+    of_pairs = feature.term.kind == "edgecov"
+    shape = network.shape if of_pairs else (sum(network.sizes.values()),)
+    if numbers.shape != shape or not np.isfinite(numbers).all():
+        raise InputError(
+            f"the covariate {name!r} must be finite numbers of all {'pairs' if of_pairs else 'vertices'}, in the shape "
+            f"{shape}; got shape {numbers.shape}" + ", with NaN or infinity" * (numbers.shape == shape)
+        )
+    pairs = feature.term.of_pairs(numbers)
+    return pairs[:split, split:] if network.two_mode and not of_pairs else pairs
 
 
 def _check_disjoint(
@@ -459,8 +489,8 @@ def _codes(
     for vertex, value in given.items():
         if vertex not in number[kind]:
             raise InputError(f"attribute {name!r} has a value for {vertex!r}, which is not a {kind}")
-        code = attribute.code(value) if isinstance(value, str) else int(value)
-        if not 0 <= code < attribute.num_values:
+        code = attribute.code(value) if isinstance(value, str) else value
+        if code not in range(attribute.num_values):
             raise InputError(
                 f"attribute {name!r} of {vertex!r} is {value!r}; it has {attribute.num_values} values"
             )

@@ -64,13 +64,12 @@ def features_of_pairs(
             name = feature.atoms[i].attribute.name
             assert network is not None
             index = index * table.shape[i] + network.values[name][scopes[:, i] - first[name]]
-        values = np.ascontiguousarray(np.transpose(table, single + pairs)).reshape(-1)
-        if pairs:
-            offset = index << len(pairs)
-            found.append(PairFeatures(scopes[:, pairs] - first[attribute.name], values, offset))
-        else:  # of attributes alone: a constant, and a feature that never counts
-            constant[place] = values[index].sum()
-            found.append(PairFeatures(np.zeros((1, 1), dtype=np.int64), np.zeros(2), np.zeros(1)))
+        values = np.transpose(table, single + pairs).reshape(-1, 1 << len(pairs))
+        # What is the same whatever its pairs are is a constant: most triangles of one sex, say, given who has which.
+        fixed = (values == values[:, :1]).all(1)[index]
+        constant[place] = values[index[fixed], 0].sum()
+        scopes, index = scopes[~fixed][:, pairs] - first.get(attribute.name, 0), index[~fixed]
+        found.append(PairFeatures(scopes, values.reshape(-1), index << len(pairs)))
     return found, constant
 
 

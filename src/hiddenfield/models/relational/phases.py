@@ -20,6 +20,7 @@ from hiddenfield.inference.messages.passing import MessagePassing
 from hiddenfield.inference.messages.phases import pole_messages
 from hiddenfield.inference.messages.propagation import propagate
 from hiddenfield.inference.posterior import Posterior
+from hiddenfield.models.relational.evaluation import check_domain
 from hiddenfield.shapes import Array, Float, Tensor
 
 MOST_MESSAGES = 2000
@@ -72,11 +73,7 @@ def find_phases(
     >>> [(round(point.marginals["exist"]["1"], 3), point.stable) for point in found]
     [(0.131, True), (0.956, True), (0.745, False)]
     """
-    size = scheme.check_sizes(sizes)
-    if not any(a.type.count(size) for a in scheme.attributes.values()):
-        there = ", ".join(f"{count} {name}" for name, count in size.items())
-        kinds = ", ".join(f"{name}({a.type})" for name, a in scheme.attributes.items())
-        raise InputError(f"there is nothing to infer: {there} is too few for {kinds}; give more entities")
+    check_domain(scheme, sizes)
     weight = weight_matrix(scheme, theta).detach().clone()[0].requires_grad_()
     with torch.enable_grad():
         field = template(scheme, sizes, weight, bindings=bindings, weights=weights, given=given)

@@ -182,7 +182,8 @@ def sample_networks(
     NetworkSamples(2,000 samples from each of 2 chains, 30 vertices, mean density 0.123)
     """
     attribute = check_sampled(scheme, network)
-    if samples < 0 or chains < 1 or burn_in < 0 or thin <= 0:
+    whole = all(isinstance(number, (int, np.integer)) for number in (samples, chains))
+    if not (whole and samples >= 0 and chains >= 1 and 0 <= burn_in < math.inf and 0 < thin < math.inf):
         raise InputError(
             f"expected samples and burn_in of at least 0, at least one chain and thin above 0, "
             f"got {samples}, {burn_in}, {chains} and {thin}"

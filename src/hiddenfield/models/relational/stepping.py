@@ -42,6 +42,9 @@ SHORTEST = 0.02
 """Length of steps below which it ends: whatever is tried, chains leave the data's phase."""
 HOPELESS = 0.5
 """Part of the way to the data below which the first start is left for the safe one."""
+APART, LONG_APART = 2.0, 3
+"""R-hat from which on chains that start from the same data are in different phases, and turns in a row after which they
+are said to stay there: more samples would not bring them together."""
 ENOUGH = 400.0
 """Effective samples that are asked for near the end."""
 CONSTANT = "no stationary point: the sampled networks do not vary (all empty, full, or in one phase)"
@@ -99,6 +102,8 @@ class Turn(NamedTuple):
         How far a step may go, in standard deviations.
     outside
         In how many turns in a row samples were near the data and did not surround them.
+    apart
+        In how many turns in a row chains were in different phases.
     left, distance
         The start that was left for the safe weights, and the distance of the data from its samples: where the safe
         ones are farther, it goes back.
@@ -113,6 +118,7 @@ class Turn(NamedTuple):
     precision: Array | None = None
     radius: float = LONGEST
     outside: int = 0
+    apart: int = 0
     left: Array | None = None
     distance: float = math.inf
 
@@ -132,6 +138,8 @@ class Sampled(NamedTuple):
         The step, as far as samples allow, and which part of the whole it is.
     outside
         Whether samples near the data do not surround them.
+    apart
+        Whether the chains are in different phases.
     retreat
         Whether to go back.
     problem
@@ -145,6 +153,7 @@ class Sampled(NamedTuple):
     step: Array
     gamma: float
     outside: bool = False
+    apart: bool = False
     retreat: bool = False
     problem: str = ""
 
@@ -196,7 +205,7 @@ class Stepping:
         newton = np.linalg.solve(covariance, gap) if varied else np.zeros(count)
         distance = math.sqrt(max(float(gap @ newton), 0.0)) if varied else math.inf
         gamma = hull_step(flat, self.observed - self.ridge * theta) if varied else 0.0
-        outside = distance < 1 and gamma < 1
+        outside, apart = distance < 1 and gamma < 1, bool((chains.r_hat > APART).any())
         gamma = min(gamma, parameters.radius / max(distance, 1e-12))
         retreat = not varied or self._strayed(flat.mean(0), gamma, distance, parameters)
         problem = ""
@@ -210,8 +219,10 @@ class Stepping:
             problem = CONSTANT
         elif outside and parameters.outside >= OUTSIDE and self.ridge == 0:
             problem = self._edge(flat)
+        elif apart and parameters.apart >= LONG_APART:
+            problem = DEGENERATE
         step = gamma * newton
-        return Sampled(gap, covariance, chains, distance, step, gamma, outside, retreat, problem)
+        return Sampled(gap, covariance, chains, distance, step, gamma, outside, apart, retreat, problem)
 
     def _strayed(self, mean: Array, gamma: float, distance: float, parameters: Turn) -> bool:
         """Whether samples are far from where the last step aimed, or another start is better."""
@@ -235,14 +246,10 @@ class Stepping:
             f"so that weights run away; drop or fix {', '.join(which) or 'a combination of features'}, or add a ridge"
         )
 
-    def _at_end(self, parameters: Turn) -> bool:
-        """Whether there is nowhere to go back to."""
-        good = self.safe if parameters.good is None else parameters.good
-        return bool(np.abs(parameters.theta - good).max() < 1e-6)
-
     def maximize(self, statistics: Sampled, parameters: Turn) -> Turn:
         """Step as far as samples allow, or go back."""
         number = parameters.number + 1
+        parameters = parameters._replace(apart=parameters.apart + 1 if statistics.apart else 0)
         if statistics.retreat:
             if parameters.good is not None:
                 back, radius = (parameters.theta + parameters.good) / 2, parameters.radius / 2
@@ -266,6 +273,7 @@ class Stepping:
             np.linalg.inv(statistics.covariance),
             min(1.5 * parameters.radius, LONGEST),
             parameters.outside + 1 if statistics.outside else 0,
+            parameters.apart,
         )
 
     def score(self, statistics: Sampled) -> float:

@@ -29,6 +29,7 @@ from hiddenfield.models.relational.likelihood import (
 )
 from hiddenfield.models.relational.observations import count_pairs, pair_attribute
 from hiddenfield.models.relational.sampling import sample_networks
+from hiddenfield.models.relational.sampling_basis import sampling_basis
 from hiddenfield.models.relational.sampling_loops import MANY, VISITS
 from hiddenfield.models.relational.stepping import CLOSE, SETTLED, Stepping, Turn
 from hiddenfield.shapes import Array, Float
@@ -37,6 +38,8 @@ MOST_TURNS = 200
 """Turns after which it ends."""
 MOST_PROPOSALS = 10_000_000
 """Draws of a pair at given weights, at the least effort: chains on large networks are shorter."""
+SLOWER = 10
+"""Times as long as on bits that a draw takes where features are not counted on these (triangles of one sex, say)."""
 UNSURE = 1.0
 """Standard error from which on a log-likelihood counts as unknown: criteria would compare nothing."""
 PILOT = 3.0
@@ -66,6 +69,12 @@ class SampledLikelihood(Likelihood):
         `effort` asks for more of them; `sweep` is how many pairs a sweep draws.
         """
 
+    @cached_property
+    def _on_bits(self) -> list[bool]:
+        """Of which networks the features are counted on bits."""
+        bases = (sampling_basis(self.scheme, network.sizes, network) for network in self.networks)
+        return [basis is not None for basis in bases]
+
     def draw(
         self, theta: Float[Array, " features"], effort: int, seed: int
     ) -> Float[Array, "chains samples features"]:
@@ -81,6 +90,8 @@ class SampledLikelihood(Likelihood):
                 sample = partial(sample, most_edges=MOST_TIMES * max(own, sum(network.sizes.values())))
                 edges = int(sample(samples=1, burn_in=PILOT, thin=1).edges[0, 0])
                 sweep = min(sweep, VISITS * max(edges, sum(network.sizes.values())))
+            if sweep >= MANY and not self._on_bits[number]:
+                sweep *= SLOWER
             total = total + sample(**self.sampling_options(effort, sweep)).statistics
         return np.asarray(total * weight_scale(self.scheme, self.weights))
 
