@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
@@ -21,6 +20,7 @@ from hiddenfield.data.rows import Rows
 from hiddenfield.errors import CollapseError, ConvergenceWarning, InputError
 from hiddenfield.estimators.parameters import COUNT, POSITIVE, as_json, check, from_json
 from hiddenfield.learning.em import ACCELERATIONS, FILLS, Arrays, Learned, Run, fit_em
+from hiddenfield.learning.em_checkpoint import flattened, grouped
 from hiddenfield.learning.multiple_imputation import Pooled, pool
 from hiddenfield.learning.observed_information import standard_errors
 from hiddenfield.learning.shards import Shards
@@ -369,30 +369,20 @@ class LatentEstimator(BaseEstimator):  # type: ignore[misc]
             "parameters": self.parameters_,
             "posterior": self.learned_.best.posterior or {},
         }
-        if self.learned_.draws:
-            groups["draws"] = {
-                n: np.stack([each[n] for each in self.learned_.draws]) for n in self.parameters_
-            }
         kept = {name: vars(self)[name] for name in self._kept if name in vars(self)}
         numeric = {n: v for n, v in kept.items() if isinstance(v, np.ndarray) and v.dtype.kind in "bif"}
         groups["kept"] = numeric
-        arrays = {
-            f"{group}.{n}": np.array(value) for group, own in groups.items() for n, value in own.items()
-        }
         rest = {name: as_json(name, value) for name, value in kept.items() if name not in numeric}
         runs = [[run.objective, run.trace, run.converged, run.status] for run in self.learned_.runs]
         best = self.learned_.runs.index(self.learned_.best)
         content = {"kept": rest, "runs": runs, "best": best, "status": self.learned_.status}
-        return {name: torch.from_numpy(array) for name, array in arrays.items()}, content
+        return flattened(groups, self.learned_.draws), content
 
     def from_saved(self, content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> LatentEstimator:
         """Take over what `as_saved` returned; parameters that do not fit the model are an error."""
         check(self)
-        groups: dict[str, Arrays] = {name: {} for name in ("parameters", "posterior", "draws", "kept")}
-        for name, tensor in tensors.items():
-            group, own = name.split(".", 1)
-            groups[group][own] = tensor.numpy()
-        for name, value in (groups["kept"] | content["kept"]).items():
+        groups, draws = grouped(tensors)
+        for name, value in (groups.get("kept", {}) | content["kept"]).items():
             if name not in self._kept:
                 raise InputError(f"there is no attribute {name!r:.50}")
             value = from_json(value) if name in content["kept"] else value
@@ -400,11 +390,7 @@ class LatentEstimator(BaseEstimator):  # type: ignore[misc]
         if not all(np.isfinite(tensor.numpy()).all() for tensor in tensors.values()):
             raise InputError("the parameters are not finite")
         self.model_, parameters = self._model(), groups["parameters"]
-        draws = [
-            {n: v[i] for n, v in groups["draws"].items()}
-            for i in range(len(next(iter(groups["draws"].values()), ())))
-        ]
-        runs = [Run(parameters, groups["posterior"] or None, *run) for run in content["runs"]]
+        runs = [Run(parameters, groups.get("posterior"), *run) for run in content["runs"]]
         self._take(Learned(runs[content["best"]], runs, content["status"], draws))
         return self
 

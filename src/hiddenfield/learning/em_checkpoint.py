@@ -18,6 +18,7 @@ from hiddenfield.learning.checkpoint import Checkpoint, load_checkpoint, save_ch
 from hiddenfield.learning.protocol import Arrays
 from hiddenfield.learning.shards import Shards
 from hiddenfield.learning.turns import Turn
+from hiddenfield.shapes import Tensor
 
 SHARE = 0.05
 """Of the time that goes into saving."""
@@ -44,15 +45,8 @@ class Saved:
         """Write how far the run has come, atomically."""
         begun, turn = time.monotonic(), now.parameters
         groups: dict[str, Arrays] = {name: getattr(turn, name) or {} for name in ARRAYS}
-        groups["draws"] = {
-            name: np.stack([each[name] for each in draws]) for name in (draws[0] if draws else ())
-        }
         groups["turn"] = {} if turn.before is None else {"before": turn.before}
-        tensors = {
-            f"{group}.{n}": torch.from_numpy(np.array(v))
-            for group, own in groups.items()
-            for n, v in own.items()
-        }
+        tensors = flattened(groups, draws)
         values = {
             "identity": self.identity,
             "numbers": {name: getattr(turn, name) for name in NUMBERS},
@@ -78,15 +72,9 @@ class Saved:
                     f"{self.path} is of a run with other {name}; use the same, or remove it to start again"
                 )
         try:
-            groups: dict[str, Arrays] = {}
-            for name, tensor in saved.tensors.items():
-                group, own = name.split(".", 1)
-                groups.setdefault(group, {})[own] = tensor.numpy()
+            groups, draws = grouped(saved.tensors)
             state = {name: groups.get(name) for name in ARRAYS} | saved.values["numbers"]
             turn = Turn(**state, before=groups.get("turn", {}).get("before"))
-            stacked = groups.get("draws", {})
-            count = len(next(iter(stacked.values()), ()))
-            draws = [{name: value[i] for name, value in stacked.items()} for i in range(count)]
             random.bit_generator.state = saved.values["random"]
             done = (saved.values["converged"], saved.values["scores"], saved.values["residuals"])
             return Alternation(turn, None, *done), draws
@@ -94,6 +82,27 @@ class Saved:
             raise ReadError(
                 f"does not hold a run ({error}); remove it to start again", file=self.path
             ) from None
+
+
+def flattened(groups: Mapping[str, Arrays], draws: Sequence[Arrays]) -> dict[str, Tensor]:
+    """Return arrays of several groups, and draws of parameters, by one name each."""
+    stacked = {name: np.stack([each[name] for each in draws]) for name in (draws[0] if draws else ())}
+    return {
+        f"{group}.{name}": torch.from_numpy(np.array(value))
+        for group, own in {**groups, "draws": stacked}.items()
+        for name, value in own.items()
+    }
+
+
+def grouped(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Arrays], list[Arrays]]:
+    """Return the groups and the draws that `flattened` has put together; groups without arrays are not there."""
+    groups: dict[str, Arrays] = {}
+    for name, tensor in tensors.items():
+        group, own = name.split(".", 1)
+        groups.setdefault(group, {})[own] = tensor.numpy()
+    stacked = groups.pop("draws", {})
+    count = len(next(iter(stacked.values()), ()))
+    return groups, [{name: value[i] for name, value in stacked.items()} for i in range(count)]
 
 
 def fingerprint(value: Any) -> int:

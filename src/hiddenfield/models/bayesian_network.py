@@ -181,19 +181,11 @@ class LearnedNetwork:
     def _estimated(self, tables: Array, codes: Array) -> Any:
         """Infer a copy of the network for each row, all sharing the tables."""
         field, copies = self.network.field(tables), len(codes)
-        unary = field.log_unary.repeat(copies, 1)
-        ptr = field.state_ptr[:-1]
-        rows, variables = np.nonzero(codes >= 0)
-        for variable in range(codes.shape[1]):
-            own = rows[variables == variable]
-            states = unary[own, ptr[variable] : ptr[variable] + int(field.cardinalities[variable])]
-            kept = (
-                torch.arange(states.shape[1])
-                == torch.from_numpy(codes[own, variable].astype(np.int64))[:, None]
-            )
-            unary[own, ptr[variable] : ptr[variable] + states.shape[1]] = states.masked_fill(
-                ~kept, -torch.inf
-            )
+        # Of a variable that is observed, all states but the one are impossible.
+        variable = field.state_variable.numpy()
+        seen, state = codes[:, variable], np.arange(len(variable)) - field.state_ptr.numpy()[variable]
+        others = torch.from_numpy((seen >= 0) & (seen != state))
+        unary = field.log_unary.repeat(copies, 1).masked_fill(others, -torch.inf)
         shift = (torch.arange(copies) * field.num_variables)[:, None, None]
         groups = []
         for group in field.groups:

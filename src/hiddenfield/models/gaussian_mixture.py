@@ -17,7 +17,7 @@ from hiddenfield.data.rows import Rows
 from hiddenfield.errors import InputError
 from hiddenfield.learning.em import Arrays, Fill
 from hiddenfield.learning.starts import group_rows
-from hiddenfield.models import gaussian_holes, gaussian_rows
+from hiddenfield.models import gaussian_rows
 from hiddenfield.models.dirichlet import Probabilities
 from hiddenfield.models.gaussian_rows import Sight, look
 from hiddenfield.models.gaussians import Gaussians
@@ -217,7 +217,7 @@ class MixtureOfGaussians(Composed):
 
     def impute(self, data: Rows, parameters: Arrays) -> Float[Array, "rows columns"]:
         """Return the rows with their holes filled by conditional means, which have the least squared error."""
-        return self._filled(data, parameters, self._own(data, parameters), None)
+        return gaussian_rows.filled(data, parameters, self.gaussians, self._own(data, parameters))
 
     def sample_missing(
         self, data: Rows, parameters: Arrays, generator: np.random.Generator
@@ -230,30 +230,8 @@ class MixtureOfGaussians(Composed):
             away = self.distances(data, parameters)[np.arange(len(data)), chosen]
             nu = tails + (~data.missing).sum(1)
             noise *= np.sqrt((tails + away) / generator.chisquare(nu))[:, None]
-        return self._filled(data, parameters, np.eye(self.num_components)[chosen], noise)
-
-    def _filled(
-        self,
-        data: Rows,
-        parameters: Arrays,
-        owners: Float[Array, "rows components"],
-        noise: Float[Array, "rows columns"] | None,
-    ) -> Float[Array, "rows columns"]:
-        """Fill holes by conditional means averaged over components, or with `noise` by draws."""
-        means, covariances = parameters["means"], parameters["covariances"]
-        if data.complete:
-            return data.values.copy()
-        if not self.gaussians.joint:
-            filled = owners @ means
-            if noise is not None:
-                variances = np.broadcast_to(self.gaussians.blocks(covariances)[..., 0, 0], means.shape)
-                filled = filled + noise * (owners @ np.sqrt(variances))
-            return np.where(data.missing, filled, data.values)
-        order = data.patterns.order
-        full = self.gaussians.covariance_matrices(covariances, len(means))
-        given = np.ascontiguousarray(owners[order].T)
-        drawn = None if noise is None else np.ascontiguousarray(noise[order].T)
-        return self._in_order(data, [gaussian_holes.fill(data.patterns, means, full, given, drawn).T]).T
+        owners = np.eye(self.num_components)[chosen]
+        return gaussian_rows.filled(data, parameters, self.gaussians, owners, noise)
 
     def sample(self, count: int, parameters: Arrays, generator: np.random.Generator) -> Rows:
         """Draw complete rows, and the component of each."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hiddenfield.data.rows import Patterns, Rows
+from hiddenfield.learning.protocol import Arrays
 from hiddenfield.models import gaussian_holes
 from hiddenfield.models.gaussians import Gaussians
 from hiddenfield.shapes import Array, Bool, Float, Int
@@ -131,6 +132,31 @@ def look(
             present = patterns.observed[patterns.which[chosen]].T
             distances = independent_distances(values, present, away, roots)
             yield Sight(*common, chosen, *distances, present.sum(0).astype(float))
+
+
+def filled(
+    data: Rows,
+    parameters: Arrays,
+    gaussians: Gaussians,
+    owners: Float[Array, "rows components"],
+    noise: Float[Array, "rows columns"] | None = None,
+) -> Float[Array, "rows columns"]:
+    """Return the rows with holes filled by conditional means averaged over the Gaussians, or with `noise` by draws."""
+    means, covariances = parameters["means"], parameters["covariances"]
+    if data.complete:
+        return data.values.copy()
+    if not gaussians.joint:
+        drawn = owners @ means
+        if noise is not None:
+            variances = np.broadcast_to(gaussians.blocks(covariances)[..., 0, 0], means.shape)
+            drawn = drawn + noise * (owners @ np.sqrt(variances))
+        return np.where(data.missing, drawn, data.values)
+    order, out = data.patterns.order, np.empty_like(data.values)
+    full = gaussians.covariance_matrices(covariances, len(means))
+    given = np.ascontiguousarray(owners[order].T)
+    scattered = None if noise is None else np.ascontiguousarray(noise[order].T)
+    out[order] = gaussian_holes.fill(data.patterns, means, full, given, scattered)
+    return out
 
 
 # -- complete rows -----------------------------------------------------------------------------------------

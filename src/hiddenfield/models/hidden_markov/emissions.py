@@ -20,9 +20,9 @@ from hiddenfield.data.rows import Rows
 from hiddenfield.data.table import TableColumn
 from hiddenfield.learning.em import Arrays, Fill
 from hiddenfield.learning.starts import group_rows
-from hiddenfield.models import dirichlet, gaussian_holes
+from hiddenfield.models import dirichlet
 from hiddenfield.models.dirichlet import Probabilities
-from hiddenfield.models.gaussian_rows import Sight, look
+from hiddenfield.models.gaussian_rows import Sight, filled, look
 from hiddenfield.models.gaussians import Gaussians
 from hiddenfield.models.parts import Composed, Part
 from hiddenfield.models.responsibilities import draw_rows, log_sum
@@ -308,9 +308,4 @@ class Numbers(Composed):
     def fill_in(self, rows: Rows, owners: Array, parameters: Arrays, generator: Any) -> Array:
         noise = None if generator is None else generator.standard_normal(rows.values.shape)
         shares = self._shares(rows, owners, parameters, generator)
-        full = self.gaussians.covariance_matrices(parameters["covariances"], len(parameters["means"]))
-        order, out = rows.patterns.order, np.empty_like(rows.values)
-        given = np.ascontiguousarray(shares[order].T)
-        drawn = None if noise is None else np.ascontiguousarray(noise[order].T)
-        out[order] = gaussian_holes.fill(rows.patterns, parameters["means"], full, given, drawn)
-        return out
+        return filled(rows, parameters, self.gaussians, shares, noise)

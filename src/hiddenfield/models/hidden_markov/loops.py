@@ -262,38 +262,18 @@ def choose(terms: Any, uniform: float) -> int:
 def choose_states(
     structure_ptr: Array,
     parent: Array,
+    child_ptr: Array,
+    children: Array,
     log_transitions: Array,
     log_initial: Array,
     below: Array,
     uniform: Array,
     states: Array,
 ) -> None:
-    """Go down and choose every state given its parent's, as `choose` does by the node's uniform number."""
-    count = log_initial.size
-    for n in prange(structure_ptr.size - 1):
-        terms = np.empty(count)
-        for i in range(structure_ptr[n], structure_ptr[n + 1]):
-            up = parent[i]
-            for t in range(count):
-                move = log_initial[t] if up < 0 else log_transitions[states[up], t]
-                terms[t] = move + below[i, t]
-            states[i] = choose(terms, uniform[i])
+    """Go down and choose every state given its parent's, as `choose` does by the node's uniform number.
 
-
-@compiled
-def redraw_states(
-    structure_ptr: Array,
-    parent: Array,
-    child_ptr: Array,
-    children: Array,
-    row: Array,
-    log_likelihood: Array,
-    log_transitions: Array,
-    log_initial: Array,
-    uniform: Array,
-    states: Array,
-) -> None:
-    """Redraw one state after the other given all others: one sweep of Gibbs sampling."""
+    Children that are named are given as they are: with all of them it is one sweep of Gibbs sampling.
+    """
     count = log_initial.size
     for n in prange(structure_ptr.size - 1):
         terms = np.empty(count)
@@ -301,7 +281,7 @@ def redraw_states(
             up = parent[i]
             for t in range(count):
                 terms[t] = log_initial[t] if up < 0 else log_transitions[states[up], t]
-                terms[t] += log_likelihood[row[i], t]
+                terms[t] += below[i, t]
                 for c in range(child_ptr[i], child_ptr[i + 1]):
                     terms[t] += log_transitions[t, states[children[c]]]
             states[i] = choose(terms, uniform[i])

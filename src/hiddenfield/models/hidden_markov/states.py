@@ -155,9 +155,10 @@ def _chosen(data: Sequences, chain: Chain, generator: np.random.Generator | None
 def _choose_down(
     forest: Forest, chain: Chain, below: Float[Array, "nodes states"], generator: np.random.Generator | None
 ) -> Int[Array, " nodes"]:
-    uniform = np.full(forest.num_nodes, -1.0) if generator is None else generator.random(forest.num_nodes)
-    states = np.zeros(forest.num_nodes, np.int64)
-    given = (forest.structure_ptr, forest.parent, *chain.logs, below, uniform)
+    nodes, none = forest.num_nodes, np.zeros(0, np.int64)
+    uniform = np.full(nodes, -1.0) if generator is None else generator.random(nodes)
+    states, children = np.zeros(nodes, np.int64), (np.zeros(nodes + 1, np.int64), none)
+    given = (forest.structure_ptr, forest.parent, *children, *chain.logs, below, uniform)
     loops.choose_states(*given, states, work=below.size)
     return states
 
@@ -166,20 +167,10 @@ def redraw_states(
     data: Sequences, chain: Chain, states: Int[Array, " nodes"], generator: np.random.Generator
 ) -> Int[Array, " nodes"]:
     """Redraw one state after the other given all others, each once: a step of Gibbs sampling."""
-    forest, new = data.forest, states.copy()
-    log_transitions, log_initial = chain.logs
-    loops.redraw_states(
-        forest.structure_ptr,
-        forest.parent,
-        *forest.children,
-        data.row,
-        chain.log_likelihood,
-        log_transitions,
-        log_initial,
-        generator.random(forest.num_nodes),
-        new,
-        work=forest.num_nodes * len(log_initial),
-    )
+    forest, new, below = data.forest, states.copy(), chain.log_likelihood[data.row]
+    uniform = generator.random(forest.num_nodes)
+    given = (forest.structure_ptr, forest.parent, *forest.children, *chain.logs, below, uniform)
+    loops.choose_states(*given, new, work=below.size)
     return new
 
 
