@@ -205,15 +205,8 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         """
         begun = self._begin(X, y, aside, sample_weight)
         folder = None if self.checkpoint is None else Path(self.checkpoint)
-        found = dict(
-            train_in_parts(begun.fits, folder=folder, resume=self.resume, show_progress=self.verbose)
-        )
-        histories: list[History] = []
-        for _, history in sorted(found.items()):
-            if isinstance(history, TrainingError):
-                raise history
-            histories.append(history)
-        return self._end(begun, histories)
+        outcomes = train_in_parts(begun.fits, folder=folder, resume=self.resume, show_progress=self.verbose)
+        return self._end(begun, dict(outcomes))
 
     def _begin(self, X: Any, y: Any, aside: Any, sample_weight: Any = None) -> Begun:
         """Read X and y, divide them, and make the networks: everything of `fit` before the training."""
@@ -256,9 +249,14 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         kinds = tuple(column.kind for column in columns)
         return Begun(fits, task, features, reading, structures, parts, answered, single, kinds)
 
-    def _end(self, begun: Begun, histories: Sequence[History]) -> StructureEstimator:
-        """Take over what was trained, and fit what goes with it."""
-        self.networks_, self.histories_ = [fit.network for fit in begun.fits], list(histories)
+    def _end(self, begun: Begun, outcomes: dict[int, History | TrainingError]) -> StructureEstimator:
+        """Take over what was trained, and fit what goes with it; raise the first error of a training."""
+        histories = []
+        for _, outcome in sorted(outcomes.items()):
+            if isinstance(outcome, TrainingError):
+                raise outcome
+            histories.append(outcome)
+        self.networks_, self.histories_ = [fit.network for fit in begun.fits], histories
         self.task_, self.features_, self.reading_ = begun.task, begun.features, begun.reading
         self.held_out_ = [begun.answered[aside] for _, aside in begun.parts]
         self.single_target_, self.target_kinds_ = begun.single_target, begun.target_kinds
@@ -553,7 +551,9 @@ def fit_in_parts(
         position = owner[place]
         outcomes[position][place] = outcome
         if len(outcomes[position]) == len(begun[position].fits):
-            own = [outcomes[position][place] for place in sorted(outcomes[position])]
-            failed = [one for one in own if isinstance(one, TrainingError)]
-            histories = [one for one in own if isinstance(one, History)]
-            yield position, failed[0] if failed else models[position]._end(begun[position], histories)
+            try:
+                models[position]._end(begun[position], outcomes[position])
+            except TrainingError as error:
+                yield position, error
+            else:
+                yield position, models[position]
