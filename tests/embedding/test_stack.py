@@ -7,7 +7,8 @@ import pytest
 import torch
 
 import hiddenfield as hf
-from hiddenfield.embedding import EMBEDDINGS, FeatureSizes, Predictor
+from hiddenfield.embedding import EMBEDDINGS, FeatureSizes, Predictor, inputs
+from hiddenfield.embedding.inputs import ArcKinds
 from hiddenfield.embedding.members import SharedBatch
 from hiddenfield.embedding.stack import PredictorStack, stack_kind, write_members
 
@@ -120,3 +121,19 @@ def test_kinds():
         Predictor(sizes, 1, activation="sigmoid", dim=3)
     )
     assert stack_kind(Predictor(sizes, 1, model="tree_reweighted", weights="learned")) is None
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_each_network_has_kinds_of_arcs_of_its_own(rounds, monkeypatch):
+    pack = graphs(40, 3)
+    sizes = FeatureSizes.of(pack)
+    stack = PredictorStack([Predictor(sizes, 2, dim=6, rounds=rounds).double() for _ in range(3)])
+    batch, results = SharedBatch.of(pack, torch.tensor([0, 12, 12, 40])), []
+    for arcs in (0, 1_000_000):
+        monkeypatch.setattr(inputs, "ARCS_OF_A_KIND", arcs)
+        assert (ArcKinds.of(batch, sizes, torch.float64) is None) == (arcs > 0)
+        outputs = stack(batch)
+        used = [part for name, part in stack.named_parameters() if rounds > 1 or "messages" not in name]
+        results.append((outputs, *torch.autograd.grad(outputs.square().sum(), used)))
+    for ours, theirs in zip(*results, strict=True):
+        assert torch.allclose(ours, theirs)

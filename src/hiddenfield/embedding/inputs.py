@@ -129,7 +129,7 @@ class ArcKinds:
     Parameters
     ----------
     kind
-        For each arc its kind.
+        For each arc its kind; each of several networks side by side has kinds of its own.
     senders, arcs
         The features of the sender and of the arc, one row per kind.
     """
@@ -142,24 +142,28 @@ class ArcKinds:
     def of(cls, structures: Structures, sizes: FeatureSizes, dtype: torch.dtype) -> ArcKinds | None:
         """Find the kinds.
 
-        None on a GPU, which gains nothing, for several networks side by side, and where there are attributes or too
-        many kinds.
+        None on a GPU, which gains nothing, and where there are attributes or too many kinds.
         """
-        alone = structures.source.is_cpu and members_of(structures).arcs is None
-        if not alone or sizes.node_attributes or sizes.arc_attributes:
+        if not structures.source.is_cpu or sizes.node_attributes or sizes.arc_attributes:
             return None
+        members = members_of(structures).arcs
+        networks = 1 if members is None else len(members)
         source, nodes, arcs = structures.source, structures.node_labels, structures.arc_labels
         code, count = _joined(
             torch.zeros(structures.total_nodes, dtype=torch.int64), 1, nodes, sizes.node_labels
         )
         code, count = _joined(code.index_select(0, source), count, arcs, sizes.arc_labels)
-        if count == 0 or count * ARCS_OF_A_KIND >= len(code):
+        if count == 0 or networks * count * ARCS_OF_A_KIND >= len(code):
             return None
         # A kind of nodes that send nothing keeps arc 0 for its example: nobody reads what is computed for it.
         example = torch.zeros(count, dtype=torch.int64).index_copy_(0, code, torch.arange(len(code)))
         nodes = None if nodes is None else nodes.index_select(0, source.index_select(0, example))
         arcs = None if arcs is None else arcs.index_select(0, example)
-        bare = Inputs(None, None, None, count)
+        bare = Inputs(None, None, None, networks * count)
+        if members is not None:
+            code = code + count * members.owner
+            bare = replace(bare, blocks=RowBlocks(count * torch.arange(networks + 1), bare.rows))
+            nodes, arcs = (None if own is None else own.repeat(networks, 1) for own in (nodes, arcs))
         return cls(
             code,
             bare._labelled(nodes, sizes.node_labels, dtype),

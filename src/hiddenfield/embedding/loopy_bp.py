@@ -50,7 +50,9 @@ class LoopyBP(MessageEmbedding):
         topology, nodes = structures.topology, self.node_inputs(structures)
         members = members_of(structures)
         own = self.own(nodes)
-        constant, kind = self._constant(structures, nodes)
+        kinds = ArcKinds.of(structures, self.sizes, self.dtype)
+        kind, blocks = (None, members.arcs) if kinds is None else (kinds.kind, kinds.senders.blocks)
+        constant = self._constant(structures, nodes, kinds)
 
         def marginals(total: Tensor) -> Tensor:
             return self.activation(product(total, self.received, members.nodes, own))
@@ -61,9 +63,9 @@ class LoopyBP(MessageEmbedding):
             states.append(marginals(_received(messages, topology, kind)))
         for step in range(2, self.rounds + 1):
             # The first messages depend on the constant alone, so on the kind.
-            message_kind = kind if step == 2 else None
-            sent = product(messages, self.messages, members.arcs)
-            messages = self.cavity(sent, topology, constant, message_kind, kind)
+            first = step == 2
+            sent = product(messages, self.messages, blocks if first else members.arcs)
+            messages = self.cavity(sent, topology, constant, kind if first else None, kind)
             if every_round or step == self.rounds:
                 states.append(marginals(arc_sum(messages, topology)))
         return self.result(states, every_round)
@@ -89,24 +91,22 @@ class LoopyBP(MessageEmbedding):
         plain = self.arcs is not None and arc_kind is None
         if kind is None or plain or count * max(arc_count, 1) > MOST_KINDS:
             nodes = self.node_inputs(structures)
-            return [self._constant(structures, nodes), (self.own(nodes), None)]
+            return [(self._constant(structures, nodes), None), (self.own(nodes), None)]
         sender, at_sender = self.sender.of_kinds(), kind.index_select(0, structures.source)
         if self.arcs is not None and arc_kind is not None:
             sender = (sender[:, None] + self.arcs.of_kinds()).flatten(0, 1)
             at_sender = at_sender * arc_count + arc_kind
         return [(sender, at_sender), (self.own.of_kinds(), kind)]
 
-    def _constant(self, structures: Structures, nodes: Inputs) -> tuple[Tensor, Tensor | None]:
-        """Return what stays the same in all rounds: one row per arc, or one per kind and the kind of every arc."""
-        kinds = ArcKinds.of(structures, self.sizes, self.dtype)
+    def _constant(
+        self, structures: Structures, nodes: Inputs, kinds: ArcKinds | None = None
+    ) -> Float[Tensor, "rows dim"]:
+        """Return what stays the same in all rounds: one row per arc, or one per kind."""
         if kinds is None:
-            constant = send(self.sender(nodes), structures.topology)
-            arcs = self.arc_inputs(structures)
+            constant, arcs = send(self.sender(nodes), structures.topology), self.arc_inputs(structures)
         else:
             constant, arcs = self.sender(kinds.senders), kinds.arcs
-        if self.arcs is not None:
-            constant = self.arcs(arcs, constant)
-        return constant, None if kinds is None else kinds.kind
+        return constant if self.arcs is None else self.arcs(arcs, constant)
 
 
 def _received(messages: Tensor, topology: Topology, kind: Tensor | None) -> Float[Tensor, "nodes dim"]:
