@@ -212,7 +212,7 @@ def test_unknown_symbols_of_any_format_can_be_left_out(capsys, tmp_path):
         (
             ["fit", "{data}", "--target", "size", "--out", "run", "--model", "loopy"],
             1,
-            "--model must be a str among",
+            "unknown model 'loopy' (did you mean 'loopy_bp'?)",
         ),
         (["fit", "{data}", "--target", "size", "--out", "run", "--epochs", "0"], 2, "--epochs"),
         (

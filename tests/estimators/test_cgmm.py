@@ -82,6 +82,50 @@ def test_predictors_are_opened_as_they_were_saved(words, repeats, classifier, tm
         hf.load(tmp_path / "model")
 
 
+@pytest.mark.parametrize("head", ["svm_rbf", "svm_jaccard", "svm_linear"])
+def test_support_vector_machines_have_names_and_are_saved(words, repeats, head, tmp_path):
+    lengths = np.array([float(len(word)) for word in words])
+    options = SMALL | {"head": head, "strength": 10.0}
+    for kind, y in ((CGMMClassifier, repeats), (CGMMRegressor, lengths)):
+        model = kind(**options).fit(words[:40], y[:40])
+        assert model.score(words[40:], y[40:]) > 0.7
+        model.save(tmp_path / "model", overwrite=True)
+        assert np.array_equal(hf.load(tmp_path / "model").predict(words), model.predict(words))
+
+
+def test_the_rbf_head_is_scikit_learns_on_the_same_fingerprints(words, repeats):
+    model = CGMMClassifier(**SMALL, head="svm_rbf", strength=3.0).fit(words, repeats)
+    counts = model.fingerprints(words).toarray()
+    theirs = SVC(C=3.0).fit(counts, repeats).decision_function(counts)
+    np.testing.assert_allclose(model.decision_function(words), 2 * theirs, atol=1e-6)
+
+
+def test_each_of_several_targets_has_a_head(words, repeats, tmp_path):
+    known = [bool(each) if k % 3 else None for k, each in enumerate(repeats)]
+    short = [len(word) < 7 for word in words]
+    y = {"runs": known, "short": short}
+    model = CGMMClassifier(**SMALL, select="score", head="svm_rbf").fit(words, y)
+    assert (model.predict(words) == np.stack([repeats, short], axis=1)).mean() > 0.7
+    alone = CGMMClassifier(**SMALL | {"depth": len(model.stack_.layers)}, head="svm_rbf").fit(words, short)
+    assert np.array_equal(alone.predict(words), model.predict(words)[:, 1])
+    model.save(tmp_path / "model")
+    assert np.array_equal(hf.load(tmp_path / "model").predict(words), model.predict(words))
+
+
+def test_runs_of_em_are_found_again(words, repeats, tmp_path):
+    plain = CGMMClassifier(**SMALL).fit(words, repeats)
+    kept = CGMMClassifier(**SMALL | {"depth": 2}, checkpoint=tmp_path).fit(words, repeats)
+    files = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*.safetensors")}
+    assert len(files) == len(kept.stack_.layers) == 2
+    deeper = CGMMClassifier(**SMALL, head="svm_rbf", checkpoint=tmp_path).fit(words, repeats)
+    assert len(list(tmp_path.rglob("*.safetensors"))) == 3
+    for one, other in zip(deeper.stack_.parameters, plain.stack_.parameters, strict=True):
+        assert all(np.array_equal(one[name], other[name]) for name in one)
+    other = CGMMClassifier(**SMALL | {"depth": 1}, checkpoint=tmp_path).fit(words[:50], repeats[:50])
+    assert len(list(tmp_path.rglob("*.safetensors"))) == 4
+    assert len(other.stack_.layers) == 1
+
+
 def test_structures_without_a_target_are_learned_from_too(words, repeats):
     known = [bool(each) if k % 2 else None for k, each in enumerate(repeats)]
     model = CGMMClassifier(**SMALL).fit(words, known)
@@ -134,7 +178,5 @@ def test_wrong_input_is_named(words, repeats, classifier):
         CGMMEncoder(**SMALL, previous=(2,)).fit(words)
     with pytest.raises(InputError, match="'states' parameter of CGMMEncoder must be"):
         CGMMEncoder(**SMALL, states="firm").fit(words)
-    with pytest.raises(InputError, match="predicts one target, got 2"):
-        CGMMClassifier(**SMALL).fit(words, np.stack([repeats, repeats], axis=1))
     with pytest.raises(InputError, match="no layer 7"):
         classifier.posterior(words, layer=7)

@@ -73,12 +73,12 @@ def test_colours_are_deepest_for_the_largest_share():
 @given(structures(max_structures=1, max_nodes=6), st.booleans())
 def test_any_structure_can_be_drawn(pack, coloured):
     for structure in pack:
-        shares = np.linspace(-1, 1, structure.total_nodes) if coloured else None
-        drawn = draw_graph(structure, shares, "one")
+        colours = share_colours(np.linspace(-1, 1, structure.total_nodes)) if coloured else None
+        drawn = draw_graph(structure, colours, "one")
         assert (drawn is None) == (structure.total_nodes == 0)
         assert layout(structure).shape == (structure.total_nodes, 2)
         assert np.array_equal(layout(structure), layout(structure))
-        draw_sequence(structure, shares)
+        draw_sequence(structure, colours)
 
 
 def test_sequences_are_told_from_other_structures():
@@ -87,7 +87,7 @@ def test_sequences_are_told_from_other_structures():
     ring = hf.Structures.from_edges([0, 1, 2], [1, 2, 0], node_ptr=[0, 3])
     assert not is_chain(ring)
     assert draw_sequence(ring, None) is None
-    drawn = draw_sequence(hf.data.from_sequences([[ATTACK, "b"]]), np.array([1.0, -1.0]))
+    drawn = draw_sequence(hf.data.from_sequences([[ATTACK, "b"]]), share_colours(np.array([1.0, -1.0])))
     assert "<script" not in drawn
     assert drawn.count("<span") == 2
     assert "and 100 more" in draw_sequence(hf.data.from_sequences(["A" * 700]), None)
@@ -98,7 +98,10 @@ def test_molecules_are_drawn_where_their_atoms_are_the_nodes():
     pack = hf.data.from_smiles(["CCO", "c1ccccc1"])
     ethanol = pack[0]
     assert "smiles" in ethanol.columns
-    plain, coloured = (draw_molecule(ethanol, shares, "one") for shares in (None, np.array([1.0, 0.0, -1.0])))
+    plain, coloured = (
+        draw_molecule(ethanol, colours, "one")
+        for colours in (None, share_colours(np.array([1.0, 0.0, -1.0])))
+    )
     assert plain.startswith("<svg")
     assert coloured.count("<ellipse") == 3
     assert draw_molecule(pack[1].replace(columns={"smiles": np.array(["CCO"])}), None, "one") is None

@@ -23,7 +23,7 @@ def evaluate(
     path: cli.Source,
     reader: cli.Reader,
     target: cli.Target = None,
-    model: str = Option("loopy_bp", help="Inference algorithm to embed: loopy_bp, mean_field, ..."),
+    model: str = Option("loopy_bp", help="Inference algorithm to embed: loopy_bp, mean_field, ...; or cgmm."),
     split: str = Option(
         "auto",
         help="k_fold, stratified, repeated, hold_out, files, scaffold, scaffold_hold_out, leave_one_group_out, "

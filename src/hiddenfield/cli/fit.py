@@ -22,7 +22,9 @@ Run = Annotated[
 
 
 def _network(
-    model: str | None = Option(None, help="Inference algorithm to embed: loopy_bp, mean_field, ..."),
+    model: str | None = Option(
+        None, help="Inference algorithm to embed: loopy_bp, mean_field, ...; or cgmm."
+    ),
     dim: int | None = Option(None, min=1, help="Length of the messages."),
     rounds: int | None = Option(None, min=1, help="How often messages are passed."),
     epochs: int | None = Option(None, min=1, help="Passes over the data; by default by its size."),

@@ -73,6 +73,12 @@ def _reader_options() -> frozenset[str]:
 @functools.cache
 def _parameters() -> frozenset[str]:
     from hiddenfield.estimators import StructureClassifier, StructureEncoder, StructureRegressor
+    from hiddenfield.evaluation.fitting import MODELS
 
-    kinds = (StructureClassifier, StructureRegressor, StructureEncoder)
+    kinds = (
+        StructureClassifier,
+        StructureRegressor,
+        StructureEncoder,
+        *(kind for pair in MODELS.values() for kind in pair),
+    )
     return frozenset(name for kind in kinds for name in kind().get_params())

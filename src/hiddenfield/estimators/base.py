@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -66,8 +67,81 @@ class Begun:
     target_kinds: tuple[str, ...]
 
 
+class Fitted(BaseEstimator):  # type: ignore[misc]
+    """What estimators of structures have in common once they are fitted, whatever they are made of.
+
+    Attributes
+    ----------
+    model
+        Its name.
+    task_, single_target_, target_kinds_
+        The targets, whether they were given as a single one, and the types of their entries.
+    features_, reading_
+        The vocabularies and scales of the input, and how X is read.
+    histories_, networks_, blend_, resolved_
+        Of networks; empty for others.
+    """
+
+    model: Any
+    task_: Task
+    single_target_: bool
+    target_kinds_: tuple[str, ...]
+    features_: Features
+    reading_: Reading
+    histories_: Sequence[History] = ()
+    networks_: Sequence[Predictor] = ()
+    blend_: Mapping[str, float] = MappingProxyType({})
+
+    resolved_: Mapping[str, Any] = MappingProxyType({})
+
+    @property
+    def num_parameters_(self) -> int:
+        """How many numbers were learned."""
+        return sum(network.num_parameters for network in self.networks_)
+
+    @property
+    def seconds_(self) -> float:
+        """How long that took."""
+        return sum(row["seconds"] for history in self.histories_ for row in history.rows)
+
+    @property
+    def validation_indices_(self) -> Int[Array, " aside"]:
+        """Positions in X of the structures from which nothing was learned but when to stop."""
+        return np.zeros(0, np.int64)
+
+    @abstractmethod
+    def embed(self, X: Any) -> Float[Array, "structures width"]:
+        """Return one vector per structure."""
+
+    @abstractmethod
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Save the fitted estimator into a folder, to be opened with `hiddenfield.load`."""
+
+    @abstractmethod
+    def _predictions(self, X: Any) -> list[Float[Array, "members ..."]]:
+        """Return for every target what each member of an ensemble predicts: (members, N) or (members, N, classes)."""
+
+    def _fitted(self, name: str) -> Any:
+        """Return what `fit` has set; before it, this is an AttributeError, as of any attribute that is not there."""
+        if name not in vars(self):
+            raise AttributeError(f"this {type(self).__name__} is not fitted yet and has no {name}")
+        return vars(self)[name]
+
+    def _rows(self, X: Any, structures: Structures) -> Int[Array, " structures"] | None:
+        """Return which entries of X could be read; None if all. A warning says what becomes of the others."""
+        rows = rows_read(X, structures)
+        if rows is not None:
+            warnings.warn(
+                f"{len(X) - len(rows)} of {len(X)} entries of X could not be read; what is returned for them is NaN, "
+                "or None for a class",
+                SkippedInputWarning,
+                stacklevel=4,
+            )
+        return rows
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
-class StructureEstimator(BaseEstimator):  # type: ignore[misc]
+class StructureEstimator(Fitted):  # type: ignore[misc]
     r"""Base of the estimators: a network of embedded inference, fitted to structures with targets.
 
     X is a pack (`Structures`), or a list, array or data-frame column of SMILES, of sequences (strings or lists of
@@ -411,12 +485,6 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         """What happened when the first network was fitted."""
         return self._fitted("histories_")[0]
 
-    def _fitted(self, name: str) -> Any:
-        """Return what `fit` has set; before it, this is an AttributeError, as of any attribute that is not there."""
-        if name not in vars(self):
-            raise AttributeError(f"this {type(self).__name__} is not fitted yet and has no {name}")
-        return vars(self)[name]
-
     def embed(self, X: Any) -> Float[Array, "structures width"]:
         """Return one vector per structure: the pooled node embeddings of every network, side by side.
 
@@ -442,11 +510,11 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         """
         from hiddenfield.estimators.saving import save
 
-        check_is_fitted(self, "networks_")
+        check_is_fitted(self)
         save(self, Path(path), overwrite=overwrite)
 
     def _encoded(self, X: Any) -> Structures:
-        check_is_fitted(self, "networks_")
+        check_is_fitted(self)
         return self.features_.encode(self.reading_.convert(X))
 
     def _predictions(self, X: Any) -> list[Float[Array, "members ..."]]:
@@ -467,18 +535,6 @@ class StructureEstimator(BaseEstimator):  # type: ignore[misc]
         rows = self._rows(X, structures)
         members = [[_spread(values, rows, X) for values in own] for own in members]
         return [np.stack(column) for column in zip(*members, strict=True)]
-
-    def _rows(self, X: Any, structures: Structures) -> Int[Array, " structures"] | None:
-        """Return which entries of X could be read; None if all. A warning says what becomes of the others."""
-        rows = rows_read(X, structures)
-        if rows is not None:
-            warnings.warn(
-                f"{len(X) - len(rows)} of {len(X)} entries of X could not be read; what is returned for them is NaN, "
-                "or None for a class",
-                SkippedInputWarning,
-                stacklevel=4,
-            )
-        return rows
 
     def __sklearn_is_fitted__(self) -> bool:
         """Say whether `fit` has been called."""

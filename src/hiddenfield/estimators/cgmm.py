@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -12,7 +14,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import torch
 from sklearn.base import (
-    BaseEstimator,
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
 )
@@ -24,7 +25,7 @@ from hiddenfield.data.structures import Structures
 from hiddenfield.data.table import TableColumn
 from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.errors import InputError
-from hiddenfield.estimators.base import _spread
+from hiddenfield.estimators.base import Fitted, _spread
 from hiddenfield.estimators.inputs import REPRESENTATIONS, Features, Reading, rows_read
 from hiddenfield.estimators.parameters import COUNT, POSITIVE, as_json, check, from_json
 from hiddenfield.models.cgmm.context import Shape
@@ -44,7 +45,7 @@ LABEL_PRIOR = 1.001
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ContextualGraphMarkovModel(BaseEstimator):  # type: ignore[misc]
+class ContextualGraphMarkovModel(Fitted):  # type: ignore[misc]
     r"""Base of the estimators of contextual graph Markov models.
 
     Layer after layer every node has a hidden state, on which its label depends, and which itself depends on the
@@ -85,6 +86,9 @@ class ContextualGraphMarkovModel(BaseEstimator):  # type: ignore[misc]
         As of `StructureEstimator`.
     random_state
         An integer makes the result repeatable.
+    checkpoint
+        Folder in which runs of EM are kept: an interrupted fit, or one that has runs in common with another, as with
+        other heads or more layers, takes them from there.
     verbose
         Whether a progress bar is shown.
 
@@ -116,6 +120,7 @@ class ContextualGraphMarkovModel(BaseEstimator):  # type: ignore[misc]
     representation: str = "auto"
     representation_options: Mapping[str, Any] | None = None
     random_state: Any = 0
+    checkpoint: str | os.PathLike[str] | None = None
     verbose: bool = False
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -135,6 +140,7 @@ class ContextualGraphMarkovModel(BaseEstimator):  # type: ignore[misc]
         "representation": [StrOptions({"auto", *REPRESENTATIONS})],
         "representation_options": [dict, None],
         "random_state": ["random_state"],
+        "checkpoint": [str, os.PathLike, None],
         "verbose": ["boolean"],
     }
 
@@ -161,7 +167,7 @@ class ContextualGraphMarkovModel(BaseEstimator):  # type: ignore[misc]
     def _grow(
         self, structures: Structures, criterion: Callable[[csr_matrix], float] | None, patience: int = 1
     ) -> None:
-        coded = self.features_.encode(structures)
+        begun, coded = time.perf_counter(), self.features_.encode(structures)
         growth = replace(self._growth(), patience=patience)
         judged = None if criterion is None else (lambda found: criterion(self._count(coded, found)))
         with progress(self.depth, f"learning {type(self).__name__}", shown=self.verbose) as advance:
@@ -172,8 +178,11 @@ class ContextualGraphMarkovModel(BaseEstimator):  # type: ignore[misc]
                 growth,
                 criterion=judged,
                 seed=self._seed(),
+                folder=None if self.checkpoint is None else Path(self.checkpoint),
                 advance=advance,
             )
+        self.growing_ = time.perf_counter() - begun
+        self.resolved_ = {"depth": len(self.stack_.layers), "representation": self.reading_.representation}
 
     def _growth(self) -> Growth:
         named = {"last": (1,), "all": tuple(range(1, self.depth))}
@@ -229,9 +238,25 @@ class ContextualGraphMarkovModel(BaseEstimator):  # type: ignore[misc]
 
     # -- what is learned of graphs and nodes ---------------------------------------------------------------
 
-    def _coded(self, X: Any) -> Structures:
+    @property
+    def num_parameters_(self) -> int:
+        """How many free parameters the layers have."""
+        stack = self.stack_
+        return sum(
+            len(layer.as_vector(own)) for layer, own in zip(stack.layers, stack.parameters, strict=True)
+        )
+
+    @property
+    def seconds_(self) -> float:
+        """How long the layers took; nothing where the model was loaded."""
+        return getattr(self, "growing_", 0.0)
+
+    def _read(self, X: Any) -> Structures:
         check_is_fitted(self, "stack_")
-        return self.features_.encode(self.reading_.convert(X))
+        return self.reading_.convert(X)
+
+    def _coded(self, X: Any) -> Structures:
+        return self.features_.encode(self._read(X))
 
     def _count(self, coded: Structures, posteriors: list[Float[Array, "nodes states"]]) -> csr_matrix:
         chosen = posteriors if self.layers == "all" else posteriors[-1:]
@@ -245,7 +270,7 @@ class ContextualGraphMarkovModel(BaseEstimator):  # type: ignore[misc]
 
     def embed(self, X: Any) -> Float[Array, "structures width"]:
         """Return the fingerprint of every entry of X as a plain array; NaN where one could not be read."""
-        structures = self.reading_.convert(X) if hasattr(self, "stack_") else X
+        structures = self._read(X)
         return _spread(self.fingerprints(structures).toarray(), rows_read(X, structures), X)
 
     def posterior(self, X: Any, layer: int = -1) -> list[Float[Array, "nodes states"]]:
@@ -285,12 +310,12 @@ class ContextualGraphMarkovModel(BaseEstimator):  # type: ignore[misc]
 
     # -- saving --------------------------------------------------------------------------------------------
 
-    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fitted estimator into a folder, as safetensors and JSON; `hiddenfield.load` opens it."""
         from hiddenfield.estimators.saving import save
 
         check_is_fitted(self, "stack_")
-        save(self, path, overwrite=overwrite)
+        save(self, Path(path), overwrite=overwrite)
 
     def as_saved(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return the arrays, and plain values that describe what was learned."""
@@ -332,6 +357,7 @@ class ContextualGraphMarkovModel(BaseEstimator):  # type: ignore[misc]
             layers.append(layer)
             parameters.append(own)
         self.stack_ = Stack(growth, layers, parameters, content["traces"], content["scores"])
+        self.resolved_ = {"depth": len(layers), "representation": self.reading_.representation}
         return self
 
     def __sklearn_is_fitted__(self) -> bool:

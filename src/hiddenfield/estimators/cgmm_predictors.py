@@ -3,47 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import torch
-from sklearn.base import ClassifierMixin, RegressorMixin, clone
 from sklearn.utils._param_validation import HasMethods, StrOptions
-from sklearn.utils.validation import check_is_fitted
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError
 from hiddenfield.estimators.base import _spread
 from hiddenfield.estimators.cgmm import CGMMEncoder, ContextualGraphMarkovModel
+from hiddenfield.estimators.heads import KERNELS, Machine, fit_head, head_arrays, head_from_arrays
 from hiddenfield.estimators.inputs import rows_read
-from hiddenfield.estimators.parameters import COUNT
-from hiddenfield.estimators.supervised import _most_probable, class_array
-from hiddenfield.estimators.targets import as_classes, as_numbers, attach
-from hiddenfield.learning.linear import Linear, fit_linear
-from hiddenfield.shapes import Array, Float, Int, Shaped, Tensor
+from hiddenfield.estimators.parameters import COUNT, POSITIVE
+from hiddenfield.estimators.supervised import PredictsClasses, PredictsNumbers
+from hiddenfield.estimators.targets import attach
+from hiddenfield.learning.task import Task
+from hiddenfield.shapes import Array, Float, Int, Tensor
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 FOLDS = 3
 """Parts that the head's criterion is cross-validated over, all of them training structures."""
-ASIDE = 0.2
-"""Of the structures that the penalty of the default head is chosen on."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CGMMPredictor(ContextualGraphMarkovModel):
-    """Base of the estimators that predict one target from fingerprints.
+    """Base of the estimators that predict targets from fingerprints, each with a head of its own.
 
     Structures without a target take part in the learning of the layers.
 
     Parameters
     ----------
     head
-        Any classifier or regressor of scikit-learn, fitted to the fingerprints; None for ridge or logistic
-        regression whose penalty is chosen on a fifth of the training structures.
+        Fitted to the fingerprints: None or ``"linear"`` for ridge or logistic regression whose penalty is chosen on a
+        fifth of the training structures; ``"svm_rbf"``, ``"svm_jaccard"`` or ``"svm_linear"`` for a support vector
+        machine; or any classifier or regressor of scikit-learn.
+    strength, gamma
+        Of a support vector machine: what an error costs, and the inverse width of the RBF kernel, as ``C`` and
+        ``gamma`` of scikit-learn.
     select
         What the best start of a layer and the depth are chosen by: ``"likelihood"``, with the depth as given; or
         ``"score"``, that of the head, cross-validated within the training structures.
@@ -52,117 +53,157 @@ class CGMMPredictor(ContextualGraphMarkovModel):
 
     Attributes
     ----------
-    head_
-        The fitted head.
+    heads_
+        The fitted heads, one for each target.
+    task_
+        The targets.
     """
 
+    model = "cgmm"
+
     head: Any = None
+    strength: float = 1.0
+    gamma: Any = "scale"
     select: str = "likelihood"
     patience: int = 2
 
     _parameter_constraints: ClassVar[dict[str, Any]] = ContextualGraphMarkovModel._parameter_constraints | {
-        "head": [HasMethods(["fit", "predict"]), None],
+        "head": [StrOptions({"linear", *KERNELS}), HasMethods(["fit", "predict"]), None],
+        "strength": [POSITIVE],
+        "gamma": [POSITIVE, StrOptions({"scale"})],
         "select": [StrOptions({"likelihood", "score"})],
         "patience": [COUNT],
     }
 
     def fit(self, X: Any, y: Any = None) -> Any:
-        """Learn the layers, then the head.
+        """Learn the layers, then the heads.
 
         Parameters
         ----------
         X
             Structures.
         y
-            One target for each; None for the structures' own.
+            Targets; None for the structures' own.
         """
         structures = self._begin(X)
-        columns, _ = attach(structures, y, rows_read(X, structures), None if y is None else len(X))
-        if len(columns) != 1:
-            raise InputError(f"{type(self).__name__} predicts one target, got {len(columns)}")
+        columns, self.single_target_ = attach(
+            structures, y, rows_read(X, structures), None if y is None else len(X)
+        )
         structures = self._with_targets(structures, columns)
+        self.task_, self.target_kinds_ = Task.of(structures), tuple(column.kind for column in columns)
         assert structures.targets is not None
-        targets = structures.targets[:, 0].double().cpu().numpy()
-        rows = np.flatnonzero(~np.isnan(targets))
-        if not len(rows):
-            raise InputError("y is missing for every structure; there is nothing to learn from")
-        self._keep_target(structures, columns[0].kind)
-        criterion = partial(self._validated, targets=targets, rows=rows) if self.select == "score" else None
+        targets = structures.targets.double().cpu().numpy()
+        criterion = partial(self._validated, targets=targets) if self.select == "score" else None
         self._grow(structures, criterion, self.patience)
+        return self._fit_heads(structures)
+
+    def by_depth(self, structures: Structures) -> list[Any]:
+        """Return an estimator for every number of layers up to all, its heads fitted to so many of them.
+
+        Parameters
+        ----------
+        structures
+            With their targets, whose classes have the codes that they have in `task_`.
+        """
+        found = [copy(self) for _ in self.stack_.layers]
+        for depth, one in enumerate(found, start=1):
+            one.stack_ = self.stack_.lowest(depth)
+            one._fit_heads(structures)
+        return found
+
+    def _fit_heads(self, structures: Structures) -> Any:
+        assert structures.targets is not None
         features = self.fingerprints(structures.replace(targets=None))
-        self.head_ = self._fit_head(features[rows], targets[rows])
+        self.heads_ = []
+        for k, answers in enumerate(structures.targets.double().cpu().numpy().T):
+            rows = np.flatnonzero(~np.isnan(answers))
+            self.heads_.append(self._fit_head(features[rows], answers[rows], k))
         return self
 
-    def _with_targets(self, structures: Structures, columns: Any) -> Structures:
-        return as_numbers(structures, columns)
+    def _fit_head(self, features: csr_matrix, y: Float[Array, " rows"], target: int) -> Any:
+        return fit_head(self.head, features, y, self._classes(target), seed=self._seed(), **self._of_head())
 
-    def _keep_target(self, structures: Structures, kind: str) -> None:
-        """Keep what predictions are given back as."""
+    def _classes(self, target: int) -> int | None:
+        """Return how many classes a target has; None for a number."""
+        classes = self.task_.columns[target].classes
+        return None if classes is None else len(classes)
 
-    @property
-    def _num_classes(self) -> int | None:
-        """How many classes there are; None for numbers."""
-        return None
+    def _of_head(self) -> dict[str, Any]:
+        return {"strength": self.strength, "gamma": self.gamma}
 
-    def _fit_head(self, features: csr_matrix, y: Float[Array, " rows"]) -> Any:
-        if self.head is not None:
-            return clone(self.head).fit(features.toarray(), y if self._num_classes is None else y.astype(int))
-        order = np.random.default_rng(self._seed()).permutation(len(y))
-        size = int(ASIDE * len(y))
-        return fit_linear(features, y, np.sort(order[size:]), np.sort(order[:size]), self._num_classes)
+    def _validated(self, features: csr_matrix, targets: Float[Array, "structures targets"]) -> float:
+        """Return minus the mean error of the heads on parts of the training structures that they were not fitted to."""
+        return float(np.mean([self._validated_one(features, y, k) for k, y in enumerate(targets.T)]))
 
-    def _apply(self, head: Any, features: csr_matrix, method: str = "predict") -> Float[Array, "rows ..."]:
-        if isinstance(head, Linear):
-            return head.predict(features)
-        return np.asarray(getattr(head, method)(features.toarray()), np.float64)
-
-    def _validated(self, features: csr_matrix, targets: Array, rows: Int[Array, " rows"]) -> float:
-        """Return minus the mean error of the head on parts of the training structures that it was not fitted to."""
+    def _validated_one(self, features: csr_matrix, targets: Array, target: int) -> float:
+        rows: Int[Array, " rows"] = np.flatnonzero(~np.isnan(targets))
         part = np.random.default_rng(self._seed()).permutation(len(rows)) % min(FOLDS, len(rows))
         errors = np.empty(len(rows))
         for fold in np.unique(part):
             kept, aside = rows[part != fold], rows[part == fold]
             if not len(kept):
                 return 0.0
-            found = self._apply(self._fit_head(features[kept], targets[kept]), features[aside])
-            if self._num_classes is None:
-                errors[part == fold] = (found - targets[aside]) ** 2
+            found = self._fit_head(features[kept], targets[kept], target).predict(features[aside])
+            if found.ndim == 2:
+                errors[part == fold] = found.argmax(axis=1) != targets[aside]
             else:
-                errors[part == fold] = (found.argmax(axis=1) if found.ndim == 2 else found) != targets[aside]
-        return -float(errors.mean())
+                errors[part == fold] = (found - targets[aside]) ** 2
+        return -float(errors.mean() / self.task_.columns[target].scale ** 2)
 
-    def _predicted(self, X: Any, method: str = "predict") -> Float[Array, "rows ..."]:
-        check_is_fitted(self, "stack_")
-        structures = self.reading_.convert(X)
-        found = self._apply(self.head_, self.fingerprints(structures), method)
-        return _spread(found, rows_read(X, structures), X)
+    def _predictions(self, X: Any) -> list[Float[Array, "members ..."]]:
+        """Return for every target what its head predicts: (1, N) or (1, N, classes)."""
+        structures = self._read(X)
+        features, rows = self.fingerprints(structures), self._rows(X, structures)
+        return [_spread(head.predict(features), rows, X)[None] for head in self._fitted("heads_")]
 
     def as_saved(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return the arrays, and plain values; a head of scikit-learn cannot be saved without executing code."""
-        if not isinstance(self.head_, Linear):
-            raise InputError(
-                f"the head {type(self.head_).__name__} cannot be saved; use the default head, or save a CGMMEncoder "
-                "and fit the head to what it returns"
-            )
         arrays, content = super().as_saved()
-        for name in ("scale", "weights", "intercept"):
-            arrays[f"head.{name}"] = torch.from_numpy(np.array(getattr(self.head_, name)))
-        return arrays, content | {"unit": bool(self.head_.unit), "strength": float(self.head_.strength)}
+        described = []
+        for k, head in enumerate(self.heads_):
+            if isinstance(head, Machine) and head.rows is None:
+                raise InputError(
+                    f"the head {type(head.model).__name__} cannot be saved; use a head that has a name, or save a "
+                    "CGMMEncoder and fit the head to what it returns"
+                )
+            own, plain = head_arrays(head)
+            arrays |= {f"head.{k}.{name}": tensor for name, tensor in own.items()}
+            described.append(plain)
+        return arrays, content | {
+            "heads": described,
+            "task": self.task_.as_dict(),
+            "single_target": self.single_target_,
+            "target_kinds": list(self.target_kinds_),
+        }
 
     def from_saved(self, content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Any:
         """Take over what `as_saved` returned."""
         super().from_saved(content, tensors)
-        own = {name: tensors[f"head.{name}"].numpy() for name in ("scale", "weights", "intercept")}
-        classes = isinstance(self, ClassifierMixin)
-        self.head_ = Linear(**own, classes=classes, unit=content["unit"], strength=content["strength"])
+        self.task_, self.target_kinds_ = Task.from_dict(content["task"]), tuple(content["target_kinds"])
+        self.single_target_ = content["single_target"]
+        self.heads_ = []
+        for k, plain in enumerate(content["heads"]):
+            own = {
+                name.removeprefix(f"head.{k}."): tensor
+                for name, tensor in tensors.items()
+                if name.startswith(f"head.{k}.")
+            }
+            self.heads_.append(head_from_arrays(own, plain, self.head, self._classes(k), **self._of_head()))
         return self
+
+    def __sklearn_tags__(self) -> Any:
+        """Return scikit-learn's tags: targets may be missing or several."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class CGMMClassifier(ClassifierMixin, CGMMPredictor):  # type: ignore[misc]
+class CGMMClassifier(PredictsClasses, CGMMPredictor):
     """Predict classes of graphs from counts of hidden states.
 
-    The parameters are those of `ContextualGraphMarkovModel` and of `CGMMPredictor`.
+    The parameters are those of `ContextualGraphMarkovModel` and of `CGMMPredictor`. Probabilities are those of the
+    head; of one without, such as a support vector machine, scores brought to sum to one, which are not calibrated.
 
     Examples
     --------
@@ -173,52 +214,9 @@ class CGMMClassifier(ClassifierMixin, CGMMPredictor):  # type: ignore[misc]
     array(['purine', 'other'], dtype='<U6')
     """
 
-    def _with_targets(self, structures: Structures, columns: Any) -> Structures:
-        return as_classes(structures, columns)
-
-    def _keep_target(self, structures: Structures, kind: str) -> None:
-        (words,) = structures.target_vocabularies
-        assert words is not None
-        self.classes_ = class_array(words.symbols, kind)
-        self.target_kind_ = kind
-
-    @property
-    def _num_classes(self) -> int:
-        return len(self.classes_)
-
-    def predict_proba(self, X: Any) -> Float[Array, "structures classes"]:
-        """Return the probabilities of the classes; a head of scikit-learn must offer them."""
-        found = self._predicted(X, "predict_proba")
-        if isinstance(self.head_, Linear) or found.shape[1] == len(self.classes_):
-            return found
-        spread = np.zeros((len(found), len(self.classes_)))
-        spread[:, self.head_.classes_] = found
-        return spread
-
-    def predict(self, X: Any) -> Shaped[Array, " structures"]:
-        """Return the class of every structure."""
-        found = self._predicted(X)
-        if found.ndim == 1:
-            found = np.where(
-                np.isnan(found)[:, None], np.nan, found[:, None] == np.arange(len(self.classes_))
-            )
-        return _most_probable(self.classes_, found)
-
-    def as_saved(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return the arrays, and plain values."""
-        arrays, content = super().as_saved()
-        return arrays, content | {"classes": self.classes_.tolist(), "target_kind": self.target_kind_}
-
-    def from_saved(self, content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Any:
-        """Take over what `as_saved` returned."""
-        super().from_saved(content, tensors)
-        self.target_kind_ = content["target_kind"]
-        self.classes_ = class_array(tuple(content["classes"]), self.target_kind_)
-        return self
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class CGMMRegressor(RegressorMixin, CGMMPredictor):  # type: ignore[misc]
+class CGMMRegressor(PredictsNumbers, CGMMPredictor):
     """Predict numbers from counts of hidden states in graphs.
 
     The parameters are those of `ContextualGraphMarkovModel` and of `CGMMPredictor`.
@@ -231,10 +229,6 @@ class CGMMRegressor(RegressorMixin, CGMMPredictor):  # type: ignore[misc]
     >>> model.predict(["TAG", "CATTAG"]).round()
     array([3., 6.])
     """
-
-    def predict(self, X: Any) -> Float[Array, " structures"]:
-        """Return the number of every structure."""
-        return self._predicted(X)
 
 
 CGMM = {one.__name__: one for one in (CGMMEncoder, CGMMClassifier, CGMMRegressor)}

@@ -21,43 +21,8 @@ from hiddenfield.shapes import Array, Float, Shaped
 TYPES: dict[str, Any] = {"bool": bool, "int": np.int64, "float": np.float64, "str": str, "mixed": object}
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class StructureClassifier(ClassifierMixin, StructureEstimator):  # type: ignore[misc]
-    """Predict classes from structures: embedded inference, trained end to end.
-
-    The parameters, X and y are described in `StructureEstimator`. Classes are text, integers or truth values, and are
-    given back as such.
-
-    Parameters
-    ----------
-    class_weight
-        Weight of each class in the loss: None for equal ones, ``"balanced"`` for the inverse of the frequencies, or a
-        mapping from classes to weights.
-    counts
-        Whether linear models and forests on counted Weisfeiler-Lehman colours are fitted beside each network, and
-        averaged with it, with weights chosen on held-out structures; see `hiddenfield.estimators.counting`. ``"auto"``:
-        where structures are held out, structures times targets are at most 50,000, and classes have no weights.
-
-    Attributes
-    ----------
-    classes_
-        The classes that occurred, sorted; with several targets a list of them.
-
-    Examples
-    --------
-    >>> from hiddenfield.estimators import StructureClassifier
-    >>> words = ["GA", "GATTACA", "TTT", "A", "GATT", "CCAT"]
-    >>> model = StructureClassifier(dim=8, epochs=5, validation_fraction=0, random_state=0)
-    >>> model.fit(words, ["short", "long", "short", "short", "long", "long"]).classes_
-    array(['long', 'short'], dtype='<U5')
-    >>> model.predict_proba(["CAT"]).shape
-    (1, 2)
-    """
-
-    class_weight: str | Mapping[Any, float] | None = None
-    counts: bool | str = "auto"
-
-    _parameter_constraints = COMMON | OF_CLASSES | OF_PREDICTIONS
+class PredictsClasses(ClassifierMixin):  # type: ignore[misc]
+    """What classifiers of structures have in common, given `_predictions`: probabilities of each target's classes."""
 
     def _with_targets(self, structures: Structures, columns: list[Answers]) -> Structures:
         return as_classes(structures, columns)
@@ -127,34 +92,8 @@ class StructureClassifier(ClassifierMixin, StructureEstimator):  # type: ignore[
         return right / total
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class StructureRegressor(RegressorMixin, StructureEstimator):  # type: ignore[misc]
-    """Predict numbers from structures: embedded inference, trained end to end.
-
-    The parameters, X and y are described in `StructureEstimator`; targets and predictions are in the user's units.
-
-    Parameters
-    ----------
-    loss
-        ``"square"``, ``"absolute"`` or ``"huber"``, of targets with mean 0 and scale 1.
-    counts
-        Whether linear models and forests on counted Weisfeiler-Lehman colours are fitted beside each network, and
-        averaged with it, with weights chosen on held-out structures; see `hiddenfield.estimators.counting`. ``"auto"``:
-        where structures are held out, structures times targets are at most 50,000, and the loss is the square.
-
-    Examples
-    --------
-    >>> from hiddenfield.estimators import StructureRegressor
-    >>> words = ["GA", "GATTACA", "TTT", "A", "GATT", "CCAT"]
-    >>> model = StructureRegressor(dim=8, epochs=5, validation_fraction=0, random_state=0)
-    >>> model.fit(words, [2.0, 7.0, 3.0, 1.0, 4.0, 4.0]).predict(["CAT", "GATA"]).shape
-    (2,)
-    """
-
-    loss: str = "square"
-    counts: bool | str = "auto"
-
-    _parameter_constraints = COMMON | OF_NUMBERS | OF_PREDICTIONS
+class PredictsNumbers(RegressorMixin):  # type: ignore[misc]
+    """What regressors of structures have in common, given `_predictions`: numbers of each target."""
 
     def _with_targets(self, structures: Structures, columns: list[Answers]) -> Structures:
         return as_numbers(structures, columns)
@@ -191,6 +130,75 @@ class StructureRegressor(RegressorMixin, StructureEstimator):  # type: ignore[mi
             present = ~np.isnan(column)
             scores.append(r2_score(column[present], own[present], sample_weight=weights[present]))
         return float(np.mean(scores))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class StructureClassifier(PredictsClasses, StructureEstimator):
+    """Predict classes from structures: embedded inference, trained end to end.
+
+    The parameters, X and y are described in `StructureEstimator`. Classes are text, integers or truth values, and are
+    given back as such.
+
+    Parameters
+    ----------
+    class_weight
+        Weight of each class in the loss: None for equal ones, ``"balanced"`` for the inverse of the frequencies, or a
+        mapping from classes to weights.
+    counts
+        Whether linear models and forests on counted Weisfeiler-Lehman colours are fitted beside each network, and
+        averaged with it, with weights chosen on held-out structures; see `hiddenfield.estimators.counting`. ``"auto"``:
+        where structures are held out, structures times targets are at most 50,000, and classes have no weights.
+
+    Attributes
+    ----------
+    classes_
+        The classes that occurred, sorted; with several targets a list of them.
+
+    Examples
+    --------
+    >>> from hiddenfield.estimators import StructureClassifier
+    >>> words = ["GA", "GATTACA", "TTT", "A", "GATT", "CCAT"]
+    >>> model = StructureClassifier(dim=8, epochs=5, validation_fraction=0, random_state=0)
+    >>> model.fit(words, ["short", "long", "short", "short", "long", "long"]).classes_
+    array(['long', 'short'], dtype='<U5')
+    >>> model.predict_proba(["CAT"]).shape
+    (1, 2)
+    """
+
+    class_weight: str | Mapping[Any, float] | None = None
+    counts: bool | str = "auto"
+
+    _parameter_constraints = COMMON | OF_CLASSES | OF_PREDICTIONS
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class StructureRegressor(PredictsNumbers, StructureEstimator):
+    """Predict numbers from structures: embedded inference, trained end to end.
+
+    The parameters, X and y are described in `StructureEstimator`; targets and predictions are in the user's units.
+
+    Parameters
+    ----------
+    loss
+        ``"square"``, ``"absolute"`` or ``"huber"``, of targets with mean 0 and scale 1.
+    counts
+        Whether linear models and forests on counted Weisfeiler-Lehman colours are fitted beside each network, and
+        averaged with it, with weights chosen on held-out structures; see `hiddenfield.estimators.counting`. ``"auto"``:
+        where structures are held out, structures times targets are at most 50,000, and the loss is the square.
+
+    Examples
+    --------
+    >>> from hiddenfield.estimators import StructureRegressor
+    >>> words = ["GA", "GATTACA", "TTT", "A", "GATT", "CCAT"]
+    >>> model = StructureRegressor(dim=8, epochs=5, validation_fraction=0, random_state=0)
+    >>> model.fit(words, [2.0, 7.0, 3.0, 1.0, 4.0, 4.0]).predict(["CAT", "GATA"]).shape
+    (2,)
+    """
+
+    loss: str = "square"
+    counts: bool | str = "auto"
+
+    _parameter_constraints = COMMON | OF_NUMBERS | OF_PREDICTIONS
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

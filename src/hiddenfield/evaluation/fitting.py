@@ -14,8 +14,10 @@ import numpy as np
 
 from hiddenfield.data.paths import write_text
 from hiddenfield.data.structures import Structures
+from hiddenfield.embedding import EMBEDDINGS
 from hiddenfield.errors import HiddenfieldError, InputError
-from hiddenfield.estimators import StructureClassifier, StructureEstimator, StructureRegressor
+from hiddenfield.estimators import CGMMClassifier, CGMMRegressor, StructureClassifier, StructureRegressor
+from hiddenfield.estimators.base import Fitted
 from hiddenfield.estimators.targets import as_task, attach, looks_like_classes
 from hiddenfield.evaluation.assessment.problem import groups_of, with_row_ids
 from hiddenfield.evaluation.assessment.settings import TASKS
@@ -144,7 +146,9 @@ def fit_run(
     train, test = _held_out(structures, answered, plan)
     _check_learnable(structures, train)
     own = {"random_state": plan.seed, "checkpoint": folder / "checkpoint", "verbose": verbose}
-    estimator = make_estimator(structures.target_vocabularies[0] is not None, {**own, **plan.parameters})
+    name, parameters = plan.parameters.get("model", "loopy_bp"), {**own, **plan.parameters}
+    parameters.pop("model", None)
+    estimator = make_estimator(name, structures.target_vocabularies[0] is not None, parameters)
     fresh = claim_folder(folder, "settings.json", asdict(plan), "a run", resume=resume)
     try:
         estimator.fit(structures[train])
@@ -169,7 +173,7 @@ def fit_run(
     return result
 
 
-def _save(estimator: StructureEstimator, split: Split, folder: Path) -> None:
+def _save(estimator: Fitted, split: Split, folder: Path) -> None:
     """Write the model, its history, and which structures were trained, validated and tested on."""
     assert split.validation is not None
     rest = np.setdiff1d(split.train, split.validation)
@@ -217,11 +221,28 @@ def _held_out(
     return answered[split.train], answered[split.test]
 
 
-def make_estimator(classify: bool, parameters: Mapping[str, Any]) -> StructureEstimator:
-    """Return a classifier or regressor with these parameters, if it has them all."""
-    kind: type[StructureEstimator] = StructureClassifier if classify else StructureRegressor
-    check_parameters(parameters, kind, kind._get_param_names())
-    return kind(**parameters)
+MODELS: dict[str, tuple[Any, Any]] = {"cgmm": (CGMMClassifier, CGMMRegressor)}
+"""Classifiers and regressors of structures by name, beside the networks, whose names are those of `EMBEDDINGS`."""
+
+
+def make_estimator(name: str, classify: bool, parameters: Mapping[str, Any]) -> Any:
+    """Return the classifier or regressor of a name with these parameters, if it has them all.
+
+    Examples
+    --------
+    >>> make_estimator("mean_field", False, {"dim": 8})
+    StructureRegressor(dim=8, model='mean_field')
+    >>> make_estimator("cgmm", True, {"num_states": 8})
+    CGMMClassifier(num_states=8)
+    """
+    choose("model", {**EMBEDDINGS, **MODELS}, name)
+    if name in MODELS:
+        kinds, own = MODELS[name], dict(parameters)
+    else:
+        kinds, own = (StructureClassifier, StructureRegressor), {**parameters, "model": name}
+    kind = kinds[0] if classify else kinds[1]
+    check_parameters(own, kind, kind._get_param_names())
+    return kind(**own)
 
 
 def check_parameters(names: Iterable[str], kind: type, known: Iterable[str]) -> None:

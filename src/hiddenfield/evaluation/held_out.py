@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from sklearn.base import is_classifier
 
 from hiddenfield.data.structures import Structures
-from hiddenfield.estimators import StructureClassifier, StructureEstimator
+from hiddenfield.estimators.base import Fitted
 from hiddenfield.estimators.parameters import plain
 from hiddenfield.evaluation.assessment.details import find_leakage, metric_draws
 from hiddenfield.evaluation.baselines import constant_score, fit_baselines
@@ -40,7 +41,7 @@ MOST_LISTED = 5
 
 
 def measure_fit(
-    estimator: StructureEstimator,
+    estimator: Fitted,
     structures: Structures,
     split: Split,
     *,
@@ -79,11 +80,10 @@ def measure_fit(
     if len(split.test):
         copies = find_leakage(structures, [split], truth[:, 0] if truth.shape[1] == 1 else None)
         leakage, leaked = LeakageRecord(**copies.as_dict(), mean_without=None), copies.leaked[0]
-    parameters = sum(network.num_parameters for network in estimator.networks_)
-    seconds = sum(row["seconds"] for history in estimator.histories_ for row in history.rows)
+    parameters, seconds = estimator.num_parameters_, estimator.seconds_
     settings = {name: plain(v) for name, v in estimator.get_params().items() if name not in OF_THE_RUN}
     found = FitRecord(
-        "classification" if isinstance(estimator, StructureClassifier) else "regression",
+        "classification" if is_classifier(estimator) else "regression",
         str(estimator.model),
         _sizes(split, np.ones(len(structures), dtype=bool)),
         parameters,
@@ -94,8 +94,8 @@ def measure_fit(
         leakage=leakage,
         split=how if len(split.test) else "",
         seed=seed,
-        settings=settings | estimator.resolved_,
-        blend=estimator.blend_,
+        settings=settings | dict(estimator.resolved_),
+        blend=dict(estimator.blend_),
         **about,
     )
     networks = f"{len(estimator.networks_)} networks" if len(estimator.networks_) > 1 else ""

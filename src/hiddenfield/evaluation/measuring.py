@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hiddenfield.errors import InputError
-from hiddenfield.estimators import StructureClassifier
+from hiddenfield.estimators.supervised import PredictsClasses
 from hiddenfield.evaluation.records import ComparisonRecord, Metrics, ScoreRecord, finite_metrics
 from hiddenfield.learning.metrics import (
     accuracy as accuracy,
@@ -207,7 +207,7 @@ def _labels(
     estimator: Any, X: Any, code_of: Mapping[Any, int], table: Float[Array, "structures classes"]
 ) -> Int[Array, " structures"] | None:
     """Return the predicted class codes; None where they are everywhere those of the highest score."""
-    if getattr(type(estimator), "predict", None) is StructureClassifier.predict:
+    if getattr(type(estimator), "predict", None) is PredictsClasses.predict:
         return None  # predicts that class by definition, and would compute everything twice
     said = np.asarray(estimator.predict(X)).reshape(len(table)).tolist()
     unknown = [label for label in said if label not in code_of]

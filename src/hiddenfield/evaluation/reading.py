@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.base import is_classifier
 
 from hiddenfield.data.convert.sequences import DIRECTION
 from hiddenfield.data.formats import FORMATS, Format, read
@@ -18,7 +19,7 @@ from hiddenfield.data.paths import existing
 from hiddenfield.data.readers.delimited import read_table
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError, SkippedInputWarning
-from hiddenfield.estimators import StructureClassifier, StructureEncoder, StructureEstimator
+from hiddenfield.estimators.base import Fitted
 from hiddenfield.estimators.supervised import class_array
 from hiddenfield.estimators.targets import select_targets
 from hiddenfield.evaluation.fitting import read_settings
@@ -124,9 +125,7 @@ class NewData:
         ]
 
 
-def read_new(
-    model: StructureEstimator, folder: str | Path, path: str | Path, options: Mapping[str, Any]
-) -> NewData:
+def read_new(model: Fitted, folder: str | Path, path: str | Path, options: Mapping[str, Any]) -> NewData:
     """Read new structures for the model in a folder, as those that it was fitted on were read.
 
     Parameters
@@ -202,9 +201,7 @@ def _read_alike(path: Path, before: Mapping[str, Any], options: Mapping[str, Any
     return read(path, **{**alike, "labels": "header", **options})
 
 
-def prediction_columns(
-    model: StructureEstimator, new: NewData, *, probabilities: bool = False
-) -> dict[str, Array]:
+def prediction_columns(model: Fitted, new: NewData, *, probabilities: bool = False) -> dict[str, Array]:
     """Return one column for each target and, where there are several networks, one for their standard deviation.
 
     Parameters
@@ -216,9 +213,9 @@ def prediction_columns(
     probabilities
         Whether a column for each class comes too.
     """
-    if isinstance(model, StructureEncoder):
+    if not hasattr(model, "predict"):
         raise InputError("an encoder predicts nothing; use it with embed")
-    classify = isinstance(model, StructureClassifier)
+    classify = is_classifier(model)
     if probabilities and not classify:
         raise InputError("a regressor has no probabilities; leave --probabilities out")
     columns: dict[str, Array] = {}

@@ -169,13 +169,13 @@ class LearningPoint(Record, frozen=True):
 
 
 class AsPublished(Record, frozen=True):
-    """The result of selecting settings and epoch on the reported folds, which is too good."""
+    """The result of selecting settings, and the epoch if there is one, on the reported folds: too good."""
 
     mean: float
     std: float | None
     folds: list[float]
     selected: dict[str, Any]
-    epoch: int
+    epoch: int | None
     text: str
 
 

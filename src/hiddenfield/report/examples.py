@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from hiddenfield.report.results import Results
 
+Colours = Float[Array, "nodes channels"] | None
+"""Red, green and blue of every node, between 0 and 1, or None."""
+
 EACH = 4
 # Where the colour is deepest, dark text on it must still be readable.
 RED, BLUE = np.array([0.93, 0.36, 0.30]), np.array([0.30, 0.56, 0.90])
@@ -69,12 +72,7 @@ def _card(results: Results, position: int, shares: Float[Array, " nodes"] | None
     label = f"structure {position}" if ids is None else str(ids[position])
     smiles = structure.columns.get(COLUMN)
     line = "" if smiles is None else f"<code>{escape(shortened(str(smiles[0]), 160))}</code>"
-    picture = (
-        draw_molecule(structure, shares, name)
-        or draw_sequence(structure, shares)
-        or draw_graph(structure, shares, name)
-        or f"<p>{structure.total_nodes:,} nodes: not drawn</p>"
-    )
+    picture = picture_of(structure, None if shares is None else share_colours(shares), name)
     return (
         f'<div class="card">{picture}<b>{escape(shortened(label, 80))}</b>'
         f'<div class="values">{_values(results, position)}</div>{line}</div>'
@@ -107,7 +105,17 @@ def share_colours(shares: Float[Array, " nodes"]) -> Float[Array, "nodes channel
     return 1.0 - depth * (1.0 - np.where(finite[:, None] >= 0, RED, BLUE))
 
 
-def draw_molecule(structure: Structures, shares: Float[Array, " nodes"] | None, name: str) -> str | None:
+def picture_of(structure: Structures, colours: Colours, name: str) -> str:
+    """Draw a structure as what it is: a molecule, a sequence or a graph, its nodes in their colours."""
+    return (
+        draw_molecule(structure, colours, name)
+        or draw_sequence(structure, colours)
+        or draw_graph(structure, colours, name)
+        or f"<p>{structure.total_nodes:,} nodes: not drawn</p>"
+    )
+
+
+def draw_molecule(structure: Structures, colours: Colours, name: str) -> str | None:
     """Return the molecule as SVG, or None where it cannot be drawn.
 
     It can if RDKit is installed, there is a column ``smiles``, RDKit reads the text, and its atoms are as many as the
@@ -124,16 +132,16 @@ def draw_molecule(structure: Structures, shares: Float[Array, " nodes"] | None, 
     options.padding = 0.04
     options.bondLineWidth = 1.4
     highlight: dict[str, Any] = {}
-    if shares is not None and len(shares):
+    if colours is not None and len(colours):
         options.useBWAtomPalette()
         options.continuousHighlight = False
         options.atomHighlightsAreCircles = True
-        colours = {atom: tuple(float(c) for c in colour) for atom, colour in enumerate(share_colours(shares))}
+        of_atoms = {atom: tuple(float(c) for c in colour) for atom, colour in enumerate(colours)}
         highlight = {
-            "highlightAtoms": list(colours),
+            "highlightAtoms": list(of_atoms),
             "highlightBonds": [],
-            "highlightAtomColors": colours,
-            "highlightAtomRadii": dict.fromkeys(colours, 0.42),
+            "highlightAtomColors": of_atoms,
+            "highlightAtomRadii": dict.fromkeys(of_atoms, 0.42),
         }
     rdMolDraw2D.PrepareAndDrawMolecule(canvas, molecule, **highlight)
     canvas.FinishDrawing()
@@ -177,33 +185,32 @@ def is_chain(structure: Structures) -> bool:
     return bool(np.all(np.abs(source - target) == 1)) and len(forward) == max(structure.total_nodes - 1, 0)
 
 
-def draw_sequence(structure: Structures, shares: Float[Array, " nodes"] | None) -> str | None:
-    """Return the symbols as HTML, each on the colour of its share; None if the structure is no sequence of labels."""
+def draw_sequence(structure: Structures, colours: Colours) -> str | None:
+    """Return the symbols as HTML, each on its colour; None if the structure is no sequence of labels."""
     if structure.node_labels is None or structure.total_nodes == 0 or not is_chain(structure):
         return None
     codes = structure.node_labels[:MOST_SYMBOLS, 0].cpu().numpy()
     symbols = [str(symbol) for symbol in structure.node_vocabularies[0].decode(codes)]
     gap = " " if any(len(symbol) > 1 for symbol in symbols) else ""
-    if shares is None:
+    if colours is None:
         text = escape(gap.join(symbols))
     else:
         from matplotlib.colors import to_hex
 
-        colours = [to_hex(colour) for colour in share_colours(shares)]
         text = gap.join(
-            f'<span style="background:{colour}">{escape(symbol)}</span>'
+            f'<span style="background:{to_hex(colour)}">{escape(symbol)}</span>'
             for symbol, colour in zip(symbols, colours, strict=False)
         )
     more = structure.total_nodes - len(symbols)
     return f'<div class="sequence">{text}{f" … and {more:,} more" if more else ""}</div>'
 
 
-def draw_graph(structure: Structures, shares: Float[Array, " nodes"] | None, name: str) -> str | None:
+def draw_graph(structure: Structures, colours: Colours, name: str) -> str | None:
     """Return the structure as SVG, its nodes with their first label; None if it is too large or empty."""
     if not 0 < structure.total_nodes <= MOST_NODES:
         return None
     places = layout(structure)
-    colours: Any = "#e9edf1" if shares is None else share_colours(shares)
+    shown: Any = "#e9edf1" if colours is None else colours
     ends = np.stack([structure.source.cpu().numpy(), structure.target.cpu().numpy()], axis=1)
     size = float(np.clip(2600 / structure.total_nodes, 12, 150))
 
@@ -214,7 +221,7 @@ def draw_graph(structure: Structures, shares: Float[Array, " nodes"] | None, nam
         axes.set_axis_off()
         axes.add_collection(LineCollection(list(places[ends]), colors="#9aa4ae", linewidths=1.0, zorder=1))
         x, y = places.T
-        axes.scatter(x, y, s=size, c=colours, edgecolors="#6b7782", linewidths=0.6, zorder=2)
+        axes.scatter(x, y, s=size, c=shown, edgecolors="#6b7782", linewidths=0.6, zorder=2)
         if structure.node_labels is not None and structure.total_nodes <= SMALL:
             codes = structure.node_labels[:, 0].cpu().numpy()
             for place, symbol in zip(places, structure.node_vocabularies[0].decode(codes), strict=True):

@@ -15,6 +15,7 @@ import torch
 from hiddenfield.data.structures import Structures
 from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.errors import InputError, ReadError
+from hiddenfield.estimators.cgmm_predictors import CGMMPredictor
 from hiddenfield.evaluation.assessment.problem import with_row_ids
 from hiddenfield.evaluation.baselines import fit_baselines
 from hiddenfield.evaluation.measuring import METRICS, NAMES, Score, capital, measure
@@ -23,6 +24,7 @@ from hiddenfield.learning import History
 from hiddenfield.machine import version
 from hiddenfield.report.assessment_page import VERDICTS, leakage_section
 from hiddenfield.report.examples import examples
+from hiddenfield.report.hidden_states import state_sections
 from hiddenfield.report.page import Section, escape, facts, figures, html_table, write_html
 from hiddenfield.report.panels import confusion, embedding_map, error_by_range, learning_curves, parity, roc
 from hiddenfield.report.study.tables import copies_in_words
@@ -30,7 +32,7 @@ from hiddenfield.report.terminal import text_table
 from hiddenfield.shapes import Array, Float, Int
 
 if TYPE_CHECKING:
-    from hiddenfield.estimators.base import StructureEstimator
+    from hiddenfield.estimators.base import Fitted
     from hiddenfield.learning.task import Column
 
 Facts = Sequence[tuple[str, Sequence[tuple[str, object]]]]
@@ -84,6 +86,8 @@ class Results:
         The record of the run, of which the page shows intervals, copies, warnings and how to reproduce it.
     others
         Further targets of the same model.
+    own
+        Sections of what this kind of model has to show.
     """
 
     title: str
@@ -100,13 +104,14 @@ class Results:
     facts: Facts = ()
     fit: FitRecord | None = None
     others: Sequence[Panels] = ()
+    own: Sequence[Section] = ()
 
 
 # -- collecting --------------------------------------------------------------------------------------------
 
 
 def build(
-    estimator: StructureEstimator,
+    estimator: Fitted,
     train: Structures,
     test: Structures,
     path: str | Path,
@@ -158,7 +163,7 @@ def build(
 
 
 def collect(
-    estimator: StructureEstimator,
+    estimator: Fitted,
     train: Structures,
     test: Structures,
     *,
@@ -179,13 +184,11 @@ def collect(
             f"no test structure has the target {column.name!r}; there is nothing to compare with"
         )
     histories = list(estimator.histories_)
-    if seconds is None:
-        seconds = sum(row["seconds"] for history in histories for row in history.rows)
-    parameters = sum(network.num_parameters for network in estimator.networks_)
+    seconds = estimator.seconds_ if seconds is None else seconds
     note = f"{len(estimator.networks_)} networks" if len(estimator.networks_) > 1 else ""
     scores = [] if rounds is None else fit_baselines(train, test, rounds=rounds)
     metrics = measure(own.truth, own.predicted)
-    scores.append(Score(str(estimator.model), metrics, parameters, seconds, note))
+    scores.append(Score(estimator.model, metrics, estimator.num_parameters_, seconds, note))
     return Results(
         title=title or f"Predicting {column.name}",
         target=own.target,
@@ -196,9 +199,10 @@ def collect(
         classes=own.classes,
         embeddings=estimator.embed(test),
         histories=histories,
-        shares=_shares(estimator, test, own.predicted, position),
-        base=_base(estimator, column, position),
+        shares=_shares(estimator, test, own.predicted, position) if estimator.networks_ else None,
+        base=_base(estimator, column, position) if estimator.networks_ else "",
         facts=summary(estimator, train, test, seconds),
+        own=state_sections(estimator, train, test) if isinstance(estimator, CGMMPredictor) else (),
     )
 
 
@@ -264,16 +268,14 @@ def _run_facts(groups: Facts, record: FitRecord) -> Facts:
     return [(heading, [*numbers, *own]), *rest, ("To reproduce it", again)]
 
 
-def _other_panels(estimator: StructureEstimator, test: Structures, shown: str) -> list[Panels]:
+def _other_panels(estimator: Fitted, test: Structures, shown: str) -> list[Panels]:
     """Return the panels of the targets that a page is not about, at most so many."""
     names = [column.name for column in estimator.task_.columns]
     every = (_panels(estimator, k, (test,))[1] for k, name in enumerate(names) if name != shown)
     return list(itertools.islice((panels for panels in every if len(panels.truth)), MOST_PANELS))
 
 
-def _panels(
-    estimator: StructureEstimator, position: int, packs: Sequence[Structures]
-) -> tuple[list[Structures], Panels]:
+def _panels(estimator: Fitted, position: int, packs: Sequence[Structures]) -> tuple[list[Structures], Panels]:
     """Return the packs with one target alone and present, and truth and predictions of the last of them.
 
     Classes are coded as the model's; those that it has not seen come last, and it gives them no probability.
@@ -312,7 +314,7 @@ def _recoded(pack: Structures, words: Vocabulary) -> Structures:
     return pack.replace(targets=codes[pack.targets.long()], target_vocabularies=(words,))
 
 
-def _shares(estimator: StructureEstimator, test: Structures, predicted: Array, position: int) -> Shares:
+def _shares(estimator: Fitted, test: Structures, predicted: Array, position: int) -> Shares:
     """Return a function that divides predictions among nodes: numbers, or scores of the predicted class."""
     from hiddenfield.estimators.contributions import contributions
 
@@ -333,13 +335,13 @@ def _shares(estimator: StructureEstimator, test: Structures, predicted: Array, p
     return shares
 
 
-def _base(estimator: StructureEstimator, column: Column, position: int) -> str:
+def _base(estimator: Fitted, column: Column, position: int) -> str:
     if column.vocabulary is not None:
         return "The shares are of the predicted class's score before the softmax, less the mean score of all classes."
     with torch.no_grad():
         outputs = [n.head(torch.zeros(1, n.width, dtype=n.embedding.dtype)) for n in estimator.networks_]
     nothing = np.mean([estimator.task_.predictions(output)[position] for output in outputs])
-    if estimator.counting_ is not None:
+    if estimator.blend_["networks"] < 1.0:
         return (
             f"The shares are of the networks' prediction, which is {100 * estimator.blend_['networks']:.0f} % of the "
             f"whole: they add up to it less {nothing:.4g}, their prediction for a structure without nodes."
@@ -437,6 +439,7 @@ def _sections(results: Results) -> list[Section]:
         sections.append(("Summary", facts(results.facts)))
     if curves := learning_curves(results.histories):
         sections.append(("Learning curves", curves))
+    sections += results.own
     every: list[Panels | Results] = [results, *results.others]
     for number, shown in enumerate(every, start=1):
         heading, key = (f"Predictions: {shown.target}", f"-{number}") if number > 1 else ("Predictions", "")
@@ -529,12 +532,13 @@ def fit_as_text(found: FitRecord) -> str:
     left_out = f"; {found.without_target:,} without a target left out" if found.without_target else ""
     how = f" ({found.split})" if found.split else ""
     many = f"{len(found.epochs)} networks of " if len(found.epochs) > 1 else ""
+    best, most = (", ".join(map(str, each)) for each in (found.best_epoch, dict.fromkeys(found.epochs)))
     lines = [
-        f"{found.task} with {many}{found.model}, {found.parameters:,} weights, best epoch "
-        f"{', '.join(map(str, found.best_epoch))} of {', '.join(map(str, dict.fromkeys(found.epochs)))}",
+        f"{found.task} with {many}{found.model}, {found.parameters:,} weights"
+        + (f", best epoch {best} of {most}" if found.epochs else ""),
         f"{counts.train:,} training, {counts.validation:,} validation, {counts.test:,} test structures{how}{left_out}",
     ]
-    if not counts.validation and (share := found.settings.get("validation_fraction")):
+    if found.epochs and not counts.validation and (share := found.settings.get("validation_fraction")):
         lines.append(
             f"each network holds out another {100 * share:.0f} % of the training structures to choose its epoch"
         )
@@ -638,6 +642,13 @@ OF_THE_MODEL = (
     "node_width",
     "hidden",
     "dropout",
+    "num_states",
+    "depth",
+    "previous",
+    "states",
+    "fingerprint",
+    "layers",
+    "head",
 )
 # Neither of the model nor of its training, or shown in another way.
 NOT_SHOWN = ("model_options", "epochs", "checkpoint", "resume", "verbose")
@@ -646,7 +657,7 @@ SILENT: tuple[object, ...] = (None, False, 0.0)
 MOST_PANELS = 11
 
 
-def summary(estimator: StructureEstimator, train: Structures, test: Structures, seconds: float) -> Facts:
+def summary(estimator: Fitted, train: Structures, test: Structures, seconds: float) -> Facts:
     """Return what a reader needs to judge the numbers, or to reproduce them."""
     return [
         ("Data", _data(train, test)),
@@ -677,29 +688,32 @@ def _data(train: Structures, test: Structures) -> list[tuple[str, object]]:
     return [*entries, ("target", f"{name}: {values.min():.4g} to {values.max():.4g}, {spread}")]
 
 
-def _model(estimator: StructureEstimator) -> list[tuple[str, object]]:
-    options = estimator.get_params() | estimator.resolved_
+def _model(estimator: Fitted) -> list[tuple[str, object]]:
+    options = estimator.get_params() | dict(estimator.resolved_)
     entries = [(name, options[name]) for name in OF_THE_MODEL if options.get(name) not in SILENT]
     entries += list((options.get("model_options") or {}).items())
-    entries.append(("parameters", f"{sum(network.num_parameters for network in estimator.networks_):,}"))
+    entries.append(("parameters", f"{estimator.num_parameters_:,}"))
     if len(estimator.networks_) > 1:
         entries.append(("networks", len(estimator.networks_)))
-    if estimator.counting_ is not None:
+    if estimator.blend_.get("networks", 1.0) < 1.0:
         entries.append(("predictions", blend_in_words(estimator.blend_)))
     return entries
 
 
-def _training(estimator: StructureEstimator, seconds: float) -> list[tuple[str, object]]:
-    options, history = estimator.get_params() | estimator.resolved_, estimator.history_
+def _training(estimator: Fitted, seconds: float) -> list[tuple[str, object]]:
+    options = estimator.get_params() | dict(estimator.resolved_)
     entries = [
         (name.replace("_", " "), value)
         for name, value in options.items()
         if name not in OF_THE_MODEL + NOT_SHOWN and value not in SILENT
     ]
-    if history.rows:
+    history = next(iter(estimator.histories_), None)
+    if history is None:
+        entries.append(("time", f"{seconds:.0f} s"))
+    elif history.rows:
         rates = sorted(row["structures_per_second"] for row in history.rows)
         entries += [
-            ("epochs", _epochs(estimator)),
+            ("epochs", _epochs(history, estimator.resolved_.get("epochs"))),
             ("ended", history.reason),
             ("time", f"{seconds:.0f} s, {rates[len(rates) // 2]:,.0f} structures/s"),
         ]
@@ -712,7 +726,6 @@ def _training(estimator: StructureEstimator, seconds: float) -> list[tuple[str, 
     return entries
 
 
-def _epochs(estimator: StructureEstimator) -> str:
-    history, planned = estimator.history_, estimator.resolved_.get("epochs")
+def _epochs(history: History, planned: int | None) -> str:
     most = "" if planned in (None, len(history.rows)) else f" of at most {planned}"
     return f"{len(history.rows)}{most}, the weights of epoch {history.best_epoch} were kept"

@@ -15,6 +15,7 @@ import numpy as np
 
 from hiddenfield.data.paths import existing
 from hiddenfield.data.structures import Structures
+from hiddenfield.embedding import EMBEDDINGS
 from hiddenfield.errors import InputError
 from hiddenfield.evaluation.assessment.assessing import assess
 from hiddenfield.evaluation.assessment.settings import AssessmentSettings
@@ -134,7 +135,11 @@ class Experiment:
         columns: Sequence[str] | None = None,
     ) -> Scale:
         """Return the scale of a full or a quick run, of all or only the given data sets, models, variants, columns."""
-        whole = msgspec.structs.replace(QUICK, data=self.quick or None) if quick else FULL
+        whole = FULL
+        if quick:
+            known = {trial.model for trial in self.trials(FULL)}
+            few = tuple(name for name in QUICK.models or () if name in known) or None
+            whole = msgspec.structs.replace(QUICK, data=self.quick or None, models=few)
         given = {"data": data, "models": models, "variants": variants, "columns": columns}
         return msgspec.structs.replace(
             whole, **{name: tuple(names) for name, names in given.items() if names}
@@ -268,7 +273,7 @@ def run_experiment(
             trial.model,
             structures,
             settings=replace(_scaled(trial.settings, scale, splits), device=device, jobs=jobs),
-            parameters=ONE_NETWORK | parameters,
+            parameters=(ONE_NETWORK if trial.model in EMBEDDINGS else {}) | parameters,
             folder=None if folder is None else Path(folder) / trial.name,
             resume=folder is not None,
             show_progress=show_progress,

@@ -43,7 +43,7 @@ def trials(scale: Scale) -> list[Trial]:
             f"INEX20{year}",
             model,
             "given split",
-            partial(_load, year),
+            partial(load_inex, year),
             settings,
             PARAMETERS,
             _figures(year),
@@ -60,7 +60,8 @@ def _figures(year: str) -> tuple[Figure, ...]:
     )
 
 
-def _load(year: str, data: Path) -> tuple[Structures, Sequence[Split]]:
+def load_inex(year: str, data: Path) -> tuple[Structures, Sequence[Split]]:
+    """Read a year's documents, arcs labelled by position and direction, and the given split."""
     folder = data / "graphs" / f"INEX20{year}"
     parts = [
         read(folder / f"inex{year}.{part}.elastic.tree.xz", format="inex", arc_labels="position")

@@ -11,6 +11,7 @@ import math
 import os
 import pickle
 import re
+import shutil
 import tempfile
 import threading
 import time
@@ -26,7 +27,6 @@ from typing import Any
 import numpy as np
 
 from hiddenfield.data.structures import Structures
-from hiddenfield.embedding.base import EMBEDDINGS
 from hiddenfield.errors import InputError
 from hiddenfield.estimators.base import StructureEstimator
 from hiddenfield.evaluation.assessment.cells import KINDS, Cell, Context, work, work_together
@@ -41,7 +41,6 @@ from hiddenfield.evaluation.significance import check_same
 from hiddenfield.evaluation.splits.base import digest
 from hiddenfield.learning.device import resolve_device, torch_threads
 from hiddenfield.progress import progress
-from hiddenfield.registry import choose
 
 # The address of an object in memory, in its text.
 ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+")
@@ -83,7 +82,7 @@ def assess(
     ----------
     estimator
         An estimator of this project or any that is compatible with scikit-learn, on structures or on features; or the
-        name of an embedded algorithm, such as ``"loopy_bp"``.
+        name of one: ``"cgmm"``, or an embedded algorithm such as ``"loopy_bp"``.
     X, y
         `Structures`, whatever else the project's estimators take, or a table of features; the target, or None for that
         of the structures. Entries without a target are left out.
@@ -140,6 +139,7 @@ def assess(
     place = tempfile.TemporaryDirectory() if folder is None else nullcontext(str(folder))
     with place as home:
         store = CellStore(home, _plan(context, settings, candidates), resume=resume)
+        context = replace(context, shared=store.folder / "shared")
         jobs = automatic_jobs(context) if settings.jobs is None else settings.jobs
         first = _cells_before(context, settings, candidates)
         rest = _cells_after(context, settings, [{}] * len(splits), seeds)
@@ -158,6 +158,7 @@ def assess(
         found = collect(context, settings, Finished(results, candidates, chosen, seeds), started)
         if folder is not None:
             write_json(Path(home) / "assessment.json", found.as_dict())
+            shutil.rmtree(Path(home) / "shared", ignore_errors=True)
     # As a file would give it: tuples are lists, and what JSON has no number for is refused.
     return convert(json.loads(json.dumps(found.as_dict(), allow_nan=False)), Assessment, "an assessment")
 
@@ -197,8 +198,7 @@ def estimator_of(estimator: Any, task: str, parameters: Mapping[str, Any]) -> An
     StructureRegressor(dim=8)
     """
     if isinstance(estimator, str):
-        choose("model", EMBEDDINGS, estimator)
-        return make_estimator(task != "regression", {"model": estimator, **parameters})
+        return make_estimator(estimator, task != "regression", parameters)
     if parameters:
         raise InputError("parameters are for a model that is named; set those of an estimator on itself")
     if not all(hasattr(estimator, name) for name in ("fit", "predict", "get_params", "set_params")):

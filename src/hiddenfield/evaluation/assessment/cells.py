@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ import torch
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import HiddenfieldError, InputError, TrainingError
+from hiddenfield.estimators.cgmm import ContextualGraphMarkovModel
 from hiddenfield.evaluation.assessment.problem import Problem
 from hiddenfield.evaluation.baselines import problem_baselines
 from hiddenfield.evaluation.measuring import Metric, Predictions, measured, predicted, rounded
@@ -74,7 +76,7 @@ class CurveResult(Record, frozen=True):
 
 
 class PublishedResult(Record, frozen=True):
-    """The metric on the *test* part after every epoch."""
+    """The metric on the *test* part after every epoch, or of what has no epochs once."""
 
     curve: list[float | None]
 
@@ -98,6 +100,8 @@ class Context:
         Of everything random; where estimators compute that can choose.
     wl_rounds
         Of the Weisfeiler-Lehman colours that baselines count.
+    shared
+        Where estimators whose fits have pieces in common keep these; None for nowhere.
     """
 
     problem: Problem
@@ -108,6 +112,7 @@ class Context:
     seed: int = 0
     device: str | None = None
     wl_rounds: Sequence[int] = (3,)
+    shared: Path | None = None
 
     @cached_property
     def without_arcs(self) -> Context:
@@ -220,13 +225,13 @@ def _fit_final(context: Context, cell: Cell) -> Fitting:
 def _final(context: Context, cell: Cell, model: Any) -> FinalResult:
     """Measure on the test part."""
     metrics, found = _tested(context, context.splits[cell.fold], model)
-    histories, networks = getattr(model, "histories_", None), getattr(model, "networks_", None)
+    histories = getattr(model, "histories_", None) or None
     return FinalResult(
         metrics,
         found.values.tolist(),
         None if found.labels is None else found.labels.tolist(),
         None if histories is None else [history.best_epoch for history in histories],
-        None if networks is None else sum(network.num_parameters for network in networks),
+        getattr(model, "num_parameters_", None),
         training_records(histories or ()),
     )
 
@@ -285,8 +290,10 @@ def _curve(context: Context, cell: Cell, model: Any) -> CurveResult:
 def _published(context: Context, cell: Cell, model: Any) -> PublishedResult:
     """Record the metric on the *test* part after every epoch: what selection on the reported folds looks at."""
     name = f"valid_{context.metric.name}"
-    rows = [history.rows for history in getattr(_sound(model), "histories_", [])]
-    if not rows or any(name not in row for row in rows[0]):
+    rows = [history.rows for history in getattr(_sound(model), "histories_", ())]
+    if not rows:
+        return PublishedResult([_tested(context, context.splits[cell.fold], model)[0][context.metric.name]])
+    if any(name not in row for row in rows[0]):
         raise InputError(
             f"selection on the reported folds needs {context.metric.name} after every epoch, which this estimator does "
             f"not record; metrics that are: accuracy, roc_auc, mae, rmse"
@@ -330,7 +337,8 @@ def _fitting(
     state = int(np.random.default_rng([context.seed, cell.fold, cell.seed]).integers(2**31 - 1))
     seeds = {name: state for name in known if name.split("__")[-1] == "random_state"}
     places = {name: context.device for name in known if name.split("__")[-1] == "device"}
-    model.set_params(**cell.parameters, **seeds, **(places if context.device else {}))
+    pieces = {"checkpoint": context.shared} if isinstance(model, ContextualGraphMarkovModel) else {}
+    model.set_params(**cell.parameters, **seeds, **pieces, **(places if context.device else {}))
     if aside is None or not accepts_aside(model):
         return model, (problem.take(train), problem.y[train], None)
     both = np.concatenate([train, aside])

@@ -15,7 +15,13 @@ from hiddenfield.errors import InputError
 from hiddenfield.evaluation.splits.base import SPLITTERS
 from hiddenfield.registry import choose
 
-DEFAULT_SPACE: dict[str, list[Any]] = {"dim": [32, 64], "rounds": [2, 4]}
+# Of these an estimator is tried with those that it has.
+DEFAULT_SPACE: dict[str, list[Any]] = {
+    "dim": [32, 64],
+    "rounds": [2, 4],
+    "num_states": [20, 40],
+    "depth": [2, 4],
+}
 INNER = ("hold_out", "k_fold")
 TASKS = ("auto", "regression", "classification")
 

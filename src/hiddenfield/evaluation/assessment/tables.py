@@ -229,8 +229,8 @@ def _as_published(context: Context, finished: Finished) -> AsPublished:
                 float(table[:, epoch].std(ddof=1)) if len(table) > 1 else None,
                 table[:, epoch].tolist(),
                 dict(candidate),
-                epoch + 1,
-                "settings and epoch selected by the mean over the reported folds: too good",
+                epoch + 1 if length > 1 else None,
+                f"settings {'and epoch ' * (length > 1)}selected by the mean over the reported folds: too good",
             )
     assert best is not None
     return best

@@ -74,14 +74,18 @@ def fingerprints(
     per_arc = 1 / np.maximum(np.diff(in_ptr[node_ptr]), 1)[:, None] if mean else np.ones((graphs, 1))
     parts = [csr_matrix((graphs, 0))]
     for posterior in posteriors:
-        states = posterior.shape[1]
-        dense = posterior if soft else np.eye(states)[posterior.argmax(axis=1)]
-        own = csr_matrix(dense)
+        states, most_likely = posterior.shape[1], posterior.argmax(axis=1)
+        every = [(np.full(nodes, k), posterior[:, k]) for k in range(states)]
+        chosen = every if soft else [(most_likely, np.ones(nodes))]
+        own = csr_matrix(posterior if soft else np.eye(states)[most_likely])
         if kind != "bigram":
             parts.append((belongs @ own).multiply(per_node))
         if kind != "unigram":
-            around = seen @ own
-            parts += [
-                (belongs @ around.multiply(dense[:, [i]]).tocsr()).multiply(per_arc) for i in range(states)
-            ]
+            around = (seen @ own).tocsr()
+            degrees, pairs = np.diff(around.indptr), csr_matrix((graphs, states * states))
+            for state, weight in chosen:
+                columns = np.repeat(states * state, degrees) + around.indices
+                entries = (around.data * np.repeat(weight, degrees), columns, around.indptr)
+                pairs = pairs + belongs @ csr_matrix(entries, shape=(nodes, states * states))
+            parts.append(pairs.multiply(per_arc))
     return csr_matrix(hstack(parts, format="csr"))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import ConvergenceWarning, InputError
 from hiddenfield.learning.em import Arrays, Run, fit_em
+from hiddenfield.learning.em_checkpoint import fingerprint
 from hiddenfield.models.cgmm.context import Context, Shape, States, arc_codes, distinct, see
 from hiddenfield.models.cgmm.layer import ContextLayer, Seen
 from hiddenfield.models.hidden_markov.emissions import Emission, Numbers
@@ -81,6 +83,11 @@ class Stack:
     traces: list[list[float]] = field(default_factory=list)
     scores: list[float] = field(default_factory=list)
 
+    def lowest(self, depth: int) -> Stack:
+        """Return a stack of so many of the layers."""
+        kept = self.layers[:depth], self.parameters[:depth], self.traces[:depth]
+        return Stack(self.growth, *kept, self.scores)
+
     def infer(
         self, structures: Structures, values: Float[Array, "nodes columns"]
     ) -> tuple[list[Posteriors], list[Float[Array, " nodes"]]]:
@@ -148,6 +155,7 @@ def grow(
     *,
     criterion: Criterion | None = None,
     seed: int = 0,
+    folder: Path | None = None,
     advance: Callable[..., None] | None = None,
 ) -> Stack:
     """Learn layer after layer.
@@ -169,6 +177,8 @@ def grow(
         What starts and depths are chosen by.
     seed
         Of the starts.
+    folder
+        Where runs of EM are kept, and found again.
     advance
         Called with 1 after each layer.
 
@@ -185,7 +195,7 @@ def grow(
         context = context_of(structures, posteriors, growth, number)
         layer = ContextLayer(growth.num_states, context.shape, emissions, growth.smoothing)
         data = merged(values, context, emissions)
-        runs = _runs(layer, data, growth, seed + 1000 * number)
+        runs = _runs(layer, data, growth, seed + 1000 * number, folder)
         whole = Seen(values, context, np.ones(len(values)))
         found = [(run, layer.infer(whole, run.parameters)[0]) for run in runs]
         scores = [run.objective if criterion is None else criterion([*posteriors, p]) for run, p in found]
@@ -202,8 +212,7 @@ def grow(
         stack.scores.append(scores[best])
         if len(stack.scores) - 1 - int(np.argmax(stack.scores)) >= growth.patience:
             break
-    keep = int(np.argmax(stack.scores)) + 1 if stack.scores else len(stack.layers)
-    return Stack(growth, stack.layers[:keep], stack.parameters[:keep], stack.traces[:keep], stack.scores)
+    return stack.lowest(int(np.argmax(stack.scores)) + 1 if stack.scores else len(stack.layers))
 
 
 def merged(values: Float[Array, "nodes columns"], context: Context, emissions: Sequence[Emission]) -> Seen:
@@ -214,7 +223,11 @@ def merged(values: Float[Array, "nodes columns"], context: Context, emissions: S
     return Seen(values[first], context.take(first), np.bincount(numbers).astype(float))
 
 
-def _runs(layer: ContextLayer, data: Seen, growth: Growth, seed: int) -> list[Run]:
+def _runs(layer: ContextLayer, data: Seen, growth: Growth, seed: int, folder: Path | None) -> list[Run]:
+    if folder is not None:
+        # Whoever learns a layer from the same contexts, above whatever layers, finds what was learned there.
+        same = (seed, growth.max_iterations, growth.tolerance)
+        folder = folder / "-".join(f"{fingerprint(one):08x}" for one in (layer, data, same))
     with warnings.catch_warnings():
         # A layer need not converge: it is one view of the nodes among several.
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -225,5 +238,6 @@ def _runs(layer: ContextLayer, data: Seen, growth: Growth, seed: int) -> list[Ru
             tolerance=growth.tolerance,
             max_iterations=growth.max_iterations,
             seed=seed,
+            checkpoint=folder,
         )
     return learned.runs

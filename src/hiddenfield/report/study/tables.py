@@ -288,7 +288,8 @@ def _remark(row: Row) -> str:
     """Return the settings that a number as published was selected with, or how the row compares with the baselines."""
     if row.as_published is not None:
         chosen = [f"{name} {value}" for name, value in row.as_published.selected.items()]
-        return ", ".join([*chosen, f"epoch {row.as_published.epoch}"])
+        epoch = row.as_published.epoch
+        return ", ".join(chosen if epoch is None else [*chosen, f"epoch {epoch}"])
     compared = {
         name: entry.model_against_it.verdict
         for name, entry in row.baselines.items()
