@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 import hiddenfield as hf
 from hiddenfield.data.formats import FORMATS
-from hiddenfield.errors import InputError
+from hiddenfield.errors import InputError, ReadError
 
 READER = """
 from rings_package import FORMATS
@@ -77,3 +78,18 @@ def test_values_as_a_command_line_gives_them(tmp_path):
     assert pack.targets.isnan().flatten().tolist() == [False, True]
     assert hf.read(tmp_path / "m.csv", target="NR-*,y").target_names == ("NR-a", "NR-b", "y")
     assert hf.read(tmp_path / "m.csv", target="*").target_names == ("y", "NR-a", "NR-b")
+
+
+@pytest.mark.parametrize(
+    ("name", "contents", "message"),
+    [
+        ("x.tree", b"", "the file is empty"),
+        ("x.txt", b" \n\n", "the file is empty"),
+        ("x.txt.gz", gzip.compress(b"2\n1 1\n6 0\n")[:-9], "cannot be decompressed"),
+        ("x.txt", b"what is this\n?", "not recognised as any known format"),
+    ],
+)
+def test_a_file_of_no_format_says_why(tmp_path: Path, name: str, contents: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(contents)
+    with pytest.raises(ReadError, match=message):
+        hf.read(tmp_path / name)

@@ -97,6 +97,16 @@ def test_mistakes_in_files_are_named_with_their_line(tmp_path, text, message):
         as_table(path)
 
 
+def test_ids_of_a_file_are_kept_as_they_are_written(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("id,x\n001,1.5\n2,+2.5\n")
+    table = as_table(path, id="id")
+    assert (table.ids.tolist(), table.to_dict()) == (["001", "2"], {"x": [1.5, 2.5]})
+    path.write_text("id,x\n001,1.5\nNA,2.5\n")
+    with pytest.raises(ReadError, match="line 3: column 'id': the row has no id"):
+        as_table(path, id="id")
+
+
 def test_a_quoted_line_end_and_damaged_parquet(tmp_path):
     path = tmp_path / "table.csv.gz"
     path.write_bytes(gzip.compress(b'a,b\n1,"x\ny"\n2,z\n'))
@@ -206,11 +216,3 @@ def test_symbols_only_where_symbols_are_needed():
     with pytest.raises(InputError, match="column 'b' holds real numbers, not symbols"):
         table.codes()
     assert isinstance(table.take([1]), Table)
-
-
-def test_ids_of_a_file_are_kept_as_they_are_written(tmp_path):
-    path = tmp_path / "table.csv"
-    path.write_text("id,x\n001,1.5\n2,+2.5\n")
-    table = as_table(path, id="id")
-    assert table.ids.tolist() == ["001", "2"]
-    assert table.to_dict() == {"x": [1.5, 2.5]}

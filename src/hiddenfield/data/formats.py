@@ -9,7 +9,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from hiddenfield.data.paths import existing, inner_suffix
+from hiddenfield.data.paths import existing, first_bytes, inner_suffix, read_bytes
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError, ReadError
 from hiddenfield.registry import Registry
@@ -137,6 +137,8 @@ def _chosen(path: Path, format: str | None, options: Mapping[str, Any]) -> Forma
     """Return the format that is named, or else that of the file; refuse options that it does not have."""
     chosen = FORMATS.recognise(path) if format is None else FORMATS.choose(format)
     if chosen is None:
+        if path.is_file() and not first_bytes(path).strip() and not read_bytes(path).strip():
+            raise ReadError("the file is empty; is it complete?", file=path)
         known = ", ".join(FORMATS)
         raise ReadError(f"not recognised as any known format; name one with format=: {known}", file=path)
     accepted = list(inspect.signature(chosen.read).parameters)[1:]

@@ -209,6 +209,14 @@ def test_infinity_is_refused(word: str) -> None:
         column(["1", word])
 
 
+def test_decimal_commas_are_refused_unless_they_are_classes() -> None:
+    for entries in (["NA", "1,5", "2,25"], ["3", "1,5", "x"]):
+        with pytest.raises(ReadError, match="line 3: column 't': '1,5' has a comma; write a decimal point"):
+            column(entries)
+    assert column(["1,5", "2,25"], classes=True)[1].symbols == ("1,5", "2,25")
+    assert column(["a,1", "1,5", "b"])[1].symbols == ("1,5", "a,1", "b")
+
+
 @pytest.mark.parametrize("word", ["1_000", "１２", "0x10", "1,5", "NAN"])
 def test_what_only_some_programs_take_for_a_number_is_none(word: str) -> None:
     with pytest.raises(ReadError, match="line 4"):

@@ -109,7 +109,10 @@ def as_table(
     cells = [values for _, values in found]
     matrix = np.stack(cells, axis=1) if cells else np.empty((read.rows, 0))
     refuse_infinite(matrix, list(kept), read.refuse)
-    ids = None if id is None else as_ids(_plain(read.columns[id]), read.rows)
+    names_of_rows = None if id is None else _plain(read.columns[id])
+    if names_of_rows is not None and None in names_of_rows:
+        raise read.refuse(f"column {id!r}: the row has no id; give it one", names_of_rows.index(None))
+    ids = as_ids(names_of_rows, read.rows)
     weights = None if weight is None else raw_column(read.columns[weight], weight, read.refuse).numbers
     if weight is not None and weights is None:
         raise InputError(f"column {weight!r} must hold numbers")

@@ -30,6 +30,7 @@ MISSING = ("", "NA", "NaN", "nan", "null")
 NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 # Integers as one writes them, which fit 64 bits; "1.0" is what other programs make of 1 beside a missing entry.
 INTEGER = re.compile(r"(-?[1-9]\d{0,17}|0)(\.0*)?", re.ASCII)
+DECIMAL_COMMA = r"^[+-]?\d*,\d+$"
 QUOTED = re.compile(r'"(?:[^"]|"")*"')
 LONGEST_ROW = 1 << 24  # bytes of a row that Arrow parses; what is longer is read more slowly
 
@@ -285,6 +286,7 @@ def target_column(
     if numbers is None:
         if not classes:
             refuse_mixture(present, name, missing, refuse)
+            _refuse_commas(present, name, refuse)
         return _classes(present, name)
     infinite = np.flatnonzero(np.isinf(numbers))
     if len(infinite):
@@ -356,6 +358,22 @@ def _symbols(values: Sequence[str]) -> list[Symbol]:
     if values and all(INTEGER.fullmatch(value) for value in values):
         return [int(value.partition(".")[0]) for value in values]
     return list(values)
+
+
+def _refuse_commas(
+    present: pyarrow.ChunkedArray, name: str, refuse: Callable[[str, int], InputError]
+) -> None:
+    """Refuse a column most of whose entries are numbers or numbers with a decimal comma."""
+    from pyarrow import compute
+
+    commas = compute.match_substring_regex(present, DECIMAL_COMMA)
+    numbers = compute.or_(commas, compute.match_substring_regex(present, NUMBER))
+    if (first := compute.index(commas, True).as_py()) >= 0 and compute.mean(numbers).as_py() > 0.5:
+        raise refuse(
+            f"column {name!r}: {present[first].as_py()!r:.60} has a comma; write a decimal point, or read the column "
+            "as classes",
+            first,
+        )
 
 
 def refuse_mixture(

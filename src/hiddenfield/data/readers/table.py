@@ -163,7 +163,8 @@ def scan(
         yield read(path, cache=cache, single_labels=single_labels, **options)
         return
     defaults = {name: p.default for name, p in inspect.signature(read).parameters.items()}
-    content = _content(_checked({**defaults, "path": path, **options}))
+    # No bar for each part: whoever goes through them shows one for all.
+    content = _content(_checked({**defaults, "path": path, **options, "progress": False}))
     failures: list[tuple[int, str]] = []
     size = ROWS_AT_ONCE if content.kind == "smiles" else max(len(content.structures), 1)
     starts = range(0, max(len(content.structures), 1), size)
