@@ -52,3 +52,10 @@ def test_a_folder_belongs_to_one_plan(tmp_path):
         claim_folder(folder, "plan.json", {"seed": 0}, "a run", resume=False)
     with pytest.raises(InputError, match="is of a run with seed 0, not 1; give the same"):
         claim_folder(folder, "plan.json", {"seed": 1}, "a run", resume=True)
+
+
+def test_a_folder_without_an_assessment_is_said_to_be_one(tmp_path):
+    with pytest.raises(
+        ReadError, match="does not hold a finished assessment; name what evaluate --out or --json"
+    ):
+        Assessment.read(tmp_path)

@@ -21,12 +21,7 @@ from hiddenfield.evaluation.records import (
     ScoreRecord,
     finite_metrics,
 )
-from hiddenfield.evaluation.significance import (
-    METHOD,
-    bootstrap_comparison,
-    bootstrap_interval,
-    comparison_record,
-)
+from hiddenfield.evaluation.significance import bootstrap_interval, bootstrap_record
 from hiddenfield.evaluation.splits.base import Split
 from hiddenfield.shapes import Array, Bool, Float
 
@@ -143,26 +138,20 @@ def _add(
     truth = values[split.test][there[split.test]]
     assert own.predictions is not None
     mine = metric_draws(truth, {"": [Predictions(own.predictions)]}, found.seed or 0)[""]
-    tables = {score.name: [Predictions(_spread(score, len(truth)))] for score in others}
+    known = ((score.name, score.predictions) for score in others if score.predictions is not None)
+    tables = {other: [Predictions.spread(values, len(truth))] for other, values in known}
     draws = metric_draws(truth, tables, found.seed or 0, found.main)
     rows = []
     for score in others:
         difference = own.metrics[found.main] - score.metrics[found.main]
-        test = bootstrap_comparison(difference, mine[found.main], draws[score.name][found.main])
-        rows.append(score.record(None if test is None else comparison_record(test, found.main, METHOD)))
+        drawn = mine[found.main], draws[score.name][found.main]
+        rows.append(score.record(bootstrap_record(difference, *drawn, found.main)))
     found.test[name], found.baseline[name] = finite_metrics(own.metrics), rows[0].metrics
     found.intervals[name] = {metric: bootstrap_interval(drawn) for metric, drawn in mine.items()}
     found.entries[name] = _sizes(split, there)
     found.comparison[name] = [*rows, own.record()]
     if clean.any() and not clean.all():
         found.without_copies[name] = finite_metrics(measure(truth[clean], own.predictions[clean]))
-
-
-def _spread(score: Score, count: int) -> Float[Array, "structures ..."]:
-    """Return the predictions of a baseline for every test structure; a constant keeps one row for all."""
-    assert score.predictions is not None
-    values = score.predictions
-    return np.repeat(values, count, axis=0) if len(values) == 1 else values
 
 
 # -- what a person must know -------------------------------------------------------------------------------

@@ -177,6 +177,11 @@ class Predictions:
     values: Float[Array, "structures ..."]
     labels: Int[Array, " structures"] | None = None
 
+    @classmethod
+    def spread(cls, values: Float[Array, "structures ..."], count: int) -> Predictions:
+        """Return predictions for every structure, of which a constant has one row for all."""
+        return cls(np.repeat(values, count, axis=0) if len(values) == 1 else values)
+
     def measure(self, truth: Float[Array, " structures"], only: str | None = None) -> dict[str, float]:
         """Return the metrics of the task, or `only` one."""
         return measure(truth, self.values, only, self.labels)

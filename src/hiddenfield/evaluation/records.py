@@ -240,9 +240,11 @@ class Assessment(Record, frozen=True, kw_only=True):
     @classmethod
     def read(cls, path: str | Path) -> Assessment:
         """Read what ``hiddenfield evaluate --json`` printed, or what its folder holds."""
-        file = Path(path)
-        file = file / "assessment.json" if file.is_dir() else file
-        return read_record(file, cls, "a finished assessment; name what evaluate --out or --json wrote")
+        file, what = Path(path), "a finished assessment; name what evaluate --out or --json wrote"
+        inner = file / "assessment.json"
+        if file.is_dir() and not inner.exists():
+            raise ReadError(f"does not hold {what}", file=file)
+        return read_record(inner if file.is_dir() else file, cls, what)
 
     def __repr__(self) -> str:
         """Metric, mean, deviation and protocol on one line."""

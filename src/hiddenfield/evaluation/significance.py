@@ -13,8 +13,6 @@ from hiddenfield.evaluation.measuring import METRICS, Metric, better
 from hiddenfield.evaluation.records import Assessment, ComparisonRecord, Summary, finite
 from hiddenfield.shapes import Array, Float
 
-METHOD = "paired bootstrap of the test structures"
-
 
 @dataclass(frozen=True)
 class Comparison:
@@ -233,3 +231,13 @@ def bootstrap_comparison(
     known = differences[np.isfinite(differences)]
     fewer = 1 + min(int((known <= 0).sum()), int((known >= 0).sum()))
     return Comparison(mean, bounds[0], bounds[1], math.nan, min(1.0, 2 * fewer / (len(known) + 1)))
+
+
+def bootstrap_record(
+    difference: float, own: Float[Array, " draws"], other: Float[Array, " draws"], metric: str
+) -> ComparisonRecord | None:
+    """Return `bootstrap_comparison` as it is written; None where too many draws are undefined."""
+    found = bootstrap_comparison(difference, own, other)
+    return (
+        None if found is None else comparison_record(found, metric, "paired bootstrap of the test structures")
+    )

@@ -130,9 +130,7 @@ def metric_draws(
 def _kept_baselines(finished: Finished, count: int) -> dict[str | None, list[Predictions]]:
     found: dict[str | None, list[Predictions]] = {}
     for name, rows in finished.baselines(0).tables.items():
-        table = np.asarray(rows, dtype=np.float64)
-        # A constant keeps one row for all.
-        found[name] = [Predictions(np.repeat(table, count, axis=0) if len(table) == 1 else table)]
+        found[name] = [Predictions.spread(np.asarray(rows, dtype=np.float64), count)]
     blind = [result.kept() for result in finished.finals(0, "blind")]
     return found | ({BLIND_NAME: blind} if blind else {})
 

@@ -36,9 +36,8 @@ from hiddenfield.evaluation.records import (
     finite,
 )
 from hiddenfield.evaluation.significance import (
-    METHOD,
-    bootstrap_comparison,
     bootstrap_interval,
+    bootstrap_record,
     comparison_record,
     corrected_t_test,
     summarise,
@@ -164,8 +163,7 @@ def _baselines(
         if len(folds) > 1:
             against = comparison_record(corrected_t_test(values, folds, share), name)
         elif own is not None and model in others:
-            test = bootstrap_comparison(values[0] - folds[0], own, others[model])
-            against = None if test is None else comparison_record(test, name, METHOD)
+            against = bootstrap_record(values[0] - folds[0], own, others[model], name)
         records[model] = BaselineRecord(
             summary.mean,
             summary.std,
