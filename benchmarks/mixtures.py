@@ -165,7 +165,7 @@ def run(*, quick: bool = False) -> dict[str, Any]:
         with threadpool_limits(1):
             rows = turns(5_000 if quick else 100_000, 2 if quick else 7)
             rows += wide(1_000 if quick else 20_000, 2 if quick else 5)
-            rows += acceleration(1_000 if quick else 20_000)
+            rows += acceleration(2_000 if quick else 20_000)
     finally:
         torch.set_num_threads(before)
     columns = dict.fromkeys(name for row in rows for name in row)

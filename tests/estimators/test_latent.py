@@ -285,6 +285,20 @@ def test_without_options_a_collapse_is_told_and_learned_with_a_prior(tmp_path):
     np.testing.assert_array_equal(hf.load(tmp_path / "model").posterior(X), model.posterior(X))
 
 
+@pytest.mark.parametrize("fill", ["variational", "gibbs"])
+def test_tails_have_no_bayesian_fill(fill):
+    with pytest.raises(InputError, match=r"which variational .* freedom=None for Gaussians"):
+        GaussianMixture(2, freedom=4.0, fill=fill).fit(numbers(rows=40))
+
+
+def test_sizes_are_chosen_with_known_labels():
+    X = numbers(rows=60)
+    labels = [0] * 5 + [None] * 55
+    found = choose_size(GaussianMixture(prior="weak"), X, [1, 2], y=labels, criterion="cross_validation")
+    assert np.isfinite(found.cross_validated).all()
+    assert found.best_estimator.classes_.tolist() == [0]
+
+
 def test_columns_of_text_are_named():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame([[1.0, "red"], [2.0, "blue"]], columns=["size", "colour"])

@@ -164,7 +164,10 @@ class MixtureOfGaussians(Composed):
     def posterior(self, statistics: Arrays) -> Arrays:
         """Return a Dirichlet distribution of the weights, normal-inverse-Wishart ones of means and covariances."""
         if self.freedom is not None:
-            raise InputError("Student's t distributions have no conjugate prior; use fill='expectation'")
+            raise InputError(
+                "Student's t distributions have no conjugate prior, which variational Bayes and Gibbs sampling need; "
+                "use fill='expectation', or freedom=None for Gaussians"
+            )
         return super().posterior(statistics)
 
     # -- rows ----------------------------------------------------------------------------------------------
