@@ -49,7 +49,7 @@ def test_errors_name_flags(capsys, tmp_path, table):
     code, _, err = call(capsys, *words, "-p", "dropout=2")
     assert "--parameter dropout must be a float" in err
     code, _, err = call(capsys, *words, "--model", "loopy")
-    assert "error: --model must be a str among" in err
+    assert "error: unknown model 'loopy' (did you mean 'loopy_bp'?)" in err
     done(capsys, *words)
     code, _, err = call(capsys, *words)
     assert "go on with what is there with --resume" in err

@@ -73,12 +73,12 @@ def _reader_options() -> frozenset[str]:
 @functools.cache
 def _parameters() -> frozenset[str]:
     from hiddenfield.estimators import StructureClassifier, StructureEncoder, StructureRegressor
-    from hiddenfield.evaluation.fitting import MODELS
+    from hiddenfield.evaluation.fitting import models
 
     kinds = (
         StructureClassifier,
         StructureRegressor,
         StructureEncoder,
-        *(kind for pair in MODELS.values() for kind in pair),
+        *(kind for pair, _ in models().values() for kind in pair),
     )
     return frozenset(name for kind in kinds for name in kind().get_params())

@@ -5,6 +5,7 @@ from .cgmm_predictors import CGMMClassifier as CGMMClassifier, CGMMRegressor as 
 from .factor_analysis import FactorAnalysis as FactorAnalysis, ProbabilisticPCA as ProbabilisticPCA
 from .gaussian_mixture import GaussianMixture as GaussianMixture
 from .hidden_markov import Forecast as Forecast, HiddenMarkovModel as HiddenMarkovModel
+from .kernel_machines import KernelClassifier as KernelClassifier, KernelRegressor as KernelRegressor
 from .latent import (
     LATENT as LATENT,
     LatentEstimator as LatentEstimator,

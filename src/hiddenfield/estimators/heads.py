@@ -66,11 +66,11 @@ class Machine:
     rows: csr_matrix | None = None
     targets: Float[Array, " rows"] | None = None
 
-    def predict(self, features: csr_matrix) -> Float[Array, "rows ..."]:
+    def predict(self, features: Any) -> Float[Array, "rows ..."]:
         """Return numbers, or probabilities of the classes: without such, scores that are brought to sum to one."""
         from scipy.special import softmax
 
-        X: Any = features if self.rows is not None else features.toarray()
+        X: Any = features if self.rows is not None or isinstance(features, np.ndarray) else features.toarray()
         if self.classes is None:
             return np.asarray(self.model.predict(X), np.float64)
         seen = np.asarray(self.model.classes_)

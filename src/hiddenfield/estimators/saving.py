@@ -24,6 +24,7 @@ from hiddenfield.estimators.cgmm import ContextualGraphMarkovModel
 from hiddenfield.estimators.cgmm_predictors import CGMM
 from hiddenfield.estimators.counting import KINDS, PREFIX, as_arrays, from_arrays
 from hiddenfield.estimators.inputs import REPRESENTATIONS, Features, Reading
+from hiddenfield.estimators.kernel_machines import KERNEL_MACHINES, KernelPredictor
 from hiddenfield.estimators.latent import LATENT, LatentEstimator
 from hiddenfield.estimators.parameters import as_json, from_json
 from hiddenfield.estimators.supervised import TYPES
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 FORMAT, VERSION = "hiddenfield estimator", 1
 DESCRIPTION, WEIGHTS = "model.json", "model.safetensors"
-SelfSaved = LatentEstimator | ContextualGraphMarkovModel
+SelfSaved = LatentEstimator | ContextualGraphMarkovModel | KernelPredictor
 """Estimators that say themselves what of them is saved."""
 CLASSES = ("StructureClassifier", "StructureEncoder", "StructureRegressor")
 # A description of this size has more symbols in its vocabularies than any model that was ever fitted here.
@@ -208,7 +209,7 @@ def _read_weights(file: Path, expected: str) -> dict[str, Tensor]:
 def _build(content: Mapping[str, Any], tensors: dict[str, Tensor]) -> Any:
     """Make the estimator; whatever is wrong with the content becomes an error here, and none of it is run."""
     name = content["class"]
-    latent = {cls.__name__: cls for cls in LATENT.values()} | CGMM
+    latent = {cls.__name__: cls for cls in LATENT.values()} | CGMM | KERNEL_MACHINES
     if name not in (*CLASSES, *latent):
         raise InputError(
             f"there is no class {name!r:.50}; it must be one of {', '.join((*CLASSES, *latent))}"

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -16,7 +17,14 @@ from hiddenfield.data.paths import write_text
 from hiddenfield.data.structures import Structures
 from hiddenfield.embedding import EMBEDDINGS
 from hiddenfield.errors import HiddenfieldError, InputError
-from hiddenfield.estimators import CGMMClassifier, CGMMRegressor, StructureClassifier, StructureRegressor
+from hiddenfield.estimators import (
+    CGMMClassifier,
+    CGMMRegressor,
+    KernelClassifier,
+    KernelRegressor,
+    StructureClassifier,
+    StructureRegressor,
+)
 from hiddenfield.estimators.base import Fitted
 from hiddenfield.estimators.targets import as_task, attach, looks_like_classes
 from hiddenfield.evaluation.assessment.problem import groups_of, with_row_ids
@@ -31,6 +39,7 @@ from hiddenfield.evaluation.records import (
     write_json,
 )
 from hiddenfield.evaluation.splits.base import Request, Split, make_splits
+from hiddenfield.kernels import KERNELS
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Int
 
@@ -146,9 +155,9 @@ def fit_run(
     train, test = _held_out(structures, answered, plan)
     _check_learnable(structures, train)
     own = {"random_state": plan.seed, "checkpoint": folder / "checkpoint", "verbose": verbose}
-    name, parameters = plan.parameters.get("model", "loopy_bp"), {**own, **plan.parameters}
-    parameters.pop("model", None)
-    estimator = make_estimator(name, structures.target_vocabularies[0] is not None, parameters)
+    parameters = dict(plan.parameters)
+    name = parameters.pop("model", "loopy_bp")
+    estimator = make_estimator(name, structures.target_vocabularies[0] is not None, parameters, own)
     fresh = claim_folder(folder, "settings.json", asdict(plan), "a run", resume=resume)
     try:
         estimator.fit(structures[train])
@@ -221,12 +230,19 @@ def _held_out(
     return answered[split.train], answered[split.test]
 
 
-MODELS: dict[str, tuple[Any, Any]] = {"cgmm": (CGMMClassifier, CGMMRegressor)}
-"""Classifiers and regressors of structures by name, beside the networks, whose names are those of `EMBEDDINGS`."""
+def models() -> dict[str, tuple[Any, dict[str, Any]]]:
+    """Return by name the classifiers and regressors of structures, and what the name says of their parameters."""
+    networks = {name: ((StructureClassifier, StructureRegressor), {"model": name}) for name in EMBEDDINGS}
+    kernels = {f"kernel:{name}": ((KernelClassifier, KernelRegressor), {"kernel": name}) for name in KERNELS}
+    return {**networks, "cgmm": ((CGMMClassifier, CGMMRegressor), {}), **kernels}
 
 
-def make_estimator(name: str, classify: bool, parameters: Mapping[str, Any]) -> Any:
+def make_estimator(
+    name: str, classify: bool, parameters: Mapping[str, Any], of_run: Mapping[str, Any] = MappingProxyType({})
+) -> Any:
     """Return the classifier or regressor of a name with these parameters, if it has them all.
+
+    Those of the run are set where it has them.
 
     Examples
     --------
@@ -234,15 +250,15 @@ def make_estimator(name: str, classify: bool, parameters: Mapping[str, Any]) -> 
     StructureRegressor(dim=8, model='mean_field')
     >>> make_estimator("cgmm", True, {"num_states": 8})
     CGMMClassifier(num_states=8)
+    >>> make_estimator("kernel:wl_subtree", True, {"rounds": 5}, {"checkpoint": "run"})
+    KernelClassifier(kernel_options={'rounds': 5})
     """
-    choose("model", {**EMBEDDINGS, **MODELS}, name)
-    if name in MODELS:
-        kinds, own = MODELS[name], dict(parameters)
-    else:
-        kinds, own = (StructureClassifier, StructureRegressor), {**parameters, "model": name}
-    kind = kinds[0] if classify else kinds[1]
-    check_parameters(own, kind, kind._get_param_names())
-    return kind(**own)
+    kinds, named = choose("model", models(), name)
+    estimator = kinds[0 if classify else 1](**named)
+    known = estimator.get_params()
+    check_parameters(parameters, type(estimator), known)
+    own = {key: value for key, value in of_run.items() if key in known}
+    return estimator.set_params(**{**own, **parameters})
 
 
 def check_parameters(names: Iterable[str], kind: type, known: Iterable[str]) -> None:
