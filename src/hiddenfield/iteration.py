@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 
@@ -60,6 +61,13 @@ def check_damping(damping: float) -> None:
     """Refuse a damping that is none."""
     if not 0 <= damping < 1:
         raise InputError(f"damping is the weight of the old message, at least 0 and below 1, got {damping}")
+
+
+def check_least(least: int, **given: Any) -> None:
+    """Refuse options that are no whole numbers, or too small ones."""
+    for name, number in given.items():
+        if isinstance(number, bool) or not isinstance(number, numbers.Integral) or number < least:
+            raise InputError(f"{name} must be a whole number of at least {least}, got {number!r}")
 
 
 def iterate(

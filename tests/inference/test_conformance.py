@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import math
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,16 @@ import torch
 from hypothesis import given, settings
 
 from hiddenfield.errors import ConvergenceWarning, InputError
-from hiddenfield.fields import FactorGraph, concatenate_fields, from_factors
-from hiddenfield.inference import METHODS, Posterior, infer, log_likelihood
+from hiddenfield.fields import FactorGraph, concatenate_fields, from_factors, regions_from_factors
+from hiddenfield.inference import (
+    METHODS,
+    Posterior,
+    gibbs_sample,
+    infer,
+    log_likelihood,
+    map_state,
+    sample,
+)
 from tests.fields.strategies import FieldParts, fields
 from tests.inference.oracle import enumerate_field
 
@@ -404,3 +413,36 @@ def test_unrolled_marginals_carry_gradients(method: str) -> None:
         moved[3][0, 1] += sign * 1e-4
         ends.append(run(method, from_factors(scopes, moved, cards)).marginals[1, 0].item())
     assert gradient[0, 1].item() == pytest.approx((ends[0] - ends[1]) / 2e-4, abs=1e-5)
+
+
+OTHER = from_factors([[0, 2], [1, 2]], [np.zeros((2, 2))] * 2)
+
+
+@pytest.mark.parametrize(
+    ("ask", "told"),
+    [
+        (
+            lambda field: infer(field, "gibbs", temperatures=0),
+            "temperatures must be a whole number of at least 1",
+        ),
+        (lambda field: infer(field, "mean_field", seed=-1), "seed must be a whole number of at least 0"),
+        (lambda field: infer(field, "tree_reweighted", seed=-1), "seed must be a whole number of at least 0"),
+        (lambda field: gibbs_sample(field, 3, seed=-1), "seed must be a whole number of at least 0"),
+        (lambda field: sample(field, -1), "num_samples must be a whole number"),
+        (
+            lambda field: infer(field, "relaxed", max_iterations=0),
+            "max_iterations must be a whole number of at least 1",
+        ),
+        (lambda field: infer(field, "relaxed", log2_states=math.nan), "log2_states must not be negative"),
+        (lambda field: infer(field, memory_limit=-1.0), "memory_limit is a number of bytes above 0"),
+        (lambda field: infer(field, "generalized_bp", messages=torch.zeros(3)), "messages hold 8 numbers"),
+        (
+            lambda field: infer(field, "generalized_bp", regions=regions_from_factors(OTHER)),
+            "of other variables",
+        ),
+        (lambda field: map_state(field, "loopy_bp", temperature=0.5), "leave out the temperature"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_by_name(ask: Callable[[FactorGraph], Any], told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        ask(from_factors([[0, 1], [1, 2]], [np.zeros((2, 2))] * 2))

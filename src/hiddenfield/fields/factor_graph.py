@@ -347,7 +347,7 @@ class FactorGraph:
 
     def indices_of(self, variables: Iterable[Any]) -> list[int]:
         """Return the numbers of variables that are given by names or numbers."""
-        if isinstance(variables, str):
+        if isinstance(variables, (str, int)):
             raise InputError(
                 f"variables are a list of names or numbers, got {variables!r}: write [{variables!r}]"
             )

@@ -119,6 +119,7 @@ def auto(
     return _in_time(
         field,
         time_limit,
+        memory_limit,
         None if backend == "torch" else loopy_bp,
         lambda: plan_exact(field, "best", memory_limit, marginals),
         lambda plan: run_plan(field, plan, backend),
@@ -129,6 +130,7 @@ def auto(
 def _in_time(
     field: FactorGraph,
     time_limit: float,
+    memory_limit: float | None,
     on_forests: Callable[..., Answer] | None,
     make: Callable[[], Plan],
     run: Callable[[Plan], Answer],
@@ -137,6 +139,8 @@ def _in_time(
     """Answer exactly where that fits the limits, else by an estimate, which is told the plan and why it was not run."""
     if not time_limit > 0:
         raise InputError(f"time_limit is a number of seconds above 0, got {time_limit}")
+    if memory_limit is not None and not memory_limit > 0:
+        raise InputError(f"memory_limit is a number of bytes above 0, got {memory_limit}")
     with limited(time_limit):
         if not field.is_ground:
             return estimate(None, "its variables stand for several, which exact inference cannot tell apart")
@@ -242,6 +246,7 @@ def map_state(field: FactorGraph, *, time_limit: float = 5.0, memory_limit: floa
     return _in_time(
         field,
         time_limit,
+        memory_limit,
         MAP_METHODS["loopy_bp"],
         lambda: plan_states(field, every, max_memory=memory_limit),
         lambda plan: run_map_plan(field, plan, every),

@@ -30,6 +30,7 @@ from hiddenfield.inference.posterior import (
     check_field,
     impossible_status,
 )
+from hiddenfield.iteration import check_least
 from hiddenfield.ops.dispatch import use_compiled
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Int, Tensor
@@ -312,13 +313,16 @@ def sample(
     (torch.Size([1000, 2]), True, True)
     """
     check_field(field, "sample")
-    if num_samples < 0:
-        raise InputError(f"num_samples must not be negative, got {num_samples}")
+    check_least(0, num_samples=num_samples)
+    if not isinstance(seed, torch.Generator):
+        check_least(0, seed=seed)
     stage = np.zeros(field.num_variables, np.int64)
     collected, states = _collected(field, stage, plan_states(field, stage, order, max_memory))
     if bool((collected.log_partition == -math.inf).any()):
         raise InputError(f"nothing can be drawn: {CONTRADICTION}")
-    number = seed if isinstance(seed, int) else int(torch.randint(2**62, (1,), generator=seed))
+    number = (
+        int(torch.randint(2**62, (1,), generator=seed)) if isinstance(seed, torch.Generator) else seed % 2**63
+    )
     return torch.from_numpy(np.ascontiguousarray(states(num_samples, number).T)).to(field.device)
 
 

@@ -14,7 +14,7 @@ from hiddenfield.inference.double_loop import descend
 from hiddenfield.inference.posterior import METHODS, Posterior
 from hiddenfield.inference.regions.passing import RegionPassing
 from hiddenfield.inference.regions.sweeps import ROUNDS, Sweeps, split_counting
-from hiddenfield.iteration import Outcome, check_damping, iterate, part_of
+from hiddenfield.iteration import Outcome, check_damping, check_least, iterate, part_of
 from hiddenfield.limits import seconds_left
 from hiddenfield.shapes import Array, Float, Tensor
 
@@ -109,11 +109,13 @@ def generalized_bp(
     ('exact', 4.802705)
     """
     check_damping(damping)
-    if memory < 0:
-        raise InputError(f"memory is the number of past states that are mixed, at least 0, got {memory}")
+    check_least(0, memory=memory)
     passing = RegionPassing(field, choose_regions(field, regions))
     if passing.is_forest:  # belief propagation settles by itself
         damping, memory = 0.0, 0
+    size = int(passing.wiring.message_ptr[-1])
+    if messages is not None and messages.shape != (size,):
+        raise InputError(f"messages hold {size} numbers, got {tuple(messages.shape)}")
     counting = split_counting(passing)
     sweeps = Sweeps(
         passing, counting, tolerance=tolerance, damping=damping, memory=memory, begin=memory, backend=backend

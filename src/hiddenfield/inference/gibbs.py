@@ -16,7 +16,7 @@ from hiddenfield.inference.messages.passing import normalise_segments
 from hiddenfield.inference.posterior import METHODS, Posterior
 from hiddenfield.inference.sampling.chains import Chains, settled_beliefs, softened
 from hiddenfield.inference.sampling.loops import Record, energies
-from hiddenfield.iteration import part_of
+from hiddenfield.iteration import check_least, part_of
 from hiddenfield.ops.compile import as_array
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Bool, Float, Int, Tensor
@@ -116,9 +116,8 @@ def gibbs(
     (tensor([0.7000, 0.3000], dtype=torch.float64), 'converged')
     """
     _check(field, chains, sweeps, blocks)
-    for name, number in (("burn_in", burn_in), ("seed", seed)):
-        if number is not None and number < 0:
-            raise InputError(f"{name} must not be negative, got {number}")
+    check_least(0, burn_in=0 if burn_in is None else burn_in, seed=seed)
+    check_least(1, temperatures=temperatures)
     choose("log_partition", LOG_PARTITIONS, log_partition)
     walkers = Chains.dispersed(field, chains, seed, blocks)
     walkers.run(sweeps // 2 if burn_in is None else burn_in)
@@ -212,8 +211,8 @@ def gibbs_sample(
     (torch.Size([1000, 2]), tensor(True))
     """
     _check(field, chains, 2, blocks)
-    if num_samples < 0 or thin < 1 or burn_in < 0:
-        raise InputError(f"num_samples, thin and burn_in count: got {num_samples}, {thin} and {burn_in}")
+    check_least(0, num_samples=num_samples, burn_in=burn_in, seed=seed)
+    check_least(1, thin=thin)
     walkers = Chains.dispersed(field, chains, seed, blocks)
     if (walkers.found != FOUND).any():
         raise InputError(f"graph {int((walkers.found != FOUND).argmax())}: {_status(walkers.found)}")
@@ -230,8 +229,8 @@ def _check(field: FactorGraph, chains: int, sweeps: int, blocks: str) -> None:
     choose("blocks", BLOCKS, blocks)
     if not field.is_ground:
         raise InputError("Gibbs sampling needs a ground field: a variable stands for several here")
-    if chains < 1 or sweeps < 2:
-        raise InputError(f"at least one chain and two sweeps, got {chains} and {sweeps}")
+    check_least(1, chains=chains)
+    check_least(2, sweeps=sweeps)
 
 
 def _averages(

@@ -209,6 +209,8 @@ def map_state(field: FactorGraph, **options: Any) -> MapState:
     >>> map_state(from_factors([[0, 1]], [np.log([[1.0, 2.0], [2.0, 1.0]])])).assignment
     tensor([0, 1])
     """
+    if options.pop("temperature", 0) != 0:
+        raise InputError("the most likely assignment is found at temperature 0: leave out the temperature")
     posterior = loopy_bp(field, temperature=0, **options)
     assignment = posterior.extra["assignment"]
     if field.is_forest and field.is_ground and bool(posterior.converged.all()):

@@ -17,7 +17,7 @@ from hiddenfield.inference.messages.mean_field_updates import ProductUpdate, sel
 from hiddenfield.inference.messages.passing import normalise_segments
 from hiddenfield.inference.messages.propagation import propagate
 from hiddenfield.inference.posterior import METHODS, Posterior
-from hiddenfield.iteration import Outcome, check_damping, iterate
+from hiddenfield.iteration import Outcome, check_damping, check_least, iterate
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Bool, Float, Tensor
 
@@ -107,8 +107,8 @@ def mean_field(
     check_damping(damping)
     if damping and schedule == "sequential":
         raise InputError("damping is for schedule='parallel'; the sequential one is monotone without")
-    if starts < 1:
-        raise InputError(f"starts must be at least 1, got {starts}")
+    check_least(1, starts=starts)
+    check_least(0, seed=seed)
     update = ProductUpdate.make(field, schedule, damping, backend)
     limits = (tolerance, max_iterations)
     first = _own_potentials(field) if log_marginals is None else _checked(field, log_marginals)

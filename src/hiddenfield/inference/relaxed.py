@@ -20,7 +20,7 @@ from hiddenfield.inference.cliques.plan import CliquePlan, clique_plan, live_gra
 from hiddenfield.inference.exact import marginals_to_posterior
 from hiddenfield.inference.messages.passing import normalise_segments
 from hiddenfield.inference.posterior import METHODS, Posterior
-from hiddenfield.iteration import check_damping, iterate
+from hiddenfield.iteration import check_damping, check_least, iterate
 from hiddenfield.limits import OutOfTimeError
 from hiddenfield.ops.compile import as_array
 from hiddenfield.shapes import Array, Float, Tensor
@@ -101,6 +101,9 @@ def relaxed(
     'exact'
     """
     check_damping(damping)
+    check_least(1, max_iterations=max_iterations)
+    if not log2_states >= 0:
+        raise InputError(f"log2_states must not be negative, got {log2_states}")
     if not field.is_ground:
         raise InputError("variables are cut into copies one by one; a field with variable counts has none")
     cuts = Cuts(field)

@@ -22,7 +22,7 @@ from hiddenfield.inference.messages.tree_weights import (
 )
 from hiddenfield.inference.posterior import MAP_METHODS, METHODS, Guarantee, MapState, Posterior, padded
 from hiddenfield.inference.sampling.search import agree, improved
-from hiddenfield.iteration import Outcome
+from hiddenfield.iteration import Outcome, check_least
 from hiddenfield.shapes import Float, Tensor
 
 REMEDY = "the bound holds all the same; for a tighter one raise max_iterations"
@@ -122,10 +122,8 @@ def tree_reweighted(
     >>> posterior.guarantee, posterior.log_partition > np.log(28)
     ('upper bound', tensor([True]))
     """
-    if optimise < 0 or (samples is not None and samples < 1):
-        raise InputError(
-            f"optimise must not be negative and samples at least 1, got optimise={optimise}, samples={samples}"
-        )
+    check_least(0, optimise=optimise, seed=seed)
+    check_least(1, samples=1 if samples is None else samples)
     if temperature not in (0, 1):
         raise InputError(f"the temperature of tree_reweighted is 1 or 0 (max-product), got {temperature}")
     rho, guarantee = _weights(field, weights, samples, seed)
@@ -205,6 +203,8 @@ def map_state(field: FactorGraph, **options: Any) -> MapState:
     >>> best.assignment.tolist(), best.guarantee
     ([1, 1, 1], 'exact')
     """
+    if options.pop("temperature", 0) != 0:
+        raise InputError("the most likely assignment is found at temperature 0: leave out the temperature")
     single = field.dtype != torch.float64
     options.setdefault("tolerance", 1e-6 if single else 1e-11)
     posterior = tree_reweighted(field, temperature=0, **options)

@@ -181,6 +181,13 @@ class RegionGraph:
                 f"the regions were made for {self.width} variables and {len(self.factor_outer)} factors, the field has "
                 f"{field.num_variables} and {factors}; build them from this field"
             )
+        flat, outer = flatten(field), self.outer
+        begin = outer.ptr[:-1][self.factor_outer][flat.place_factor]
+        same = len(self.factor_position) == len(flat.scope)
+        if not same or (outer.members[begin + self.factor_position] != flat.scope).any():
+            raise InputError(
+                "the regions were made for factors of other variables; build them from this field"
+            )
 
 
 def regions_from_factors(field: FactorGraph) -> RegionGraph:
