@@ -101,15 +101,14 @@ def _auto(field: FactorGraph) -> RegionGraph:
         check_time()
         try:
             cycles = _cycles(field, longest, MOST_CYCLES)
-        except InputError:
+            logs = np.bincount(cycles.rows, weights=log_cards[cycles.members], minlength=len(cycles))
+            if np.exp(logs).sum() > MOST_ENTRIES:
+                break
+            if len(cycles) == seen:
+                continue
+            seen, found = len(cycles), regions_from_clusters(field, cycles)
+        except TooLargeError:
             break
-        entries = np.exp(np.bincount(cycles.rows, weights=log_cards[cycles.members], minlength=len(cycles)))
-        if entries.sum() > MOST_ENTRIES:
-            break
-        if len(cycles) == seen:
-            continue
-        seen = len(cycles)
-        found = regions_from_clusters(field, cycles)
         excess = abs(_total_count(found) - field.num_components)
         if excess <= least:
             chosen, least = found, excess
@@ -131,7 +130,7 @@ def _cycles(field: FactorGraph, longest: int, most: int) -> Sets:
     except InputError:
         raise TooLargeError(
             f"there are more than {most:,} chordless cycles of up to {longest} variables in a graph; take "
-            "regions='auto' or 'faces', or clusters of your own"
+            "regions='auto' or 'bethe', or clusters of your own"
         ) from None
     return Sets(found.ptr, found.node)
 

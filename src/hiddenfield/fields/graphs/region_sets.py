@@ -9,8 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hiddenfield.errors import TooLargeError
 from hiddenfield.limits import check_time
 from hiddenfield.shapes import Array, Int
+
+MOST_SHARED = 1 << 26
+"""Members that pairs of sets may share, all pairs together: half a gibibyte for each array of them."""
 
 
 def ranges(
@@ -109,6 +113,11 @@ def overlaps(first: Sets, second: Sets, width: int) -> Overlaps:
     holder = second.rows[order]
     bounds = np.searchsorted(second.members[order], np.arange(width + 1))
     count = (bounds[1:] - bounds[:-1])[first.members]
+    if count.sum() > MOST_SHARED:
+        raise TooLargeError(
+            f"{len(first):,} clusters or regions share {count.sum():,} variables with others, one by one, and "
+            f"{MOST_SHARED:,} is the most; take fewer or smaller clusters"
+        )
     place, member = ranges(bounds[:-1][first.members], count)
     keys = first.rows[member] * max(len(second), 1) + holder[place]
     members = first.members[member]
