@@ -22,6 +22,11 @@ Scheme = Annotated[Path, Argument(metavar="SCHEME", help="A scheme: a TOML file.
 Fix = Annotated[list[str] | None, Option("--fix", metavar="FEATURE=WEIGHT", help="Hold a weight at a value.")]
 Seed = Annotated[int, Option(help="Seed of random starts and samples.")]
 Report = Annotated[Path | None, Option("--out", "-o", help="Write a report with figures: one .html file.")]
+Plot = Annotated[Path | None, Option(help="Draw it into this .png, .svg or .pdf.")]
+Theta = Annotated[
+    list[str] | None, Option("--theta", "-t", metavar="FEATURE=WEIGHT", help="The weight of a feature.")
+]
+Weights = Annotated[str, Option(help="ground or binding: what a weight counts.")]
 
 
 def _domain(
@@ -62,7 +67,7 @@ def _size(texts: list[str] | None) -> dict[str, int] | int | None:
 
 def _conventions(
     bindings: str = Option("auto", help="auto, merged, ordered or cluster: how features become factors."),
-    weights: str = Option("ground", help="ground or binding: what a weight counts."),
+    weights: Weights = "ground",
 ) -> dict[str, Any]:
     return {"bindings": bindings, "weights": weights}
 
@@ -75,9 +80,7 @@ def infer(
     path: Scheme,
     domain: Domain,
     conventions: Conventions,
-    theta: list[str] | None = Option(
-        None, "--theta", "-t", metavar="FEATURE=WEIGHT", help="The weight of a feature."
-    ),
+    theta: Theta = None,
     json: Json = False,
 ) -> None:
     """Find all fixed points of belief propagation on the template: log Z, marginals, expected counts, stability.
@@ -94,24 +97,15 @@ def infer(
     from hiddenfield.report.relational import describe_phases, describe_prediction
 
     scheme = read_scheme(path)
-    given = _numbers(scheme, theta, "--theta")
-    missing = [name for name in scheme.features if name not in given]
-    if missing:
-        raise InputError(f"give a weight for {', '.join(missing)}: --theta {missing[0]}=…")
-    networks = _networks(scheme, domain)
-    if len(networks) > 1:
-        raise InputError("inference is about one network; give --network once")
-    if not networks and domain["size"] is None:
-        raise InputError("how many vertices are there? Give --size or --network")
-    ordered = {name: given[name] for name in scheme.features}
-    row = np.array(list(ordered.values()))
-    sizes = networks[0].sizes if networks else scheme.check_sizes(domain["size"])
-    given_classes = classes_of(scheme, networks[0]) if networks else None
-    points = find_phases(scheme, sizes, row, given=given_classes, **conventions)
-    record, lines = describe_phases(scheme, sizes, ordered, points, **conventions)
-    if networks and networks[0].unknown:
-        found = predict_pairs(scheme, networks[0], row, **conventions)
-        further, more = describe_prediction(networks[0], found)
+    given = _all_weights(scheme, theta)
+    network, sizes = _one_network(scheme, domain, "inference")
+    row = np.array(list(given.values()))
+    classes = None if network is None else classes_of(scheme, network)
+    points = find_phases(scheme, sizes, row, given=classes, **conventions)
+    record, lines = describe_phases(scheme, sizes, given, points, **conventions)
+    if network is not None and network.unknown:
+        found = predict_pairs(scheme, network, row, **conventions)
+        further, more = describe_prediction(network, found)
         record, lines = record | further, lines + more
     emit(record, "\n".join(lines), json)
 
@@ -185,7 +179,7 @@ def landscape(
     runs: int = Option(8, min=0, help="Number of ascents by conjugate gradient."),
     method: str = Option("bethe", help="bethe, bethe_observed, exact or pseudo_likelihood."),
     seed: Seed = 0,
-    plot: Path | None = Option(None, help="Draw it into this .png, .svg or .pdf."),
+    plot: Plot = None,
     out: Report = None,
     json: Json = False,
 ) -> None:
@@ -224,11 +218,6 @@ def landscape(
     emit(record, "\n".join(lines), json)
 
 
-Theta = Annotated[
-    list[str] | None, Option("--theta", "-t", metavar="FEATURE=WEIGHT", help="The weight of a feature.")
-]
-
-
 def sample(
     path: Scheme,
     domain: Domain,
@@ -237,7 +226,7 @@ def sample(
     burn_in: float = Option(200, min=0, help="Sweeps before the first network."),
     thin: float = Option(20, min=0.01, help="Sweeps between networks."),
     start: str = Option("empty", help="empty, full or observed: where the chain starts."),
-    weights: str = Option("ground", help="ground or binding: what a weight counts."),
+    weights: Weights = "ground",
     seed: Seed = 0,
     out: Path | None = Option(
         None, "--out", "-o", help="A new folder for the networks: network-1.csv and so on."
@@ -252,11 +241,7 @@ def sample(
     from hiddenfield.models.relational.sampling import as_drawn, sample_networks
 
     scheme = read_scheme(path)
-    given, networks = _all_weights(scheme, theta), _networks(scheme, domain)
-    if len(networks) > 1 or (not networks and domain["size"] is None):
-        raise InputError("how many vertices are there? Give --size, or one --network")
-    network = networks[0] if networks else None
-    sizes = network.sizes if network is not None else scheme.check_sizes(domain["size"])
+    given, (network, sizes) = _all_weights(scheme, theta), _one_network(scheme, domain, "sampling")
     if out is not None and out.exists() and any(out.iterdir() if out.is_dir() else [out]):
         raise InputError(f"{out} is there already and is not an empty folder; name a new one")
     drawn = sample_networks(
@@ -295,9 +280,9 @@ def goodness(
     domain: Domain,
     theta: Theta = None,
     number: int = Option(100, "--number", "-n", min=1, help="Number of networks that are sampled."),
-    weights: str = Option("ground", help="ground or binding: what a weight counts."),
+    weights: Weights = "ground",
     seed: Seed = 0,
-    plot: Path | None = Option(None, help="Draw it into this .png, .svg or .pdf."),
+    plot: Plot = None,
     json: Json = False,
 ) -> None:
     """Compare degrees (of each type), shared partners and distances of a network with those of sampled networks."""
@@ -308,10 +293,12 @@ def goodness(
 
     scheme = read_scheme(path)
     check_suffix(plot, "a plot's file", *IMAGES)
-    given, networks = _all_weights(scheme, theta), _networks(scheme, domain, needed="to compare with")
-    if len(networks) != 1:
-        raise InputError("goodness of fit is about one network; give --network once")
-    found = goodness_of_fit(scheme, networks[0], given, networks=number, weights=weights, seed=seed)
+    given, (network, _) = (
+        _all_weights(scheme, theta),
+        _one_network(scheme, domain, "goodness of fit", "to compare with"),
+    )
+    assert network is not None
+    found = goodness_of_fit(scheme, network, given, networks=number, weights=weights, seed=seed)
     record, lines = describe_goodness(found)
     if plot is not None:
         save_figure(plot, lambda figure: paint_goodness(figure, found), width=3.4 * len(found), height=3.2)
@@ -339,6 +326,20 @@ def _networks(scheme: RelationalScheme, domain: dict[str, Any], needed: str = ""
     if needed and not paths:
         raise InputError(f"give the network {needed}: --network edges.csv")
     return [read_network(scheme, path, vertices, size=domain["size"]) for path in paths]
+
+
+def _one_network(
+    scheme: RelationalScheme, domain: dict[str, Any], what: str, needed: str = ""
+) -> tuple[Network | None, dict[str, int]]:
+    """Return the only network, where there is one, and the numbers of vertices."""
+    networks = _networks(scheme, domain, needed)
+    if len(networks) > 1:
+        raise InputError(f"{what} is about one network; give --network once")
+    if networks:
+        return networks[0], networks[0].sizes
+    if domain["size"] is None:
+        raise InputError("how many vertices are there? Give --size or --network")
+    return None, scheme.check_sizes(domain["size"])
 
 
 def _numbers(scheme: RelationalScheme, texts: list[str] | None, option: str) -> dict[str, float]:

@@ -166,14 +166,9 @@ def _histograms(matrix: Array, directed: bool, modes: tuple[str, ...] | None) ->
 
 def _distances(matrix: Array, directed: bool) -> Array:
     """Return how many pairs have each distance; the last are those without a path."""
+    from scipy.sparse.csgraph import shortest_path
+
     size = len(matrix)
-    edges, distance = matrix.astype(np.float64), np.full((size, size), size)
-    reached, step = np.eye(size, dtype=bool), 0
-    front = reached
-    while front.any():
-        step += 1
-        front = (front.astype(np.float64) @ edges > 0) & ~reached
-        distance[front] = step
-        reached = reached | front
+    distance = np.minimum(shortest_path(matrix, directed=directed, unweighted=True), size).astype(np.int64)
     each = ~np.eye(size, dtype=bool)
     return np.bincount(distance[each if directed else np.triu(each)], minlength=size + 1)

@@ -160,7 +160,7 @@ def network_from_edges(
     Network(2 person, 2 event; exist: 2 of 4)
     """
     attribute = pair_attribute(scheme)
-    names = _names(attribute, edges, unknown, vertices)
+    names = entity_names(attribute, [*edges, *unknown], vertices)
     number = {kind: {name: i for i, name in enumerate(found)} for kind, found in names.items()}
     for kind, found in names.items():
         if len(number[kind]) < len(found):
@@ -187,8 +187,8 @@ def network_from_edges(
     )
 
 
-def _names(
-    attribute: Attribute, edges: Sequence[tuple[Any, Any]], unknown: Sequence[tuple[Any, Any]], vertices: Any
+def entity_names(
+    attribute: Attribute, pairs: Sequence[tuple[Any, Any]], vertices: Any = None
 ) -> dict[str, list[Any]]:
     """Return the names of all entities of each type, in the order of the parts of a pair."""
     kinds = dict.fromkeys(attribute.type.parts)
@@ -207,7 +207,6 @@ def _names(
         if isinstance(listed, Sized) and len(listed) > MOST_VERTICES:
             raise TooLargeError(TOO_LARGE.format(size=len(listed)))
         if listed is None:
-            pairs = (*edges, *unknown)
             ends = (v for pair in pairs for v in ([pair[place]] if attribute.type.two_mode else pair))
             found[kind] = list(dict.fromkeys(ends))
         else:

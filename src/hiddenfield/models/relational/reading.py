@@ -18,6 +18,7 @@ from hiddenfield.models.relational.observations import (
     MOST_VERTICES,
     TOO_LARGE,
     Network,
+    entity_names,
     network_from_edges,
     pair_attribute,
 )
@@ -96,11 +97,7 @@ def read_network(
         seen[key] = line
         found[VALUES.get(value) or ("edge" if float(value) > 0 else "none")].append((first, second))
     if names is None:
-        listed = [pair for pairs in found.values() for pair in pairs]
-        names = {
-            kind: list(dict.fromkeys(v for pair in listed for v in ([pair[i]] if two_mode else pair)))
-            for i, kind in enumerate(dict.fromkeys(kinds))
-        }
+        names = entity_names(attribute, [pair for pairs in found.values() for pair in pairs])
     for kind, count in wanted.items():
         names[kind] = _padded(names[kind], count, edges, f"{kind} " if two_mode else "")
     if not all(names.values()):
