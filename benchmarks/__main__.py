@@ -21,6 +21,7 @@ QUESTIONS = (
     "reading",
     "huckel",
     "kernels",
+    "similarities",
     "training",
     "gpu",
     "together",
