@@ -10,6 +10,9 @@ by five inner folds as in the paper or on the validation part of the given split
   is 5 or 50. EM takes at most 15 turns a layer, from one start; a pool of ten, chosen by the score of the head
   within the training part as in the paper, is a variant of its own, with fixed settings.
 
+- The heads, their costs and the kernel's width in the grid were chosen by cross-validating some settings on MUTAG and
+  CPDB, whose rows are marked for that; AIDS and NCI1 had no part in it.
+
 - Folds are drawn with the classes in proportion, since the paper's are not known. CPDB has the hydrogens suppressed,
   which fits the paper's 14.1 atoms. Of the AIDS molecules 1,487 of 1,503 are at hand, with explicit hydrogens; their
   kernels take long, so that 4 layers are given, and settings are selected on one inner part, a fifth. MUTAG has 17.9
@@ -65,10 +68,11 @@ def _of_paper(name: str) -> list[Trial]:
     honest = AssessmentSettings(nested=True, space=space, **inner)
     figure = Figure(as_published, PAPER, CROSS_VALIDATION)
     fixed = AssessmentSettings(baselines=False)
-    pool = Trial(name, "cgmm", "nested", load, fixed, FIXED | POOL, (own,), "pool of 10")
+    seen = not large  # the grid was made with results on these graphs in sight
+    pool = Trial(name, "cgmm", "nested", load, fixed, FIXED | POOL, (own,), "pool of 10", seen)
     return [
-        Trial(name, "cgmm", "as published", load, selected, FIXED, (figure,), "one start"),
-        Trial(name, "cgmm", "nested", load, honest, FIXED, (own,), "one start"),
+        Trial(name, "cgmm", "as published", load, selected, FIXED, (figure,), "one start", seen),
+        Trial(name, "cgmm", "nested", load, honest, FIXED, (own,), "one start", seen),
         *([] if large else [pool]),
     ]
 
