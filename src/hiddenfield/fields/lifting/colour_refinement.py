@@ -129,7 +129,7 @@ def _count_edges(
 ) -> tuple[int, int]:
     """Count the edges of a label from the splitter's members, by their other ends; list these ends.
 
-    Return how many ends there are, and the next larger label of the members' edges.
+    Return how many ends there are, and the next larger label that an edge has. Settled ends are passed over.
     """
     count, following = 0, MOST_LABEL
     variables = part.colour.size - ports.symmetry.size
@@ -138,15 +138,16 @@ def _count_edges(
         for edge in range(graph.ptr[item], graph.ptr[item + 1]):
             port = graph.ports[edge]
             other = ports.factor[port] + variables if item < variables else ports.variable[port]
+            if part.state[other] == SETTLED:
+                continue
             own = 0 if part.state[other] == RELABELLED else ports.label[port]
-            if own == label:
-                if part.state[other] != SETTLED:
-                    if part.degree[other] == 0:
-                        touched[count] = other
-                        count += 1
-                    part.degree[other] += 1
-            elif own > label:
+            if own > label:
                 following = min(following, own)
+            elif own == label:
+                if part.degree[other] == 0:
+                    touched[count] = other
+                    count += 1
+                part.degree[other] += 1
     return count, following
 
 
