@@ -11,6 +11,7 @@ import pyarrow
 import pytest
 from hypothesis import given, strategies as st
 
+from hiddenfield.data.readers import delimited
 from hiddenfield.data.readers.delimited import (
     MISSING,
     Table,
@@ -72,6 +73,18 @@ def test_without_quotes_the_result_is_the_same(
     one, other = read_table(plain), read_table(quoted)
     assert rows_of(one) == rows_of(other) == rows
     assert list(one.lines) == list(other.lines)
+
+
+@given(
+    st.lists(st.sampled_from(['"', ",", "\n", "a", '""', '"b"', '"c,d"', "e,f\n"]), min_size=1, max_size=12)
+)
+def test_what_arrow_parses_is_what_the_csv_module_reads(pieces: list[str]) -> None:
+    text = "".join(pieces).rstrip("\n")
+    parsed = delimited._parsed(text, ",") if text else None
+    if parsed is not None:
+        columns, lines = delimited._careful(text, ",", False, Path("t.csv"))
+        assert [column.to_pylist() for column in parsed[0]] == [column.to_pylist() for column in columns]
+        assert list(parsed[1]) == list(lines)
 
 
 @pytest.mark.parametrize(
