@@ -169,7 +169,7 @@ def _parsed(text: str, separator: str) -> tuple[list[pyarrow.ChunkedArray], Sequ
     try:
         parsed = arrow_csv.read_csv(
             pyarrow.BufferReader(contents),
-            arrow_csv.ReadOptions(autogenerate_column_names=True, block_size=LONGEST_ROW),
+            arrow_csv.ReadOptions(use_threads=False, autogenerate_column_names=True, block_size=LONGEST_ROW),
             arrow_csv.ParseOptions(delimiter=separator, ignore_empty_lines=False),
             arrow_csv.ConvertOptions(column_types=types, strings_can_be_null=False),
         )
