@@ -180,6 +180,8 @@ def _parsed(text: str, separator: str) -> tuple[list[pyarrow.ChunkedArray], Sequ
 
 def _well_quoted(contents: bytes, separator: str) -> bool:
     """Whether quotes stand around whole entries within a line, or doubled within such."""
+    if b'"' not in contents:
+        return True
     signs = np.frombuffer(b"\n" + contents + b"\n", np.uint8)
     quotes, breaks = np.flatnonzero(signs == ord('"')), np.flatnonzero(signs == ord("\n"))
     if len(quotes) % 2 or (np.searchsorted(quotes, breaks) % 2).any():
