@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import signal
@@ -56,6 +57,13 @@ def _unchecked_where_input_is_bad(request: pytest.FixtureRequest) -> Iterator[No
 
 # Two-thread torch collapses on a busy two-core machine, and results should not depend on the machine.
 torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _no_lines_of_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write no line of progress, however long a busy machine takes: some tests compare standard error."""
+    monkeypatch.setattr("hiddenfield.progress.FIRST_LINE", math.inf)
+
 
 # What a shell starts in the background ignores Ctrl-C, and so would the tests of it and their processes.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
