@@ -652,7 +652,20 @@ def test_functions_are_told_by_name_and_code(tmp_path):
         ),
         ({}, {"groups": "family"}, "no column 'family'"),
         ({}, {"split": "leave_one_group_out", "groups": [1, 2]}, "60 structures, but 2 groups"),
-        ({}, {"as_published": True, "space": {"C": [1]}}, "needs accuracy after every epoch"),
+        (
+            {
+                "estimator": hf.StructureClassifier(dim=2, hidden=2, epochs=1),
+                "X": ["AB", "BA", "AA"] * 20,
+                "y": [1, 0, 1] * 20,
+            },
+            {
+                "as_published": True,
+                "space": {"rounds": [1]},
+                "metric": "balanced_accuracy",
+                "baselines": False,
+            },
+            "needs balanced_accuracy after every epoch",
+        ),
         ({"estimator": Ridge()}, {}, "does not fit the target"),
         ({"estimator": "loopy_pb"}, {}, "did you mean 'loopy_bp'"),
         ({"estimator": 3}, {}, "expected an estimator"),
@@ -665,6 +678,25 @@ def test_refused(change, settings, message):
     given = {"estimator": LogisticRegression(), "X": X, "y": y} | change
     with pytest.raises(HiddenfieldError, match=re.escape(message)):
         assess(**given, settings=AssessmentSettings(**{"folds": 3} | settings))
+
+
+def test_what_has_no_epochs_is_selected_on_the_reported_folds_too():
+    X, y = table()
+    space = {"C": [1e-6, 1.0, 100.0]}
+    found = assess(
+        LogisticRegression(),
+        X,
+        y,
+        AssessmentSettings(folds=3, as_published=True, space=space, baselines=False),
+    ).as_published
+    means = {
+        C: assess(LogisticRegression(C=C), X, y, AssessmentSettings(folds=3, baselines=False)).mean
+        for C in space["C"]
+    }
+    assert found.mean == max(means.values()) == means[found.selected["C"]]
+    assert min(means.values()) < found.mean
+    assert found.epoch is None
+    assert "epoch" not in found.text
 
 
 def test_a_metric_that_the_test_part_cannot_tell():
