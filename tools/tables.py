@@ -193,14 +193,14 @@ RATIOS: tuple[tuple[str, str, str, dict[str, Any], str], ...] = (
         "times ours",
     ),
     (
-        "a turn of EM, ten full Gaussians, 100,000 × 10",
+        "an EM iteration, ten full Gaussians, 100,000 × 10",
         "scikit-learn",
         "mixtures",
         {"rows": "100,000 x 10, complete"},
         "times scikit-learn",
     ),
     (
-        "the same with a fifth of the cells missing (the rival's are complete)",
+        "the same with a fifth of the cells missing (scikit-learn: complete data)",
         "scikit-learn",
         "mixtures",
         {"rows": "100,000 x 10, 20% missing"},
