@@ -107,7 +107,7 @@ def compared(
 
 def gram(kernel: Any, pack: Structures) -> Any:
     """Fit a kernel and compare all pairs."""
-    return kernel.fit(pack).gram(pack)
+    return kernel.fit_gram(pack)
 
 
 def paths(pack: Structures) -> Any:

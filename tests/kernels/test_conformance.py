@@ -96,6 +96,19 @@ def test_new_structures_with_what_was_not_seen(name, data, normalise):
 
 
 @EVERY
+@FEW
+@given(st.data(), st.booleans())
+def test_fitted_and_counted_at_once(name, data, normalise):
+    pack = data.draw(packs(name))
+    kernel, other = (kernel_of(name, normalise=normalise) for _ in range(2))
+    assert close(kernel.fit_gram(pack), other.fit(pack).gram(pack))
+    assert close(kernel.gram(pack), other.gram(pack))
+    if isinstance(kernel, FeatureKernel):
+        features = kernel_of(name, normalise=normalise).fit_transform(pack)
+        assert close(features.toarray(), other.transform(pack).toarray())
+
+
+@EVERY
 def test_nothing_one_node_and_no_arcs(name):
     empty, few = hf.data.from_sequences(["A"])[:0], hf.data.from_sequences(["", "A", "A", "B"])
     assert kernel_of(name).fit(empty).gram(few, empty).shape == (4, 0)

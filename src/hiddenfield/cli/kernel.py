@@ -59,12 +59,18 @@ def kernel(
     size = 0 if explicit else check_memory((len(structures), len(columns)), dtype)
     if size and not json:
         print(f"{len(structures):,} x {len(columns):,} similarities take {size / 2**20:,.1f} MiB", flush=True)
-    chosen.fit(columns)
+    if against is not None:
+        chosen.fit(columns)
     if isinstance(chosen, FeatureKernel) and explicit:
-        found: Any = chosen.transform(structures)
+        found: Any = chosen.fit_transform(structures) if against is None else chosen.transform(structures)
         what = f"{found.nnz:,} counts of {found.shape[1]:,} substructures"
     else:
-        found = chosen.gram(structures, None if against is None else columns, dtype=np.dtype(dtype))
+        precision = np.dtype(dtype)
+        found = (
+            chosen.fit_gram(structures, dtype=precision)
+            if against is None
+            else chosen.gram(structures, columns, dtype=precision)
+        )
         what = "similarities"
     with atomic(out) as partial, open(partial, "wb") as sink:
         if explicit:

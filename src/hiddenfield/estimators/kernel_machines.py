@@ -143,20 +143,25 @@ class KernelPredictor(Fitted):
         return self
 
     def _learn(self, structures: Structures) -> None:
-        self.structures_, self.kernel_ = structures, self._make().fit(structures)
+        self.structures_, self.kernel_ = structures, self._make()
         explicit, count = isinstance(self.kernel_, FeatureKernel), len(structures)
         few = count <= (MOST_COMPARED if explicit else MOST_IN_GRAM)
         compare = self.head == "svm" or (self.head == "auto" and few)
         self.form_ = "gram" if compare else "features" if explicit else "landmarks"
-        if self.form_ == "landmarks":
+        if self.form_ == "gram":
+            rows = self.kernel_.fit_gram(structures)
+        elif isinstance(self.kernel_, FeatureKernel):
+            rows = self.kernel_.fit_transform(structures)
+        else:
             from scipy.linalg import eigh
 
+            self.kernel_.fit(structures)
             drawn = np.random.default_rng(self.random_state).permutation(count)[: self.landmarks]
             self.landmarks_ = structures[np.sort(drawn)]
             values, vectors = eigh(self.kernel_.gram(self.landmarks_))
             kept = values > 1e-10 * values.max(initial=0.0)
             self.projection_ = vectors[:, kept] / np.sqrt(values[kept])
-        rows = self._represent(structures)
+            rows = self._represent(structures)
         assert structures.targets is not None
         self.heads_: list[Linear | Machine] = []
         self.present_: list[Array] = []
@@ -178,8 +183,7 @@ class KernelPredictor(Fitted):
             return self.kernel_.transform(structures)
         if self.form_ == "landmarks":
             return csr_matrix(self.kernel_.gram(structures, self.landmarks_) @ self.projection_)
-        other = None if structures is self.structures_ else self.structures_
-        return self.kernel_.gram(structures, other)
+        return self.kernel_.gram(structures, self.structures_)
 
     def _machine(
         self, gram: Float[Array, "rows rows"], y: Float[Array, " rows"], classes: int | None

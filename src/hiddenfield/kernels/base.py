@@ -47,12 +47,14 @@ class Kernel(BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Structures, y: Any = None) -> Any:
         """Learn which labels and substructures occur in the structures of a pack; y is not used."""
-        try:
-            self._validate_params()
-        except InvalidParameterError as error:
-            raise InputError(str(error)) from None
+        self._check()
         self._fit(_pack(X))
         return self
+
+    def fit_gram(self, X: Structures, *, dtype: Any = np.float64) -> Float[Array, "structures structures"]:
+        """Return what ``fit(X).gram(X)`` does, sooner: substructures are counted once."""
+        self._check()
+        return self._gram(_pack(X), None, dtype, learn=True)
 
     def gram(
         self, X: Structures, Y: Structures | None = None, *, dtype: Any = np.float64
@@ -74,11 +76,21 @@ class Kernel(BaseEstimator):  # type: ignore[misc]
             Where the matrix does not fit into the memory that is free.
         """
         check_is_fitted(self)
-        first, second = _pack(X), None if Y is None else _pack(Y)
+        return self._gram(_pack(X), None if Y is None else _pack(Y), dtype)
+
+    def _check(self) -> None:
+        try:
+            self._validate_params()
+        except InvalidParameterError as error:
+            raise InputError(str(error)) from None
+
+    def _gram(
+        self, first: Structures, second: Structures | None, dtype: Any, learn: bool = False
+    ) -> Float[Array, "first second"]:
         shape = (len(first), len(first if second is None else second))
         check_memory(shape, dtype)
         out = np.zeros(shape, dtype=dtype)
-        own, others = self._add_products(first, second, out)
+        own, others = self._add_products(first, second, out, learn)
         if self.normalise:
             out *= _inverse_lengths(own)[:, None].astype(dtype)
             out *= _inverse_lengths(others).astype(dtype)
@@ -90,9 +102,12 @@ class Kernel(BaseEstimator):  # type: ignore[misc]
 
     @abstractmethod
     def _add_products(
-        self, first: Structures, second: Structures | None, out: Float[Array, "first second"]
+        self, first: Structures, second: Structures | None, out: Float[Array, "first second"], learn: bool
     ) -> tuple[Float[Array, " first"], Float[Array, " second"]]:
-        """Add the kernel, not normalised, to `out`; return that of every structure with itself."""
+        """Add the kernel, not normalised, to `out`; return that of every structure with itself.
+
+        Where it is to learn it is fitted to the first.
+        """
 
     def __sklearn_tags__(self) -> Any:
         """Return scikit-learn's tags: X holds structures, not arrays of numbers."""
@@ -134,17 +149,29 @@ class BlockKernel(Kernel):
     def _blocks(
         self, structures: Structures, known: list[Any] | None
     ) -> Iterator[tuple[float, csr_matrix, Any]]:
-        """Yield each block's weight, counts and what its columns stand for: those that are known, if any are."""
+        """Yield each block's weight, counts and what its columns stand for: what is known, or else all that occurs.
+
+        Where nothing is known, labels are learned too.
+        """
+
+    def _counted(self, structures: Structures, learn: bool = False) -> Iterator[tuple[float, csr_matrix]]:
+        """Yield each block's weight and counts, in the columns that are known or, once all are seen, will be."""
+        learned = []
+        for weight, counts, columns in self._blocks(structures, None if learn else self.columns_):
+            learned.append(columns)
+            yield weight, counts
+        self.columns_: list[Any] = learned
 
     def _fit(self, structures: Structures) -> None:
-        self.columns_ = [columns for _, _, columns in self._blocks(structures, None)]
+        for _ in self._counted(structures, learn=True):
+            pass
 
     def _add_products(
-        self, first: Structures, second: Structures | None, out: Float[Array, "first second"]
+        self, first: Structures, second: Structures | None, out: Float[Array, "first second"], learn: bool
     ) -> tuple[Float[Array, " first"], Float[Array, " second"]]:
         own, others = (np.zeros(count) for count in out.shape)
-        right = None if second is None else self._blocks(second, self.columns_)
-        for weight, counts, _ in self._blocks(first, self.columns_):
+        right = None if second is None else self._counted(second)
+        for weight, counts in self._counted(first, learn):
             other = counts if right is None else next(right)[1]
             add_products(counts, other, weight, out)
             own += weight * _squares(counts)
@@ -160,11 +187,18 @@ class FeatureKernel(TransformerMixin, BlockKernel):  # type: ignore[misc]
 
         Their inner products are what `gram` returns; substructures that were not fitted are not counted.
         """
+        check_is_fitted(self)
+        return self._features(self._counted(_pack(X)))
+
+    def fit_transform(self, X: Structures, y: Any = None) -> csr_matrix:
+        """Return what ``fit(X).transform(X)`` does, sooner: substructures are counted once."""
+        self._check()
+        return self._features(self._counted(_pack(X), learn=True))
+
+    def _features(self, blocks: Iterator[tuple[float, csr_matrix]]) -> csr_matrix:
         from scipy import sparse
 
-        check_is_fitted(self)
-        blocks = self._blocks(_pack(X), self.columns_)
-        parts = [counts if weight == 1 else counts * np.sqrt(weight) for weight, counts, _ in blocks]
+        parts = [counts if weight == 1 else counts * np.sqrt(weight) for weight, counts in blocks]
         features = parts[0] if len(parts) == 1 else sparse.hstack(parts, format="csr")
         return sparse.diags(_inverse_lengths(_squares(features))) @ features if self.normalise else features
 
@@ -258,8 +292,10 @@ class Labels:
 
 
 def tally(
-    parts: Iterable[tuple[Int[Array, " found"], Int[Array, "found width"]]], count: int, known: Rows | None
-) -> tuple[csr_matrix, Rows]:
+    parts: Iterable[tuple[Int[Array, " found"], Int[Array, "found width"]]],
+    count: int,
+    known: Int[Array, "columns width"] | None,
+) -> tuple[csr_matrix, Int[Array, "columns width"]]:
     """Count substructures, each given by the structure it is of and a row that says which it is.
 
     Parameters
@@ -269,27 +305,31 @@ def tally(
     count
         Number of structures.
     known
-        Rows that are the columns of the result; by default those that occur.
+        Distinct rows that are the columns of the result; by default those that occur.
     """
     from scipy import sparse
 
-    tables, found, before = [], [(_NONE, _NONE, np.zeros(0))], 0
+    tables, found = [] if known is None else [known], [(_NONE, _NONE, _NONE)]
+    before = 0 if known is None else len(known)
     for owner, keys in parts:
-        whole = (keys >= 0).all(axis=1)
-        if not whole.all():
+        if keys.min(initial=0) < 0:
+            whole = (keys >= 0).all(axis=1)
             owner, keys = owner[whole], keys[whole]
         numbers, first = number_rows(Rows.of_table(_packed(keys)))
-        counts = sparse.coo_matrix((np.ones(len(owner)), (owner, numbers)), shape=(count, len(first)))
-        local = counts.tocsr().tocoo()
+        pairs, times = np.unique(owner * np.int64(len(first)) + numbers, return_counts=True)
+        owner, place = np.divmod(pairs, max(1, len(first)))
         tables.append(keys[first])
-        found.append((local.row, local.col + before, local.data))
+        found.append((owner, place + before, times))
         before += len(first)
-    owner, place, values = (np.concatenate(each) for each in zip(*found, strict=True))
-    table = np.concatenate(tables) if tables else np.zeros((0, 1), dtype=np.int64)
-    numbers, rows = look_up(Rows.of_table(table), known)
+    owner, place, times = (np.concatenate(each) for each in zip(*found, strict=True))
+    tables = [table for table in tables if len(table)] or [np.zeros((0, 1), dtype=np.int64)]
+    table = np.concatenate(tables)
+    # Rows that are known are distinct, so that standing first they are numbered 0, 1, ... themselves.
+    numbers, first = number_rows(Rows.of_table(_packed(table)))
+    rows = table[first] if known is None else known
     columns = numbers[place]
-    kept = columns >= 0
-    entries = (values[kept], (owner[kept], columns[kept]))
+    kept = columns < len(rows)
+    entries = (times[kept].astype(np.float64), (owner[kept], columns[kept]))
     return sparse.coo_matrix(entries, shape=(count, len(rows))).tocsr(), rows
 
 

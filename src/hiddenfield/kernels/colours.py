@@ -201,8 +201,7 @@ class WLShortestPath(ShortestPath):
 
 def _columns(step: int, first: Array, second: Array, third: Array) -> Int[Array, "found 4"]:
     """Return rows that say what was found in a round."""
-    columns = (np.full(len(first), step), first, second, third)
-    return np.stack([np.asarray(each, dtype=np.int64) for each in columns], axis=1)
+    return np.array((np.full(len(first), step), first, second, third), dtype=np.int64).T
 
 
 def shortest_paths(

@@ -61,19 +61,16 @@ class Graphlet(FeatureKernel):
         "use_labels": ["boolean"],
     }
 
-    def _fit(self, structures: Structures) -> None:
-        if not len(self.sizes) or not set(self.sizes) <= set(range(1, LARGEST + 1)):
-            raise InputError(f"sizes must be of numbers from 1 to {LARGEST}, got {self.sizes!r}")
-        self.labels_ = tuple(Labels.number(structures, kind)[1] for kind in ("node", "arc"))
-        super()._fit(structures)
-
     def _blocks(
         self, structures: Structures, known: list[Any] | None
     ) -> Iterator[tuple[float, csr_matrix, Any]]:
-        nodes, arcs = (
-            Labels.number(structures, kind, labels)[0]
-            for kind, labels in zip(("node", "arc"), self.labels_, strict=True)
+        if not len(self.sizes) or not set(self.sizes) <= set(range(1, LARGEST + 1)):
+            raise InputError(f"sizes must be of numbers from 1 to {LARGEST}, got {self.sizes!r}")
+        labels = (None, None) if known is None else self.labels_
+        (nodes, node_labels), (arcs, arc_labels) = (
+            Labels.number(structures, kind, own) for kind, own in zip(("node", "arc"), labels, strict=True)
         )
+        self.labels_: tuple[Labels, Labels] = node_labels, arc_labels
         if not self.use_labels:
             nodes, arcs = np.zeros_like(nodes), np.zeros_like(arcs)
         around = _neighbours(structures, arcs)

@@ -36,13 +36,11 @@ class WindowKernel(BlockKernel):
     Sequences are read in the order of their nodes. Several label columns are one symbol together.
     """
 
+    labels_: Labels
+
     @abstractmethod
     def _windows(self) -> Sequence[tuple[float, int, Positions]]:
         """Return weight, length of the window and positions in it, for every block."""
-
-    def _fit(self, structures: Structures) -> None:
-        self.labels_ = Labels.number(structures, "node")[1]
-        super()._fit(structures)
 
     def _blocks(
         self, structures: Structures, known: list[Any] | None
@@ -54,7 +52,7 @@ class WindowKernel(BlockKernel):
                 "joined with the one before it and the one after it, and with no other; build chains with "
                 "from_sequences, or choose a kernel of graphs"
             )
-        symbols, _ = Labels.number(structures, "node", self.labels_)
+        symbols, self.labels_ = Labels.number(structures, "node", None if known is None else self.labels_)
         owner = structures.structure_of_node.cpu().numpy()
         left = structures.node_ptr.cpu().numpy()[owner + 1] - np.arange(len(owner))
         bits = max(1, (len(self.labels_) - 1).bit_length())

@@ -102,8 +102,10 @@ class WalkKernel(Kernel):
         )
 
     def _add_products(
-        self, first: Structures, second: Structures | None, out: Float[Array, "first second"]
+        self, first: Structures, second: Structures | None, out: Float[Array, "first second"], learn: bool
     ) -> tuple[Float[Array, " first"], Float[Array, " second"]]:
+        if learn:
+            self._fit(first)
         left = self._walked(first)
         right = left if second is None else self._walked(second)
         steps, decay, tolerance = self._series(left, right)

@@ -64,9 +64,12 @@ def number_rows(rows: Rows) -> tuple[Int[Array, " rows"], Int[Array, " distinct"
     import pyarrow
 
     bounds, content = 8 * rows.ptr.astype(np.int64), np.ascontiguousarray(rows.values, dtype=np.int64)
-    buffers = [None, pyarrow.py_buffer(bounds), pyarrow.py_buffer(content)]
-    texts = pyarrow.Array.from_buffers(pyarrow.large_binary(), len(rows), buffers)
-    numbers = texts.dictionary_encode().indices.to_numpy().astype(np.int64)
+    if (np.diff(rows.ptr) == 1).all():  # numbers are looked up in a half to a third of the time
+        keys = pyarrow.array(content[rows.ptr[0] :][: len(rows)])
+    else:
+        buffers = [None, pyarrow.py_buffer(bounds), pyarrow.py_buffer(content)]
+        keys = pyarrow.Array.from_buffers(pyarrow.large_binary(), len(rows), buffers)
+    numbers = keys.dictionary_encode().indices.to_numpy().astype(np.int64)
     first = np.empty(numbers.max(initial=-1) + 1, dtype=np.int64)
     first[numbers[::-1]] = np.arange(len(rows))[::-1]
     return numbers, first
