@@ -21,7 +21,7 @@ def convert(
     reader: Reader,
     output: Path = Argument(help="A .parquet or .arrow file, or a folder for shards.", show_default=False),
     target: Target = None,
-    shard_size: int | None = Option(None, min=1, help="Structures in a shard, when OUTPUT is a folder."),
+    shard_size: int | None = Option(None, min=1, help="Structures per shard, if OUTPUT is a folder."),
     json: Json = False,
 ) -> None:
     """Read any known format and write it as Parquet or Arrow."""
@@ -43,7 +43,7 @@ def describe(
     plot: Path | None = Option(None, help="Also draw the distributions into this .png, .svg or .pdf."),
     json: Json = False,
 ) -> None:
-    """Count and summarise a data set: sizes, degrees, labels, targets, what is missing."""
+    """Count and summarise a data set: sizes, degrees, labels, targets, missing values."""
     from hiddenfield.data.description import Description
     from hiddenfield.data.formats import scan
     from hiddenfield.progress import counted, progress
@@ -68,17 +68,17 @@ def generate(
     out: Path = Option(
         ..., "--out", "-o", help="A .parquet or .arrow file, or a folder for shards.", show_default=False
     ),
-    number: int = Option(20_000, "--number", "-n", min=1, help="How many structures."),
-    seed: int = Option(0, min=0, help="Which sample; the same seed gives the same data."),
+    number: int = Option(20_000, "--number", "-n", min=1, help="Number of structures."),
+    seed: int = Option(0, min=0, help="Random seed; the same seed gives the same data."),
     start: int = Option(
-        0, min=0, help="The first molecule of the sample; two ranges of one seed share none."
+        0, min=0, help="First molecule of the sample; disjoint ranges of a seed share no molecule."
     ),
     smiles: bool = Option(False, "--smiles", help="Also write the molecules' SMILES."),
-    shard_size: int = Option(50_000, min=1, help="Structures in a shard, when --out is a folder."),
+    shard_size: int = Option(50_000, min=1, help="Structures per shard, if --out is a folder."),
     workers: int | None = Option(None, min=1, help="Processes; all cores by default."),
     json: Json = False,
 ) -> None:
-    """Generate a data set that needs no download, into a file or, for any size, a folder of Parquet shards."""
+    """Generate a data set, as a file or (for any size) a folder of Parquet shards."""
     from hiddenfield.datasets.molecule_library.generate import write_huckel
 
     begun = time.perf_counter()
@@ -92,7 +92,7 @@ def generate(
 
 
 def formats(json: Json = False) -> None:
-    """List the file formats that can be read, with their options; and those of models, for infer."""
+    """List the file formats that can be read, with their options, and those of models for infer."""
     from hiddenfield.data.formats import FORMATS
     from hiddenfield.fields.reading import FIELD_FORMATS
 
@@ -108,7 +108,7 @@ def formats(json: Json = False) -> None:
 
 
 def version(json: Json = False) -> None:
-    """Print the version of hiddenfield, of Python and of the packages beneath it."""
+    """Print the version of hiddenfield, of Python and of the packages it uses."""
     import hiddenfield
 
     result = {"hiddenfield": hiddenfield.__version__, "python": platform.python_version()} | {

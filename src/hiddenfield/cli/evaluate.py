@@ -29,11 +29,15 @@ def evaluate(
         help="k_fold, stratified, repeated, hold_out, files, scaffold, scaffold_hold_out, leave_one_group_out, "
         "group_hold_out.",
     ),
-    folds: int | None = Option(None, help="Parts of the split.", show_default="10"),
-    repeats: int | None = Option(None, min=1, help="How often the folds are drawn anew.", show_default="1"),
-    test_fraction: float | None = Option(None, help="Share to test on, of a hold-out.", show_default="0.1"),
-    split_file: Path | None = Option(None, help="Given indices: .zip or folder of index files, or JSON."),
-    group: str | None = Option(None, help="Column of a table whose groups are left out in turn."),
+    folds: int | None = Option(None, help="Number of folds.", show_default="10"),
+    repeats: int | None = Option(None, min=1, help="Number of times the folds are drawn.", show_default="1"),
+    test_fraction: float | None = Option(
+        None, help="Fraction held out, for hold-out splits.", show_default="0.1"
+    ),
+    split_file: Path | None = Option(
+        None, help="Indices of a given split: .zip or folder of index files, or JSON."
+    ),
+    group: str | None = Option(None, help="Column of a table whose groups are held out in turn."),
     nested: bool = Option(False, "--nested", help="Select settings within every training part."),
     grid: list[str] | None = Option(
         None,
@@ -48,8 +52,8 @@ def evaluate(
         help="How the inner validation parts are drawn.",
         show_default="hold_out",
     ),
-    inner_folds: int | None = Option(None, help="Parts of an inner k_fold.", show_default="5"),
-    inner_fraction: float | None = Option(None, help="Share of an inner hold-out.", show_default="0.1"),
+    inner_folds: int | None = Option(None, help="Number of inner folds, with k_fold.", show_default="5"),
+    inner_fraction: float | None = Option(None, help="Fraction of an inner hold-out.", show_default="0.1"),
     seeds: int | None = Option(
         None, min=1, help="Final fits per fold; by default 1, nested 3.", show_default=False
     ),
@@ -58,26 +62,28 @@ def evaluate(
     parameter: cli.Parameter = None,
     baselines: bool = Option(True, "--baselines/--no-baselines", help="Also fit baselines."),
     as_published: bool = Option(
-        False, "--as-published", help="Also the result of selection on the reported folds: too good."
+        False, "--as-published", help="Also report selection on the reported folds, which is too optimistic."
     ),
     learning_curve: str | None = Option(
-        None, metavar="SHARE,...", help="Also fit to shares of the training structures."
+        None, metavar="SHARE,...", help="Also fit to these fractions of the training structures."
     ),
     against: Path | None = Option(
-        None, help="Folder or JSON of another model on the same splits, to compare with."
+        None, help="Output folder or JSON of another model on the same splits, to compare with."
     ),
     device: cli.Device = None,
     jobs: cli.Jobs = None,
-    seed: int = Option(0, min=0, help="Of everything random."),
-    out: Path | None = Option(None, "--out", "-o", help="Folder that keeps every finished piece."),
-    resume: bool = Option(False, "--resume", help="Continue with what the folder holds."),
+    seed: int = Option(0, min=0, help="Random seed."),
+    out: Path | None = Option(
+        None, "--out", "-o", help="Folder for the result, and for finished cells to resume from."
+    ),
+    resume: bool = Option(False, "--resume", help="Continue from the finished cells in the folder."),
     report: Path | None = Option(None, help="Also write a page (.html), with a learning curve."),
     json: cli.Json = False,
 ) -> None:
     """Estimate how good a model is on structures that it has not seen.
 
-    It is compared with baselines and with the same network without arcs; test structures with copies in training are
-    counted. Several targets are assessed one after the other, and their mean is reported.
+    It is compared with baselines and with the same network without arcs, and test structures with copies in training
+    are counted. Several targets are assessed separately, and their mean is reported.
     """
     import msgspec
 
@@ -196,7 +202,7 @@ def reproduce(
         help="Experiment, such as s2v-graphs or inex; an unknown name lists all.",
         show_default=False,
     ),
-    quick: bool = Option(False, "--quick", help="Run a part that takes minutes."),
+    quick: bool = Option(False, "--quick", help="Run a part only, which takes minutes."),
     data: Path | None = Option(
         None, help="Folder with graphs/ and sequences/; by default $HIDDENFIELD_DATA."
     ),
@@ -212,24 +218,22 @@ def reproduce(
         None, "--out", "-o", help="File for the result (JSON); rows are added to an existing one."
     ),
     page: Path | None = Option(
-        None, help="Also write the page of the result (.md), with its plots beside it."
+        None, help="Also write the page of the result (.md), with its plots next to it."
     ),
     results: list[Path] | None = Option(
         None,
         "--from",
-        help="Run nothing, read this result (JSON); may be given several times, to join the rows of several "
-        "machines.",
+        help="Read this result (JSON) instead of running; may be given several times, to merge the rows of "
+        "several machines.",
     ),
-    keep: Path | None = Option(
-        None, help="Folder that keeps every finished cell; a later run continues from it."
-    ),
+    keep: Path | None = Option(None, help="Folder for finished cells, from which a later run continues."),
     device: cli.Device = None,
     jobs: cli.Jobs = None,
     json: cli.Json = False,
 ) -> None:
     """Run a published experiment and compare the results with the published figures.
 
-    Full experiments take hours on a GPU; --quick runs a part of each.
+    A full experiment takes hours on a GPU; --quick runs a part of it.
     """
     from hiddenfield.evaluation.records import write_json
     from hiddenfield.report.study import read_result, results_page, write_page

@@ -17,26 +17,29 @@ if TYPE_CHECKING:
     from hiddenfield.evaluation.reading import NewData
 
 Run = Annotated[
-    Path, Argument(metavar="RUN", help="Folder of hiddenfield fit, or of a saved model.", show_default=False)
+    Path,
+    Argument(metavar="RUN", help="Output folder of hiddenfield fit, or a saved model.", show_default=False),
 ]
 
 
 def _network(
     model: str | None = Option(
-        None, help="Inference algorithm to embed: loopy_bp, mean_field, ...; or cgmm."
+        None, help="Embedded inference: loopy_bp, mean_field, ...; or cgmm, or kernel:NAME."
     ),
-    dim: int | None = Option(None, min=1, help="Length of the messages."),
-    rounds: int | None = Option(None, min=1, help="How often messages are passed."),
-    epochs: int | None = Option(None, min=1, help="Passes over the data; by default by its size."),
-    batch_size: int | None = Option(None, min=1, help="Structures in a batch; by default by their number."),
-    learning_rate: float | None = Option(None, help="Of the optimizer."),
+    dim: int | None = Option(None, min=1, help="Dimension of the messages."),
+    rounds: int | None = Option(None, min=1, help="Number of rounds of message passing."),
+    epochs: int | None = Option(None, min=1, help="Passes over the data; by default depends on its size."),
+    batch_size: int | None = Option(
+        None, min=1, help="Structures per batch; by default depends on their number."
+    ),
+    learning_rate: float | None = Option(None, help="Learning rate of the optimizer."),
     resample: float | None = Option(
-        None, help="Draw rare targets as often as frequent ones: width of the bins."
+        None, help="Sample rare targets as often as frequent ones: width of the bins."
     ),
     ensemble: int | None = Option(None, min=1, help="Networks whose predictions are averaged."),
     device: cli.Device = None,
     devices: int | None = Option(
-        None, min=1, help="Processes that share every batch, one per GPU or CPU core."
+        None, min=1, help="Processes that share each batch, one per GPU or CPU core."
     ),
     parameter: cli.Parameter = None,
 ) -> dict[str, Any]:
@@ -55,18 +58,18 @@ def fit(
     out: Path = Option(..., "--out", "-o", help="Folder for the model and its results.", show_default=False),
     target: cli.Target = None,
     task: cli.Task = "auto",
-    test_fraction: float = Option(0.1, help="Share of the structures held out as the test part."),
+    test_fraction: float = Option(0.1, help="Fraction of the structures held out as the test part."),
     split: str = Option(
         "auto",
         metavar="hold_out|group_hold_out|scaffold_hold_out",
-        help="How they are drawn: at random, in whole groups (by default copies), or rare scaffolds.",
+        help="How the test part is drawn: at random, by whole groups (by default copies), or rare scaffolds.",
         show_default="hold_out",
     ),
     group: str | None = Option(None, help="Column of a table whose groups are held out whole."),
-    seed: int = Option(0, min=0, help="Of the split and of everything random."),
+    seed: int = Option(0, min=0, help="Random seed, also of the split."),
     resume: bool = Option(False, "--resume", help="Continue an interrupted run in the same folder."),
     report: bool = Option(
-        False, "--report/--no-report", help="Also write report.html, the results as a page."
+        False, "--report/--no-report", help="Also write the results as a page, report.html."
     ),
     baselines: bool = Option(
         True, "--baselines/--no-baselines", help="Compare with linear models on counted labels and colours."
@@ -75,7 +78,7 @@ def fit(
 ) -> None:
     """Fit a model to a data set, measure it on held-out structures, and save both.
 
-    With nothing but a data set and a target, task, features and model are chosen for you.
+    Task, features and model are chosen automatically unless they are given.
     """
     from hiddenfield.evaluation.fitting import Plan, fit_run
     from hiddenfield.evaluation.reading import read_for_learning
@@ -119,9 +122,9 @@ def predict(
     probabilities: bool = Option(False, "--probabilities", help="Also write the probability of every class."),
     json: cli.Json = False,
 ) -> None:
-    """Predict the targets of new structures: one row for each, in their order; rows left out are empty.
+    """Predict the targets of new structures: one row per structure, in the order of the file.
 
-    With --on-error skip a column says why a row was left out.
+    With --on-error skip, rows that could not be read stay empty, and a column gives the reason.
     """
     from hiddenfield.evaluation.reading import prediction_columns
 
@@ -141,9 +144,9 @@ def embed(
     ),
     json: cli.Json = False,
 ) -> None:
-    """Embed new structures: one row per structure, in their order, as a table or a plain array.
+    """Embed new structures: one row per structure, in the order of the file, as a table or array.
 
-    With --on-error skip, rows that could not be read stay empty, and a column of the table says why.
+    With --on-error skip, rows that could not be read stay empty, and a column of the table gives the reason.
     """
     start = time.perf_counter()
     model, new = _read(run, path, reader, out, ".npy")

@@ -26,27 +26,28 @@ def infer(
     ),
     evidence: Path | None = Option(None, help="A UAI evidence file (.evid)."),
     sample: int | None = Option(
-        None, min=0, help="Which evidence set of the file, if it has several; from 0."
+        None, min=0, help="Number of the evidence set, if the file has several; from 0."
     ),
     given: list[str] | None = Option(
         None, "--given", "-g", metavar="VARIABLE=STATE", help="An observation, by names or numbers."
     ),
     method: str = Option(
-        "auto", help="Algorithm: auto chooses by the limits; or exact, loopy_bp, gibbs, ... (see --compare)."
+        "auto",
+        help="Algorithm: auto chooses within the limits; or exact, loopy_bp, gibbs, ... (see --compare).",
     ),
     time_limit: float | None = Option(
-        None, help="Seconds. By default 5 for auto, 60 per method for --compare, none for a named method."
+        None, help="In seconds. By default 5 for auto, 60 per method for --compare, none for a named method."
     ),
     memory_limit: str | None = Option(
-        None, metavar="SIZE", help="Such as 500MB or 4GB; by default half of what is free."
+        None, metavar="SIZE", help="Such as 500MB or 4GB; by default half of the free memory."
     ),
     query: Literal["marginals", "map", "partition", "marginal-map", "samples"] = Option(
-        "marginals", help="What to compute; marginal-map is the best joint state of the variables named."
+        "marginals", help="What to compute; marginal-map is the best joint state of the named variables."
     ),
     variable: list[str] | None = Option(
         None, "--variable", "-v", metavar="NAME", help="Answer for this variable only; may be repeated."
     ),
-    samples: int | None = Option(None, min=1, help="How many samples, with --query samples; by default 10."),
+    samples: int | None = Option(None, min=1, help="Number of samples, with --query samples; by default 10."),
     parameter: list[str] | None = Option(
         None, "--parameter", "-p", metavar="NAME=VALUE", help="An option of the algorithm, e.g. damping=0.5."
     ),
@@ -60,13 +61,13 @@ def infer(
     plot: Path | None = Option(
         None, help="Also draw the model with its marginals into this .png, .svg or .pdf."
     ),
-    format: str | None = Option(None, "--format", help="Format of MODEL; by default that of its suffix."),
+    format: str | None = Option(None, "--format", help="Format of MODEL; by default chosen by its suffix."),
     json: Json = False,
 ) -> None:
     """Infer marginals, the partition function, likely assignments or samples of a given model.
 
-    The method is chosen automatically: exact where that fits the limits, else as close as time allows; the answer says
-    which it was and what it is worth. Logarithms are natural, except in a UAI result file.
+    The method is chosen automatically: exact if that fits the limits, otherwise the best approximation in the time. The
+    answer states the method and its guarantee. Logarithms are natural, except in a UAI result file.
     """
     with ends_promptly():
         from hiddenfield.evaluation.query import ask, named_evidence, named_variables

@@ -17,7 +17,10 @@ def kernel(
     path: cli.Source,
     reader: cli.Reader,
     kernel: str = Option(
-        "wl_subtree", "--kernel", "-k", help="Its name: wl_subtree, spectrum, ...; an unknown name lists all."
+        "wl_subtree",
+        "--kernel",
+        "-k",
+        help="Name of the kernel: wl_subtree, spectrum, ...; an unknown name lists all.",
     ),
     out: Path = Option(
         ...,
@@ -27,16 +30,16 @@ def kernel(
         show_default=False,
     ),
     against: Path | None = Option(
-        None, help="Structures that the columns are for; by default those of PATH themselves."
+        None, help="Reference structures, one column each; by default those of PATH."
     ),
-    dtype: Literal["float64", "float32"] = Option("float64", help="Of the Gram matrix."),
+    dtype: Literal["float64", "float32"] = Option("float64", help="Data type of the Gram matrix."),
     parameter: cli.Parameter = None,
     json: cli.Json = False,
 ) -> None:
-    """Compare structures by a kernel: write features, or the matrix of all similarities.
+    """Compute a kernel of structures: explicit features, or the Gram matrix of all similarities.
 
-    With --against the kernel is fitted to those structures: features count what occurs in them, and the matrix has a
-    column for each. Memory is checked before anything is computed.
+    With --against, the kernel is fitted to the reference structures: features count the substructures that occur in
+    them, and the matrix has one column per reference structure. Memory is checked before anything is computed.
     """
     import numpy as np
     from scipy import sparse

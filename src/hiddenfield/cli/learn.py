@@ -1,4 +1,4 @@
-"""``hiddenfield learn`` and ``impute``: models with something hidden, missing values included."""
+"""``hiddenfield learn`` and ``impute``: latent-variable models of data with missing values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hiddenfield.report.drawing import check_suffix
 NETWORKS = (".bif", ".xmlbif", ".net")
 
 Kinds = Option(
-    None, "--kind", metavar="COLUMN=KIND", help="What a column is: continuous, count, binary or categorical."
+    None, "--kind", metavar="COLUMN=KIND", help="Kind of a column: continuous, count, binary or categorical."
 )
 
 
@@ -30,15 +30,17 @@ def learn(
     ),
     out: Path = Option(..., "--out", "-o", help="Folder for the model and its results.", show_default=False),
     components: str | None = Option(
-        None, metavar="N|LOW-HIGH|A,B,...", help="Components, states or factors to try; one is chosen."
+        None, metavar="N|LOW-HIGH|A,B,...", help="Numbers of components, states or factors to try."
     ),
-    criterion: str = Option("bic", metavar="bic|aic|icl|cross_validation", help="How it is chosen."),
+    criterion: str = Option(
+        "bic", metavar="bic|aic|icl|cross_validation", help="Criterion that chooses among them."
+    ),
     fill: str | None = Option(
-        None, metavar="expectation|mode|sample|variational|gibbs", help="How what is hidden is filled in."
+        None, metavar="expectation|mode|sample|variational|gibbs", help="How hidden data are filled in."
     ),
     restarts: int | None = Option(None, min=1, help="Runs from different starts; the best is kept."),
     parameter: cli.Parameter = None,
-    data: Path | None = Option(None, help="The table, where TABLE is a network."),
+    data: Path | None = Option(None, help="The table to learn from, if TABLE is a network."),
     target: cli.Target = None,
     kind: list[str] | None = Kinds,
     drop: list[str] | None = Option(
@@ -47,17 +49,17 @@ def learn(
     id: str | None = Option(
         None, "--id", metavar="COLUMN", help="The column that names the rows, or the sequences."
     ),
-    seed: int = Option(0, min=0, help="Of everything random."),
+    seed: int = Option(0, min=0, help="Random seed."),
     resume: bool = Option(False, "--resume", help="Continue an interrupted run in the same folder."),
     report: bool = Option(
         False, "--report/--no-report", help="Also write report.html, the results as a page."
     ),
     json: cli.Json = False,
 ) -> None:
-    """Learn a model with something hidden from data with holes, and save it.
+    """Learn a latent-variable model from data with missing values, and save it.
 
-    Missing cells (empty, NA, NaN, ?) are integrated out: no row is dropped and nothing is filled in beforehand. What
-    each column is taken for and what is missing is printed first.
+    Missing cells (empty, NA, NaN, ?) are integrated out: no row is dropped and nothing is imputed beforehand. The
+    kind of each column and the patterns of missing values are printed first.
     """
     from hiddenfield.evaluation.latent import LearnPlan, learn_run, read_data
     from hiddenfield.report.learned import data_as_text, learned_as_text, learned_record, write_learned_report
@@ -113,20 +115,24 @@ def sizes(text: str | None) -> tuple[int, ...]:
 def impute(
     path: Path = Argument(
         metavar="TABLE",
-        help="CSV, TSV or Parquet, with the columns that were learned from; of sequences also FASTA and the like.",
+        help="CSV, TSV or Parquet, with the columns of the training data; FASTA and the like for sequences.",
     ),
-    run: Path = Option(..., "--run", help="Folder of hiddenfield learn.", show_default=False),
+    run: Path = Option(..., "--run", help="Output folder of hiddenfield learn.", show_default=False),
     out: Path = Option(
         ..., "--out", "--output", "-o", help="A .csv, .tsv or .parquet file.", show_default=False
     ),
     draws: int | None = Option(
-        None, min=1, help="Copies with drawn values, one below the other; without it, expected values."
+        None,
+        min=1,
+        help="Number of imputed copies (multiple imputation); by default one, with expected values.",
     ),
-    unseen: str = Option("error", metavar="error|missing", help="What happens to a symbol that is new."),
-    seed: int = Option(0, min=0, help="Of what is drawn."),
+    unseen: str = Option(
+        "error", metavar="error|missing", help="How to treat symbols that were not seen in training."
+    ),
+    seed: int = Option(0, min=0, help="Random seed of the draws."),
     json: cli.Json = False,
 ) -> None:
-    """Fill the holes of a table by what a learned model expects given the rest of each row, or draws."""
+    """Impute missing values: expected values given the rest of each row under a learned model, or draws."""
     from hiddenfield.evaluation.imputing import impute_run
     from hiddenfield.report.learned import imputed_columns
     from hiddenfield.report.terminal import write_table
@@ -139,7 +145,7 @@ def impute(
     seconds = time.perf_counter() - start
     result: dict[str, Any] = {"output": str(out), "rows": len(found.tables[0]), "draws": draws}
     result |= {"filled": found.holes - found.left, "left": found.left}
-    text = f"{result['filled']:,} of {found.holes:,} holes filled"
+    text = f"{result['filled']:,} of {found.holes:,} missing values imputed"
     text += f", {draws} times" if draws is not None else ""
     text += f"; {found.left:,} are left, in columns that the model does not have" if found.left else ""
     cli.emit(result | {"seconds": round(seconds, 3)}, f"{text}; written to {out} in {seconds:.1f} s", json)

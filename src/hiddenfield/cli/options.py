@@ -30,24 +30,22 @@ Target = Annotated[
         help="What to predict: a name, names with commas, or a pattern such as 'NR-*'; may be given several times.",
     ),
 ]
-Task = Annotated[str, Option(metavar="auto|regression|classification", help="What kind of target it is.")]
+Task = Annotated[str, Option(metavar="auto|regression|classification", help="Type of the target.")]
 Parameter = Annotated[
     list[str] | None,
     Option("--parameter", "-p", metavar="NAME=VALUE", help="A parameter of the estimator, e.g. dropout=0.2."),
 ]
-Device = Annotated[str | None, Option(metavar="auto|cpu|cuda", help="Where to compute.")]
+Device = Annotated[str | None, Option(metavar="auto|cpu|cuda", help="Device to compute on.")]
 Jobs = Annotated[
     int | None,
-    Option(min=1, help="Cells to run at a time; by default depends on the machine.", show_default=False),
+    Option(min=1, help="Cells to run in parallel; by default depends on the machine.", show_default=False),
 ]
 Json = Annotated[bool, Option("--json", help="Print the result as one JSON object.")]
 
 
 def reader_options(
-    format: str | None = Option(
-        None, "--format", help="Format of PATH; recognised from the file by default."
-    ),
-    structure: str | None = Option(None, help="Column of a table that holds the SMILES or sequences."),
+    format: str | None = Option(None, "--format", help="Format of PATH; detected by default."),
+    structure: str | None = Option(None, help="Column of a table with the SMILES or sequences."),
     on_error: str | None = Option(
         None, metavar="raise|skip", help="What to do with a molecule that cannot be parsed."
     ),

@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 HELP = "Relational models: inference, learning and landscapes from a scheme (a TOML file) and networks."
 
 Scheme = Annotated[Path, Argument(metavar="SCHEME", help="A scheme: a TOML file.", show_default=False)]
-Fix = Annotated[list[str] | None, Option("--fix", metavar="FEATURE=WEIGHT", help="Hold a weight at a value.")]
+Fix = Annotated[
+    list[str] | None, Option("--fix", metavar="FEATURE=WEIGHT", help="Keep a weight fixed at a value.")
+]
 Seed = Annotated[int, Option(help="Seed of random starts and samples.")]
 Report = Annotated[Path | None, Option("--out", "-o", help="Write a report with figures: one .html file.")]
-Plot = Annotated[Path | None, Option(help="Draw it into this .png, .svg or .pdf.")]
+Plot = Annotated[Path | None, Option(help="Also draw the result into this .png, .svg or .pdf.")]
 Theta = Annotated[
     list[str] | None, Option("--theta", "-t", metavar="FEATURE=WEIGHT", help="The weight of a feature.")
 ]
@@ -41,7 +43,7 @@ def _domain(
     size: list[str] | None = Option(
         None,
         metavar="NUMBER | TYPE=NUMBER",
-        help="Number of vertices, where no network gives it or some have no edges; of each type by its name.",
+        help="Number of vertices (per type, by name), if no network is given or some vertices have no edges.",
     ),
 ) -> dict[str, Any]:
     return {"network": network or [], "vertices": vertices, "size": _size(size)}
@@ -128,13 +130,13 @@ def learn(
     ridge: float = Option(0.0, min=0, help="Precision of a normal prior on the weights."),
     share: bool = Option(False, "--share", help="Share weights among networks of different sizes."),
     condition: bool = Option(
-        True, "--condition/--joint", help="Take attributes of vertices as given, or model them too."
+        True, "--condition/--joint", help="Condition on the attributes of vertices, or model them too."
     ),
     seed: Seed = 0,
     out: Report = None,
     json: Json = False,
 ) -> None:
-    """Fit the weights of a scheme to networks, with standard errors, and say where no maximum exists."""
+    """Fit the weights of a scheme to networks, with standard errors, and report where no maximum exists."""
     from hiddenfield.fields.relational import read_scheme
     from hiddenfield.models.relational import fit_relational
     from hiddenfield.models.relational.learning import choose_method
@@ -183,7 +185,7 @@ def landscape(
     out: Report = None,
     json: Json = False,
 ) -> None:
-    """Compute the log-likelihood over a grid of two weights, climb it from several starts, and draw it."""
+    """Compute and draw the log-likelihood over a grid of two weights, with ascents from several starts."""
     from hiddenfield.fields.relational import read_scheme
     from hiddenfield.models.relational.landscape import landscape as explore
     from hiddenfield.progress import progress
@@ -279,7 +281,7 @@ def goodness(
     path: Scheme,
     domain: Domain,
     theta: Theta = None,
-    number: int = Option(100, "--number", "-n", min=1, help="Number of networks that are sampled."),
+    number: int = Option(100, "--number", "-n", min=1, help="Number of sampled networks."),
     weights: Weights = "ground",
     seed: Seed = 0,
     plot: Plot = None,
