@@ -5,8 +5,9 @@ libDAI examples, the UAI 2014 problems and the Bayesian networks of bnlearn, and
 docs/inference-problems.md. Errors are against the published marginals and partition functions of UAI 2014, elsewhere
 against exact inference where it is tractable. Each problem has a worker on one core, which is stopped when its time is
 over; `DIR` holds the archives in a folder ``inference``. With ``--methods gibbs`` only that runs, which measures its
-standard errors (`benchmarks.calibration`), and the results of the others are kept. ``--problems asia Grids_11 --out
-FOLDER`` is a trial that leaves the documentation alone.
+standard errors (`benchmarks.calibration`), and the results of the others are kept; ``--methods`` without a name runs
+nothing but ``hiddenfield infer --compare``. ``--problems asia Grids_11 --out FOLDER`` is a trial that leaves the
+documentation alone.
 """
 
 from __future__ import annotations
@@ -379,7 +380,7 @@ def conclusion(rows: list[dict[str, Any]], limit: float) -> list[str]:
 
 def page(results: dict[str, Any]) -> str:
     """Return the page of the documentation, generated from the results alone."""
-    machine, rows = results["environment"], results["rows"]
+    machine, compared, rows = results["environment"], results["compared"], results["rows"]
     lines = [
         "# Inference on published problems",
         "",
@@ -415,6 +416,10 @@ def page(results: dict[str, Any]) -> str:
     ]
     for text in results["comparisons"]:
         lines += ["```text", text, "```", ""]
+    lines += [
+        f"Run once, {compared['date']} on {compared['processor']}; revision {compared['revision']}.",
+        "",
+    ]
     return "\n".join(lines)
 
 
@@ -439,12 +444,12 @@ def main() -> None:
             listed = [problem for problem in listed if problem.name in arguments.problems]
         shown = [problem for name in SHOWN for problem in listed if problem.name == name]
         listed = first_of_each(listed, arguments.most)
-        methods = arguments.methods or list(METHODS)
-        stored = arguments.out / RESULTS
-        before = json.loads(stored.read_text()) if arguments.methods and stored.exists() else {}
+        methods = list(METHODS) if arguments.methods is None else arguments.methods
+        stored, some = arguments.out / RESULTS, arguments.methods is not None
+        before = json.loads(stored.read_text()) if some and stored.exists() else {}
         rows = [row for row in before.get("rows", ()) if row["method"] not in methods]
         machine = environment()
-        for row in measure(listed, methods, arguments.limit, arguments.jobs):
+        for row in measure(listed if methods else [], methods, arguments.limit, arguments.jobs):
             rows.append({**row, "revision": machine["revision"]})
             seconds = row.get("seconds") or math.nan
             print(f"{row['problem']:24}{row['method']:18}{seconds:10.3f}  {row['status'][:70]}", flush=True)
@@ -453,10 +458,13 @@ def main() -> None:
         rows.sort(
             key=lambda row: (place.get((row["family"], row["problem"]), 0), order.get(row["method"], 0))
         )
-        results: dict[str, Any] = {"environment": machine, "limit": arguments.limit, "rows": rows}
-        results["comparisons"] = before.get("comparisons") or [
-            comparison(problem, 10 * arguments.limit) for problem in shown
-        ]
+        results: dict[str, Any] = {
+            "environment": machine if methods else before["environment"],
+            "limit": arguments.limit,
+            "rows": rows,
+            "compared": machine,
+            "comparisons": [comparison(problem, 10 * arguments.limit) for problem in shown],
+        }
     for path, text in (
         (RESULTS, json.dumps(results, indent=1, ensure_ascii=False) + "\n"),
         (PAGE, page(results)),

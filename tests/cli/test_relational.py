@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from hiddenfield.fields.relational import graph_scheme
+from hiddenfield.models.relational import evaluate
 from tests.cli.calling import call, done
+from tests.models.relational.test_library_sets import SETS, small_weights
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
 SCHEME, EDGES = EXAMPLES / "network.toml", EXAMPLES / "florentine.csv"
@@ -148,6 +151,23 @@ def test_features_of_one_shape(capsys, tmp_path, bindings):
     words = ["relational", "learn", scheme, "--network", EDGES, "--starts", 1, *chosen, "--json"]
     code, out, _ = call(capsys, *words)
     assert (code, json.loads(out)["converged"]) == (0, True)
+
+
+@pytest.mark.parametrize("names", SETS, ids="-".join)
+def test_every_set_of_ready_features(capsys, tmp_path, names):
+    """What is printed is what Python computes, for all pairs and triples of the library; and a fit is no exception."""
+    scheme = tmp_path / "scheme.toml"
+    features = "\n".join(f'[[features]]\nlibrary = "{name}"' for name in names)
+    scheme.write_text(f'types = ["v"]\n[[attributes]]\nname = "exist"\nof = ["v", "v"]\n{features}')
+    theta = dict(zip(names, small_weights(names), strict=True))
+    weights = [word for name, weight in theta.items() for word in ("-t", f"{name}={weight}")]
+    found = done(capsys, "relational", "infer", scheme, "--size", 5, *weights)
+    expected = evaluate(graph_scheme(*names), 5, theta)
+    assert (found["phases"], found["theta"]) == (1, theta)
+    assert found["fixed_points"][0]["log_partition"] == pytest.approx(float(expected.log_partition), abs=1e-7)
+    fit = done(capsys, "relational", "learn", scheme, "--network", EDGES, "--method", "pseudo_likelihood")
+    assert list(fit["theta"]) == list(names)
+    assert fit["converged"] == (not {"open_chain", "triangle", "star2"} <= set(names)), fit["status"]
 
 
 def test_learn_says_where_there_is_no_maximum(capsys, tmp_path):

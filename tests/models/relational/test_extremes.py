@@ -131,6 +131,36 @@ def test_sizes_are_whole_numbers(size: Any) -> None:
             ask()
 
 
+UNKNOWN = network_from_edges(SCHEME, [(0, 1), (1, 2)], unknown=[(0, 2)])
+WEIGHED: dict[str, Callable[[Any], Any]] = {
+    "template": lambda theta: SCHEME.template(4, theta),
+    "ground": lambda theta: SCHEME.ground(4, theta),
+    "evaluate": lambda theta: evaluate(SCHEME, 4, theta),
+    "phases": lambda theta: find_phases(SCHEME, 4, theta),
+    "sample": lambda theta: sample_networks(SCHEME, 4, theta),
+    "goodness": lambda theta: goodness_of_fit(SCHEME, network_of(4), theta),
+    "predict": lambda theta: predict_pairs(SCHEME, UNKNOWN, theta),
+    "enumerate": lambda theta: enumerate_networks(SCHEME, 4).solve(theta),
+}
+
+
+@pytest.mark.parametrize("name", WEIGHED)
+def test_weights_are_one_finite_number_for_each_feature(name: str) -> None:
+    for theta, message in (
+        (["-2", "x"], "weights must be finite numbers, got"),
+        ({"edge": "x", "triangle": 0.1}, "weights must be finite numbers, got"),
+        (None, "weights must be finite numbers, got None"),
+        ([math.nan, 0.1], "weights must be finite numbers"),
+        ([-2.0], "one weight for each of the features edge, triangle"),
+        ([-2.0, 0.1, -2.0, 0.2], "one weight for each of the features edge, triangle"),
+        ({"edge": -2.0}, "no weight for the feature 'triangle'"),
+        ({"edge": -2.0, "triangel": 0.1}, "did you mean 'triangle'"),
+    ):
+        with pytest.raises(InputError, match=message):
+            WEIGHED[name](theta)
+    WEIGHED[name](dict(zip(SCHEME.features, THETA, strict=True)))
+
+
 @pytest.mark.parametrize("value", ["rich", None, [1]])
 def test_a_covariate_is_a_number(value: Any) -> None:
     with pytest.raises(InputError, match=r"the covariate 'wealth' of 'Medici' must be a finite number, got"):

@@ -218,7 +218,7 @@ def template(
     """
     size = scheme.check_sizes(sizes)
     names = list(scheme.features)
-    settings = weight_matrix(scheme, theta, dtype)
+    settings = weight_matrix(scheme.features, theta, dtype)
     count = settings.shape[0]
     attributes = scheme.attributes
     keys: list[tuple[Any, str, int]] = [(name, name, a.type.count(size)) for name, a in attributes.items()]
@@ -285,7 +285,7 @@ def ground(
     """
     size = scheme.check_sizes(sizes)
     names = list(scheme.features)
-    settings = weight_matrix(scheme, theta, dtype)
+    settings = weight_matrix(scheme.features, theta, dtype)
     if settings.shape[0] != 1:
         raise InputError("a ground field takes one setting of the weights; several make a batch of templates")
     kinds = factor_kinds(scheme, bindings, weights)
@@ -403,13 +403,13 @@ def _keys(attribute: Attribute, rows: Array, sizes: Mapping[str, int]) -> Array:
 
 
 def weight_matrix(
-    scheme: RelationalScheme, theta: Any, dtype: torch.dtype = torch.float64
+    features: Iterable[str], theta: Any, dtype: torch.dtype = torch.float64
 ) -> Float[Tensor, "settings features"]:
     """Return weights given by name, as a vector or as a matrix with one row per setting, as a matrix."""
-    names = list(scheme.features)
+    names = list(features)
     if isinstance(theta, Mapping):
         for name in theta:
-            choose("feature", scheme.features, name)
+            choose("feature", dict.fromkeys(names), name)
         for name in names:
             if name not in theta:
                 raise InputError(f"no weight for the feature {name!r}")

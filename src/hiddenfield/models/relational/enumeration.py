@@ -17,6 +17,7 @@ from hiddenfield.fields.relational import (
     RelationalScheme,
     given_attributes,
     ground_variables,
+    weight_matrix,
     weight_scale,
 )
 from hiddenfield.models.relational.observations import Network
@@ -107,12 +108,7 @@ class NetworkCounts:
 
     def _solve(self, theta: Any) -> Iterator[tuple[Array, Array]]:
         """Yield log partition and the probability of each row, some settings at a time."""
-        weights = np.asarray(theta, dtype=np.float64)
-        if weights.ndim == 0 or weights.shape[-1] != len(self.features):
-            raise InputError(
-                f"one weight for each of the features {', '.join(self.features)}, got shape {weights.shape}"
-            )
-        settings = weights.reshape(-1, len(self.features)) * self.scale
+        settings = weight_matrix(self.features, theta).numpy(force=True) * self.scale
         step = max(1, MOST_SCORES // len(self.counts))
         for begin in range(0, max(len(settings), 1), step):
             scores = settings[begin : begin + step] @ self.values.T + np.log(self.counts)

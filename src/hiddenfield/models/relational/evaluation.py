@@ -12,7 +12,7 @@ import torch
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.fields.relational import Classes, RelationalScheme, template
+from hiddenfield.fields.relational import Classes, RelationalScheme, template, weight_matrix
 from hiddenfield.inference.infer import with_gradient
 from hiddenfield.inference.loopy_bp import loopy_bp
 from hiddenfield.inference.messages.passing import MessagePassing
@@ -79,7 +79,7 @@ def evaluate(
     scheme, sizes, bindings, weights, given
         See `hiddenfield.fields.relational.template`.
     theta
-        One row of weights per setting.
+        Weights by name, as a vector, or one row per setting.
     near
         Marginals of the attributes: keep the phase nearest to these instead of the one of the highest log partition.
     tolerance
@@ -93,8 +93,7 @@ def evaluate(
     tensor([1, 2])
     """
     check_domain(scheme, sizes)
-    matrix = theta if isinstance(theta, torch.Tensor) else torch.as_tensor(theta, dtype=torch.float64)
-    matrix = matrix.detach().double().reshape(-1, len(scheme.features))
+    matrix = weight_matrix(scheme.features, theta).detach()
     build = functools.partial(template, scheme, sizes, bindings=bindings, weights=weights, given=given)
     settings, count = matrix.shape[0], len(LEANINGS)
     runs = _Runs(build, matrix.repeat(count, 1), torch.tensor(LEANINGS).repeat_interleave(settings))

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +22,7 @@ from hiddenfield.inference.messages.phases import pole_messages
 from hiddenfield.inference.messages.propagation import propagate
 from hiddenfield.inference.posterior import Posterior
 from hiddenfield.models.relational.evaluation import check_domain
-from hiddenfield.shapes import Array, Float, Tensor
+from hiddenfield.shapes import Float, Tensor
 
 MOST_MESSAGES = 2000
 """Numbers in the messages beyond which Newton's method, cubic in them, is refused."""
@@ -54,7 +55,7 @@ class Phase:
 def find_phases(
     scheme: RelationalScheme,
     sizes: Mapping[str, int] | int,
-    theta: Float[Array, " features"],
+    theta: Any,
     *,
     bindings: str = "auto",
     weights: str = "ground",
@@ -74,7 +75,7 @@ def find_phases(
     [(0.131, True), (0.956, True), (0.745, False)]
     """
     check_domain(scheme, sizes)
-    weight = weight_matrix(scheme, theta).detach().clone()[0].requires_grad_()
+    weight = weight_matrix(scheme.features, theta).detach().clone()[0].requires_grad_()
     with torch.enable_grad():
         field = template(scheme, sizes, weight, bindings=bindings, weights=weights, given=given)
     found = []

@@ -188,7 +188,7 @@ def sample_networks(
             f"expected samples and burn_in of at least 0, at least one chain and thin above 0, "
             f"got {samples}, {burn_in}, {chains} and {thin}"
         )
-    rows = weight_matrix(scheme, theta).numpy()
+    rows = weight_matrix(scheme.features, theta).numpy()
     if len(rows) not in {1, chains}:
         raise InputError(
             f"expected one row of weights, or one for each of the {chains} chains, got {len(rows)}"
