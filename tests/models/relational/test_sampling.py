@@ -15,8 +15,10 @@ from hiddenfield.errors import InputError, TooLargeError
 from hiddenfield.fields.relational import RelationalScheme, graph_scheme
 from hiddenfield.limits import OutOfTimeError, time_limit
 from hiddenfield.models.relational import Network, enumerate_networks, sample_networks, sampling
-from hiddenfield.models.relational.counts import as_statistics
+from hiddenfield.models.relational.counts import as_statistics, count_features
 from hiddenfield.models.relational.pair_features import features_of_pairs
+from hiddenfield.models.relational.sampling import as_drawn
+from hiddenfield.models.relational.sampling_basis import sampling_basis
 from hiddenfield.models.relational.sampling_loops import Schedule
 
 LIBRARY = ("edge", "open_chain", "triangle", "star2", "star3", "quadruplet")
@@ -131,6 +133,59 @@ def test_given_the_fixed_pairs() -> None:
         for values, expected in zip(states, probability, strict=True):
             share = (found == values).all(1).mean()
             assert abs(share - expected) < 6 * math.sqrt(expected / 40_000) + 1e-9
+
+
+def grouped(size: int, *, mixed: bool = False) -> tuple[RelationalScheme, Network]:
+    """Triangles of one group, of any one group, of one group and one age; `mixed` ones have two of a group."""
+    scheme = graph_scheme("edge")
+    group = scheme.attribute("group", scheme.types["vertex"], ["f", "m", "x"])
+    age = scheme.attribute("age", scheme.types["vertex"], 2)
+    exist = scheme.attributes["exist"]
+
+    def closed(a: Any, b: Any, c: Any) -> Any:
+        return exist[a, b] & exist[b, c] & exist[a, c]
+
+    scheme.feature(
+        "of_m", lambda a, b, c: closed(a, b, c) & (group[a] == "m") & (group[b] == "m") & (group[c] == "m")
+    )
+    scheme.feature("same", lambda a, b, c: closed(a, b, c) & (group[a] == group[b]) & (group[b] == group[c]))
+    scheme.feature(
+        "alike",
+        lambda a, b, c: (
+            2 * closed(a, b, c) * (group[a] == group[b]) * (group[b] == group[c])
+            * (age[a] == 1) * (age[b] == 1) * (age[c] == 1)
+        ),
+    )  # fmt: skip
+    if mixed:
+        scheme.feature("mixed", lambda a, b, c: closed(a, b, c) & (group[a] == "m") & (group[b] == "m"))
+    values = {"group": np.arange(size) % 5 // 2, "age": (np.arange(size) % 4 > 0).astype(int)}
+    return scheme, Network({"vertex": size}, {"exist": np.zeros((0, 2), dtype=np.int64)}, values)
+
+
+@pytest.mark.parametrize("size", [9, 70])
+def test_triangles_within_groups_are_counted_on_bits(size: int) -> None:
+    scheme, network = grouped(size)
+    scheme.term("gwesp", decay=0.5)
+    assert sampling_basis(scheme, {"vertex": size}, network) is not None
+    drawn = sample_networks(
+        scheme, size, [-0.2, 0.1, -0.1, 0.05, 0.02], samples=4, chains=2, burn_in=1, thin=0.5, network=network,
+        start="full", keep_networks=True,
+    )  # fmt: skip
+    counts = [count_features(scheme, each) for each in as_drawn(scheme, drawn, network)]
+    np.testing.assert_allclose(drawn.statistics.reshape(8, -1), counts)
+    assert np.ptp(counts, axis=0).min() > 0
+    mixed, network = grouped(size, mixed=True)
+    assert sampling_basis(mixed, {"vertex": size}, network) is None
+
+
+def test_means_of_triangles_within_groups_are_exact() -> None:
+    scheme, network = grouped(6)
+    theta = [-0.3, 0.4, -0.5, 0.3]
+    drawn = sample_networks(scheme, 6, theta, samples=4000, chains=24, burn_in=50, network=network, seed=1)
+    means = drawn.statistics.mean(1)
+    error = means.std(0, ddof=1) / math.sqrt(24) + 1e-12
+    exact = enumerate_networks(scheme, 6, network=network).expectations(theta)[0]
+    assert (np.abs(means.mean(0) - exact) < 4.5 * error).all()
 
 
 def test_two_phases_stay_apart() -> None:

@@ -54,7 +54,7 @@ def count_features(
     check_terms(scheme)
     whole = np.zeros((1, 2), dtype=np.int64)
     totals = [
-        sum(_occurrences(pattern, network, whole)[0] for pattern in _patterns(feature))
+        sum(_occurrences(pattern, network, whole)[0] for pattern in graph_patterns(feature))
         / len(feature.symmetries)
         if feature.term is None
         else count_term(feature, network)
@@ -73,7 +73,7 @@ def change_statistics(
         if feature.term is not None:
             out[:, column] = change_term(feature, network, pairs)
             continue
-        for pattern in _patterns(feature):
+        for pattern in graph_patterns(feature):
             for place in range(len(pattern.edges)):
                 out[:, column] += _occurrences(pattern, network, pairs, place)
                 if not pattern.ordered:
@@ -140,8 +140,8 @@ def as_statistics(scheme: RelationalScheme, sizes: Mapping[str, int] | int) -> S
     for row, feature in enumerate(scheme.features.values()):
         if feature.term is not None or any(len(atom.arguments) == 1 for atom in feature.atoms):
             return None
-        for pattern in _patterns(feature):
-            name, symmetries = _known(pattern, two_mode=kind.two_mode)
+        for pattern in graph_patterns(feature):
+            name, symmetries = known_statistic(pattern, two_mode=kind.two_mode)
             if symmetries == 0:
                 return None
             used = sorted({place for edge in pattern.edges for place in edge})
@@ -158,7 +158,7 @@ def as_statistics(scheme: RelationalScheme, sizes: Mapping[str, int] | int) -> S
     return Statistics(combine, constant, tuple(list(columns)[len(STATISTICS) :]))
 
 
-def _known(pattern: _Pattern, *, two_mode: bool) -> tuple[Any, int]:
+def known_statistic(pattern: Pattern, *, two_mode: bool) -> tuple[Any, int]:
     """Return which statistic a pattern counts, and how often each of them; None for no edges, 0 for none of them."""
     places, counts = np.unique(pattern.edges, return_counts=True)
     degrees = tuple(sorted(counts.tolist()))
@@ -179,7 +179,7 @@ def _known(pattern: _Pattern, *, two_mode: bool) -> tuple[Any, int]:
 
 
 @dataclass(frozen=True)
-class _Pattern:
+class Pattern:
     """A product of pair atoms, and the coefficient it has for each value of the vertex atoms."""
 
     types: tuple[str, ...]  # of the arguments
@@ -189,7 +189,8 @@ class _Pattern:
     coefficients: Array
 
 
-def _patterns(feature: Feature) -> Iterator[_Pattern]:
+def graph_patterns(feature: Feature) -> Iterator[Pattern]:
+    """Write a feature as a sum of products of pair atoms, and yield those that count."""
     atoms = [
         (atom, tuple(feature.arguments.index(name) for name in atom.arguments)) for atom in feature.atoms
     ]
@@ -205,7 +206,7 @@ def _patterns(feature: Feature) -> Iterator[_Pattern]:
             coefficients = coefficients + (-1) ** (len(subset) - len(inner)) * table[index]
         if np.any(coefficients != 0):
             edges = tuple((atoms[pairs[i]][1][0], atoms[pairs[i]][1][1]) for i in subset)
-            yield _Pattern(feature.argument_types, edges, ordered, vertices, np.asarray(coefficients))
+            yield Pattern(feature.argument_types, edges, ordered, vertices, np.asarray(coefficients))
 
 
 def _subsets(items: Iterable[int]) -> Iterator[tuple[int, ...]]:
@@ -226,7 +227,7 @@ def _ways(types: Sequence[str], used: Sequence[int], sizes: Mapping[str, int]) -
     return total
 
 
-def _plan(pattern: _Pattern, root: int | None, network: Network) -> tuple[Array, Array, list[int]]:
+def _plan(pattern: Pattern, root: int | None, network: Network) -> tuple[Array, Array, list[int]]:
     """Return the order of the arguments, how each is reached, and which edges must be there.
 
     Steps are (kind, earlier depth, direction, first vertex of the type, the one after its last); checks are (depth,
@@ -261,7 +262,7 @@ def _plan(pattern: _Pattern, root: int | None, network: Network) -> tuple[Array,
     )
 
 
-def _occurrences(pattern: _Pattern, network: Network, pairs: Array, root: int | None = None) -> Array:
+def _occurrences(pattern: Pattern, network: Network, pairs: Array, root: int | None = None) -> Array:
     """Count occurrences in the whole network or, with a `root`, with that edge of the pattern laid on each pair."""
     steps, checks, order = _plan(pattern, root, network)
     out = np.zeros(len(pairs))

@@ -39,14 +39,14 @@ BLOCKS = 16
 """Parts of the burn-in; before each it is decided anew whether the network is sparse."""
 
 
-DEGREES, PARTNERS = 0, 1
-"""Kinds of further statistics: functions of degrees, or of shared partners."""
+DEGREES, PARTNERS, TRIANGLES = 0, 1, 2
+"""Kinds of further statistics: functions of degrees or of shared partners, and triangles of some vertices."""
 
 
 class Extra(NamedTuple):
-    """Further statistics: functions of degrees or of shared partners, and numbers of pairs.
+    """Further statistics: functions of degrees or of shared partners, triangles of some vertices, numbers of pairs.
 
-    Of each function there are its kind, what one more edge or partner adds after k, and whose degrees count.
+    Of each there are its kind, what one more edge or partner adds after k, and whose degrees or triangles count.
     """
 
     kinds: Array
@@ -112,18 +112,20 @@ def _change(rows: Array, degree: Array, i: int, j: int, present: int, cycles: bo
 @subroutine(allocates=False)
 def _extra_change(rows: Array, degree: Array, i: int, j: int, present: int, extra: Extra, out: Array) -> None:
     """Write what the edge between i and j adds to each of the further statistics."""
-    kinds, gains = extra.kinds, extra.gains
-    partners = False
+    kinds, gains, among = extra.kinds, extra.gains, extra.among
+    partners, triangles = False, False
     for t in range(kinds.size):
         out[t] = 0.0
         if kinds[t] == DEGREES:
-            if extra.among[t, i]:
+            if among[t, i]:
                 out[t] += gains[t, degree[i] - present]
-            if extra.among[t, j]:
+            if among[t, j]:
                 out[t] += gains[t, degree[j] - present]
-        else:
+        elif kinds[t] == PARTNERS:
             partners = True
-    if partners:
+        else:
+            triangles = triangles or (among[t, i] and among[t, j])
+    if partners or triangles:
         shared = 0
         for w in range(rows.shape[1]):
             word = rows[i, w] & rows[j, w]
@@ -131,10 +133,14 @@ def _extra_change(rows: Array, degree: Array, i: int, j: int, present: int, extr
                 low = word & (~word + np.uint64(1))
                 word ^= low
                 k = 64 * w + _ones(low - np.uint64(1))
-                first, second = _common(rows, i, k) - present, _common(rows, j, k) - present
+                first, second = 0, 0
+                if partners:
+                    first, second = _common(rows, i, k) - present, _common(rows, j, k) - present
                 for t in range(kinds.size):
                     if kinds[t] == PARTNERS:
                         out[t] += gains[t, first] + gains[t, second] + gains[t, shared]
+                    elif kinds[t] == TRIANGLES and among[t, i] and among[t, j] and among[t, k]:
+                        out[t] += 1.0
                 shared += 1
     for p in range(extra.pairs.shape[0]):
         out[kinds.size + p] = extra.pairs[p, i, j]

@@ -40,7 +40,7 @@ MOST_TURNS = 200
 MOST_PROPOSALS = 10_000_000
 """Draws of a pair at given weights, at the least effort: chains on large networks are shorter."""
 SLOWER = 10
-"""Times as long as on bits that a draw takes where features are not counted on these (triangles of one sex, say)."""
+"""Times as long as on bits that a draw takes where features are not counted on these (triangles of both sexes, say)."""
 BRIDGES = 16
 """Weights between those of a model with independent pairs and the fitted ones at which networks are sampled."""
 UNSURE = 1.0
