@@ -73,7 +73,7 @@ def test_regression(capsys, tmp_path, molecules):
     told = json.loads((run / "metrics.json").read_text())
     assert told == {name: result[name] for name in told}
 
-    # What is reported is what the saved model gives for the structures that were kept aside.
+    # What is reported is what the saved model gives for the structures that were held out.
     model, pack = hf.load(run), hf.read(molecules, target="size")
     test = pack[split["test"]]
     error = np.abs(model.predict(test) - test.targets[:, 0].numpy()).mean()

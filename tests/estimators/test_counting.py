@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 import hiddenfield as hf
 from hiddenfield.errors import InputError, ReadError
 from hiddenfield.estimators.counting import choose_weights
-from hiddenfield.estimators.targets import keep_aside
+from hiddenfield.estimators.targets import split_held_out
 from hiddenfield.learning import Task
 
 SHORT = {"dim": 4, "hidden": 4, "rounds": 2, "epochs": 2, "random_state": 0}
@@ -117,14 +117,14 @@ def test_counts_need_structures_that_are_held_out(words, counted):
 @settings(deadline=None, max_examples=50)
 def test_members_hold_out_different_structures(total, members, fraction, seed):
     pack = hf.data.from_sequences(["A"] * total, targets=[float(k) for k in range(total)])
-    parts = keep_aside(pack, fraction, seed, members=members)
+    parts = split_held_out(pack, fraction, seed, members=members)
     size = int(total * fraction)
     assert len(parts) == members
-    for kept, aside in parts:
-        assert len(aside) == size
-        assert sorted([*kept, *aside]) == list(range(total))
+    for kept, held_out in parts:
+        assert len(held_out) == size
+        assert sorted([*kept, *held_out]) == list(range(total))
     if members * fraction <= 1 + 1e-9 and size:
-        every = np.concatenate([aside for _, aside in parts])
+        every = np.concatenate([held_out for _, held_out in parts])
         assert len(np.unique(every)) >= members * (size - 1)
 
 

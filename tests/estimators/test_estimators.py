@@ -627,11 +627,11 @@ def test_an_ensemble_is_the_average_of_its_networks(pack, numbers, kinds):
 
 def test_validation_is_stratified_seeded_and_not_trained_on(pack, kinds, numbers):
     model = hf.StructureClassifier(**TINY, validation_fraction=0.25).fit(pack, kinds)
-    aside = model.validation_indices_
-    assert len(aside) == 6
-    assert abs((kinds[aside] == "many").mean() - (kinds == "many").mean()) < 0.17
+    held_out = model.validation_indices_
+    assert len(held_out) == 6
+    assert abs((kinds[held_out] == "many").mean() - (kinds == "many").mean()) < 0.17
     again = hf.StructureClassifier(**TINY, validation_fraction=0.25).fit(pack, kinds)
-    assert np.array_equal(again.validation_indices_, aside)
+    assert np.array_equal(again.validation_indices_, held_out)
     assert "valid_accuracy" in model.history_.rows[0]
     none = hf.StructureRegressor(**TINY, validation_fraction=0.0).fit(pack, numbers)
     assert len(none.validation_indices_) == 0

@@ -38,11 +38,11 @@ class OnRows:
             node_attributes=X.reshape(-1, 1).astype(np.float64),
         )
 
-    def _begin(self, X, y, aside, sample_weight=None):
+    def _begin(self, X, y, held_out, sample_weight=None):
         X, y = validate_data(self, X, y, multi_output=True)
         if isinstance(self, hf.StructureClassifier):
             check_classification_targets(y)
-        return super()._begin(self._pack(X), y, aside, sample_weight)
+        return super()._begin(self._pack(X), y, held_out, sample_weight)
 
     def _encoded(self, X):
         check_is_fitted(self, "networks_")
@@ -159,8 +159,8 @@ def test_the_validation_loss_is_weighted_too():
     words, targets = ["AA"] * 20, np.array([0.0, 1.0] * 10)
     weights = np.where(targets == 1, 1.0, 1e-9)
     options = TINY | {"representation": "sequence"}
-    model = hf.StructureRegressor(**options).fit(words, targets, weights, aside=[0, 1])
-    plain = hf.StructureRegressor(**options).fit(words, targets, aside=[0, 1])
+    model = hf.StructureRegressor(**options).fit(words, targets, weights, held_out=[0, 1])
+    plain = hf.StructureRegressor(**options).fit(words, targets, held_out=[0, 1])
     assert model.history_.rows[0]["valid_loss"] != pytest.approx(plain.history_.rows[0]["valid_loss"])
 
 

@@ -378,7 +378,7 @@ def test_the_protocol_says_only_what_was_done():
         found = assess(*given, settings=AssessmentSettings(**options), parameters=parameters)
         return found.as_dict()["protocol"]["text"]
 
-    # An epoch is chosen by our networks, if something is kept aside, and not by whatever has the same parameter.
+    # An epoch is chosen by our networks, if something is held out, and not by whatever has the same parameter.
     assert "epoch" not in words_for(GradientBoostingClassifier(n_estimators=3))
     assert "epoch chosen on a share of the training part" in words_for(parameters=QUICK)
     assert "epoch" not in words_for(parameters=QUICK | {"validation_fraction": 0.0})

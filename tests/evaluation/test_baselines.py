@@ -74,12 +74,12 @@ def test_test_targets_have_no_part_in_the_choice():
     assert [s.note for s in fit_baselines(train, test)] == [s.note for s in fit_baselines(train, other)]
 
 
-def test_the_strength_is_chosen_on_the_rows_kept_aside_and_all_rows_are_fitted():
+def test_the_strength_is_chosen_on_the_held_out_rows_and_all_rows_are_fitted():
     generator = np.random.default_rng(0)
     x = generator.poisson(1.0, (40, 30)).astype(float)
     y = x[:, 0] + 3 * generator.normal(size=40)
-    kept, aside = np.arange(30), np.arange(30, 40)
-    model = fit_linear(csr_matrix(x), y, kept, aside)
+    kept, held_out = np.arange(30), np.arange(30, 40)
+    model = fit_linear(csr_matrix(x), y, kept, held_out)
 
     def ridge(rows, strength):
         centred, mean = x[rows] - x[rows].mean(axis=0), y[rows].mean()
@@ -87,7 +87,8 @@ def test_the_strength_is_chosen_on_the_rows_kept_aside_and_all_rows_are_fitted()
         return lambda new: mean + (new - x[rows].mean(axis=0)) @ weights
 
     losses = {
-        s: np.mean((ridge(kept, s)(x[aside]) - y[aside]) ** 2) for s in (0.01, 0.1, 1, 10, 100, 1000, 10000)
+        s: np.mean((ridge(kept, s)(x[held_out]) - y[held_out]) ** 2)
+        for s in (0.01, 0.1, 1, 10, 100, 1000, 10000)
     }
     assert model.strength == min(losses, key=losses.get)
     assert np.allclose(model.predict(csr_matrix(x)), ridge(np.arange(40), model.strength)(x), atol=1e-3)
@@ -190,10 +191,10 @@ def test_many_rows_choose_the_strength_on_a_part_of_them(monkeypatch):
     monkeypatch.setattr(
         linear,
         "_choose_ridge",
-        lambda features, y, kept, aside, tolerance: seen.append((kept, aside)) or 10.0,
+        lambda features, y, kept, held_out, tolerance: seen.append((kept, held_out)) or 10.0,
     )
     model = fit_linear(x, y, np.arange(360), np.arange(360, 400))
-    ((kept, aside),) = seen
-    assert (len(kept), len(aside), model.strength) == (90, 10, 10.0)
+    ((kept, held_out),) = seen
+    assert (len(kept), len(held_out), model.strength) == (90, 10, 10.0)
     assert len(np.unique(kept)) == 90
-    assert kept.max() < 360 <= aside.min()
+    assert kept.max() < 360 <= held_out.min()

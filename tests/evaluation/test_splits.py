@@ -70,13 +70,13 @@ def test_stratified_folds_are_even(folds, classes, seed):
 @given(st.integers(2, 60), st.floats(0.05, 0.95), st.integers(0, 50))
 def test_a_hold_out_takes_the_same_share_of_every_class(total, fraction, seed):
     classes = np.random.default_rng(seed).integers(3, size=total)
-    kept, aside = hold_out_positions(total, classes, fraction, np.random.default_rng(seed))
-    assert sorted([*kept, *aside]) == list(range(total))
-    assert len(aside) == min(max(round(total * fraction), 1), total - 1)
+    kept, held_out = hold_out_positions(total, classes, fraction, np.random.default_rng(seed))
+    assert sorted([*kept, *held_out]) == list(range(total))
+    assert len(held_out) == min(max(round(total * fraction), 1), total - 1)
     for code in range(3):
-        members, taken = (classes == code).sum(), (classes[aside] == code).sum()
-        assert members < 2 or abs(taken - members * len(aside) / total) <= 2.01
-        assert members < 2 or len(aside) < 3 or taken
+        members, taken = (classes == code).sum(), (classes[held_out] == code).sum()
+        assert members < 2 or abs(taken - members * len(held_out) / total) <= 2.01
+        assert members < 2 or len(held_out) < 3 or taken
 
 
 def test_repeats_differ():

@@ -174,8 +174,8 @@ def test_estimators_fit_together_as_alone(words):
         ]
 
     data = [(texts, kinds, None), (texts, kinds, np.arange(9)), (texts, lengths, None)]
-    for together, apart, (X, y, aside) in zip(fit_together(models(), data), models(), data, strict=True):
-        apart.fit(X, y, aside=aside)
+    for together, apart, (X, y, held_out) in zip(fit_together(models(), data), models(), data, strict=True):
+        apart.fit(X, y, held_out=held_out)
         assert together.validation_indices_.tolist() == apart.validation_indices_.tolist()
         if isinstance(apart, StructureRegressor):
             assert np.allclose(together.predict(X), apart.predict(X), atol=1e-3)
@@ -198,7 +198,7 @@ def test_a_monitor_that_cannot_be_told_keeps_the_last_weights():
         return StructureClassifier(random_state=0, ensemble=2, **options)
 
     pack = hf.data.from_sequences(words)
-    alone = model().fit(pack, classes, aside=[6, 7])  # of one class
+    alone = model().fit(pack, classes, held_out=[6, 7])  # of one class
     (together,) = fit_together([model()], [(pack, classes, [6, 7])])
     assert np.allclose(together.predict_proba(pack), alone.predict_proba(pack), atol=1e-5)
     untrained = model()._begin(pack, classes, [6, 7]).fits[0].network

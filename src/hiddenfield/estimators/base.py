@@ -41,7 +41,7 @@ from hiddenfield.estimators.parameters import (
     check,
     plain,
 )
-from hiddenfield.estimators.targets import Answers, attach, checked_weights, chosen_aside, keep_aside
+from hiddenfield.estimators.targets import Answers, attach, check_held_out, checked_weights, split_held_out
 from hiddenfield.learning.batches import predict
 from hiddenfield.learning.checkpoint import History
 from hiddenfield.learning.device import resolve_device
@@ -105,7 +105,7 @@ class Fitted(BaseEstimator):  # type: ignore[misc]
         return sum(row["seconds"] for history in self.histories_ for row in history.rows)
 
     @property
-    def validation_indices_(self) -> Int[Array, " aside"]:
+    def validation_indices_(self) -> Int[Array, " held_out"]:
         """Positions in X of the structures from which nothing was learned but when to stop."""
         return np.zeros(0, np.int64)
 
@@ -256,7 +256,7 @@ class StructureEstimator(Fitted):  # type: ignore[misc]
     # -- fitting -------------------------------------------------------------------------------------------
 
     def fit(
-        self, X: Any, y: Any = None, sample_weight: Any = None, *, aside: Any = None
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, held_out: Any = None
     ) -> StructureEstimator:
         """Fit to structures and their targets.
 
@@ -269,7 +269,7 @@ class StructureEstimator(Fitted):  # type: ignore[misc]
         sample_weight
             A weight for each structure in the loss, that of training and that by which the epoch is chosen; None for
             equal ones. A structure of weight 0 has no part in either.
-        aside
+        held_out
             Positions in X of the structures that are held out to choose the epoch; by default a share of
             `validation_fraction` is drawn. Weights are learned from the others alone.
 
@@ -277,14 +277,14 @@ class StructureEstimator(Fitted):  # type: ignore[misc]
         -------
         self
         """
-        begun = self._begin(X, y, aside, sample_weight)
+        begun = self._begin(X, y, held_out, sample_weight)
         folder = None if self.checkpoint is None else Path(self.checkpoint)
         outcomes = train_in_parts(begun.fits, folder=folder, resume=self.resume, show_progress=self.verbose)
         return self._end(begun, dict(outcomes))
 
-    def _begin(self, X: Any, y: Any, aside: Any, sample_weight: Any = None) -> Begun:
+    def _begin(self, X: Any, y: Any, held_out: Any, sample_weight: Any = None) -> Begun:
         """Read X and y, divide them, and make the networks: everything of `fit` before the training."""
-        self._check_parameters(chosen=aside is not None)
+        self._check_parameters(chosen=held_out is not None)
         reading = Reading.of(X, self.representation, self.representation_options)
         structures = reading.convert(X)
         if not len(structures):
@@ -312,10 +312,10 @@ class StructureEstimator(Fitted):  # type: ignore[misc]
             features,
             task,
             lambda position: given.name_of(int(answered[position])),
-            None if aside is None else chosen_aside(aside, len(given), answered),
+            None if held_out is None else check_held_out(held_out, len(given), answered),
             None if weights is None else weights[answered],
         )
-        if getattr(self, "counts", False) is True and not all(len(aside) for _, aside in parts):
+        if getattr(self, "counts", False) is True and not all(len(held_out) for _, held_out in parts):
             raise InputError(
                 f"The 'counts' parameter of {type(self).__name__} must be False or 'auto' where no structures are held "
                 "out, since weights are chosen on these. Got True instead."
@@ -332,7 +332,7 @@ class StructureEstimator(Fitted):  # type: ignore[misc]
             histories.append(outcome)
         self.networks_, self.histories_ = [fit.network for fit in begun.fits], histories
         self.task_, self.features_, self.reading_ = begun.task, begun.features, begun.reading
-        self.held_out_ = [begun.answered[aside] for _, aside in begun.parts]
+        self.held_out_ = [begun.answered[held_out] for _, held_out in begun.parts]
         self.single_target_, self.target_kinds_ = begun.single_target, begun.target_kinds
         self.blend_ = dict(zip(KINDS, (1.0, 0.0, 0.0), strict=True))
         self.counting_: Counting | None = None
@@ -356,7 +356,7 @@ class StructureEstimator(Fitted):  # type: ignore[misc]
     def _counts(self, begun: Begun) -> bool:
         """Say whether models on counts are to be fitted too: where they can be judged, and do what networks do."""
         wanted = getattr(self, "counts", False)
-        judged = all(len(aside) for _, aside in begun.parts)
+        judged = all(len(held_out) for _, held_out in begun.parts)
         few = len(begun.structures) * len(begun.task.columns) <= MOST_COUNTED
         weighted = begun.fits[0].weights is not None or any(column.weights for column in begun.task.columns)
         usual = begun.task.loss == "square" and not weighted
@@ -367,10 +367,10 @@ class StructureEstimator(Fitted):  # type: ignore[misc]
         structures, task = begun.structures, begun.task
         counting, unseen = fit_counting(structures, task, begun.parts, begun.fits[0].settings.seed)
         tables: list[list[list[Array]]] = [[[] for _ in task.columns] for _ in KINDS]
-        for member, (_, aside) in enumerate(begun.parts):
-            (linear,), _ = counting.predict(structures[aside], [member])
-            outputs = predict(self.networks_[member], structures[aside], device=self.device)
-            forests = [table[aside] for table in unseen]
+        for member, (_, held_out) in enumerate(begun.parts):
+            (linear,), _ = counting.predict(structures[held_out], [member])
+            outputs = predict(self.networks_[member], structures[held_out], device=self.device)
+            forests = [table[held_out] for table in unseen]
             for kind, own in zip(tables, (task.predictions(outputs), linear, forests), strict=True):
                 for column, values in zip(kind, own, strict=True):
                     column.append(values)
@@ -412,7 +412,7 @@ class StructureEstimator(Fitted):  # type: ignore[misc]
         features: Features,
         task: Task,
         name_of: Callable[[int], str],
-        chosen: Int[Array, " aside"] | None = None,
+        chosen: Int[Array, " held_out"] | None = None,
         weights: Float[Array, " structures"] | None = None,
     ) -> tuple[list[Fit], list[Part]]:
         """Make every network of the ensemble, each with a seed and held-out structures of its own."""
@@ -421,14 +421,14 @@ class StructureEstimator(Fitted):  # type: ignore[misc]
             auto_fraction(count) if self.validation_fraction == "auto" else float(self.validation_fraction)
         )
         seeds = check_random_state(self.random_state).randint(2**31 - 1, size=count + 1).tolist()
-        parts = keep_aside(structures, share, seeds[0], chosen, members=count)
+        parts = split_held_out(structures, share, seeds[0], chosen, members=count)
         fits = []
-        for (kept, aside), seed in zip(parts, seeds[1:], strict=True):
-            training, validation = structures[kept], structures[aside] if len(aside) else None
+        for (kept, held_out), seed in zip(parts, seeds[1:], strict=True):
+            training, validation = structures[kept], structures[held_out] if len(held_out) else None
             settings = self._settings(training, validation, seed)
             network = self._network(features, task, seed)
             named = partial(_name_at, name_of, kept)
-            own = None if weights is None else (weights[kept], weights[aside])
+            own = None if weights is None else (weights[kept], weights[held_out])
             fits.append(Fit(network, task, training, validation, settings, named, own))
         return fits, parts
 
@@ -473,7 +473,7 @@ class StructureEstimator(Fitted):  # type: ignore[misc]
         return self._fitted("networks_")[0]
 
     @property
-    def validation_indices_(self) -> Int[Array, " aside"]:
+    def validation_indices_(self) -> Int[Array, " held_out"]:
         """Positions in X of the structures that every network held out: no weight was learned from them."""
         common, *others = self._fitted("held_out_")
         for other in others:
@@ -600,7 +600,7 @@ def fit_in_parts(
         raise InputError(
             f"every estimator needs its data: got {len(models)} estimators and data for {len(data)}"
         )
-    begun = [model._begin(X, y, aside) for model, (X, y, aside) in zip(models, data, strict=True)]
+    begun = [model._begin(X, y, held_out) for model, (X, y, held_out) in zip(models, data, strict=True)]
     owner = [position for position, one in enumerate(begun) for _ in one.fits]
     outcomes: list[dict[int, History | TrainingError]] = [{} for _ in begun]
     for place, outcome in train_in_parts([fit for one in begun for fit in one.fits]):

@@ -140,14 +140,14 @@ class CGMMPredictor(ContextualGraphMarkovModel):
         part = np.random.default_rng(self._seed()).permutation(len(rows)) % min(FOLDS, len(rows))
         errors = np.empty(len(rows))
         for fold in np.unique(part):
-            kept, aside = rows[part != fold], rows[part == fold]
+            kept, held_out = rows[part != fold], rows[part == fold]
             if not len(kept):
                 return 0.0
-            found = self._fit_head(features[kept], targets[kept], target).predict(features[aside])
+            found = self._fit_head(features[kept], targets[kept], target).predict(features[held_out])
             if found.ndim == 2:
-                errors[part == fold] = found.argmax(axis=1) != targets[aside]
+                errors[part == fold] = found.argmax(axis=1) != targets[held_out]
             else:
-                errors[part == fold] = (found - targets[aside]) ** 2
+                errors[part == fold] = (found - targets[held_out]) ** 2
         return -float(errors.mean() / self.task_.columns[target].scale ** 2)
 
     def _predictions(self, X: Any) -> list[Float[Array, "members ..."]]:

@@ -47,7 +47,7 @@ SMALLEST = 1e-4
 PREFIX = "counting."
 """Of the names of arrays in a saved model."""
 
-Part = tuple[Int[Array, " kept"], Int[Array, " aside"]]
+Part = tuple[Int[Array, " kept"], Int[Array, " held_out"]]
 
 
 @dataclass(frozen=True, eq=False)

@@ -43,7 +43,7 @@ KERNELS: Mapping[str, Callable[..., Callable[..., Array]]] = {
 
 Kernels are given as functions: libsvm's own products of sparse rows take several times as long.
 """
-ASIDE = 0.2
+HELD_OUT = 0.2
 """Of the rows that the penalty of a linear head is chosen on."""
 
 
@@ -126,7 +126,7 @@ def fit_head(
 
     if head in (None, "linear"):
         order = np.random.default_rng(seed).permutation(len(y))
-        size = int(ASIDE * len(y))
+        size = int(HELD_OUT * len(y))
         return fit_linear(features, y, np.sort(order[size:]), np.sort(order[:size]), classes)
     answers = y if classes is None else y.astype(int)
     if not isinstance(head, str):

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError
 from hiddenfield.estimators.base import Fitted, _spread
-from hiddenfield.estimators.heads import ASIDE, Machine, fit_head
+from hiddenfield.estimators.heads import HELD_OUT, Machine, fit_head
 from hiddenfield.estimators.inputs import REPRESENTATIONS, Features, Reading, rows_read
 from hiddenfield.estimators.parameters import COUNT, POSITIVE, as_json, check, from_json
 from hiddenfield.estimators.supervised import PredictsClasses, PredictsNumbers
@@ -191,13 +191,15 @@ class KernelPredictor(Fitted):
         """Fit a support vector machine or kernel ridge regression; the strength is chosen on a fifth of the rows."""
         chosen = STRENGTHS[2] if self.strength is None else self.strength
         order = np.random.default_rng(self.random_state).permutation(len(y))
-        aside, kept = np.split(order, [int(ASIDE * len(y))])
-        if self.strength is None and len(aside):
+        held_out, kept = np.split(order, [int(HELD_OUT * len(y))])
+        if self.strength is None and len(held_out):
             errors = []
             for strength in STRENGTHS:
                 machine = _fitted_machine(gram[np.ix_(kept, kept)], y[kept], classes, strength)
-                found = machine.predict(gram[np.ix_(aside, kept)])
-                wrong = found.argmax(axis=1) != y[aside] if classes is not None else (found - y[aside]) ** 2
+                found = machine.predict(gram[np.ix_(held_out, kept)])
+                wrong = (
+                    found.argmax(axis=1) != y[held_out] if classes is not None else (found - y[held_out]) ** 2
+                )
                 errors.append(wrong.mean())
             chosen = STRENGTHS[int(np.argmin(errors))]
         return _fitted_machine(gram, y, classes, chosen)

@@ -305,14 +305,14 @@ def checked_weights(weights: Any, total: int) -> Float[Array, " structures"]:
 # -- holding out -------------------------------------------------------------------------------------------
 
 
-def keep_aside(
+def split_held_out(
     structures: Structures,
     fraction: float,
     seed: int,
-    chosen: Int[Array, " aside"] | None = None,
+    chosen: Int[Array, " held_out"] | None = None,
     *,
     members: int = 1,
-) -> list[tuple[Int[Array, " kept"], Int[Array, " aside"]]]:
+) -> list[tuple[Int[Array, " kept"], Int[Array, " held_out"]]]:
     """Return for each member the positions that are trained on and those held out, drawn with a seed, each sorted.
 
     Members hold out different structures, as far as there are enough of them. A single target of classes is stratified,
@@ -323,10 +323,10 @@ def keep_aside(
     --------
     >>> import hiddenfield as hf
     >>> words = hf.data.from_sequences(["A"] * 10, targets=["yes", "no"] * 5)
-    >>> parts = keep_aside(words, 0.2, seed=0, members=5)
-    >>> [sorted(words.targets[aside, 0].tolist()) for _, aside in parts]
+    >>> parts = split_held_out(words, 0.2, seed=0, members=5)
+    >>> [sorted(words.targets[held_out, 0].tolist()) for _, held_out in parts]
     [[0.0, 1.0], [0.0, 1.0], [0.0, 1.0], [0.0, 1.0], [0.0, 1.0]]
-    >>> sorted(np.concatenate([aside for _, aside in parts]).tolist())
+    >>> sorted(np.concatenate([held_out for _, held_out in parts]).tolist())
     [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
     """
     total = len(structures)
@@ -346,23 +346,23 @@ def keep_aside(
     parts = []
     for member in range(members):
         begin = round(member * total * fraction)
-        aside = np.sort(order[np.arange(begin, begin + size) % total])
-        parts.append((np.setdiff1d(np.arange(total), aside), aside))
+        held_out = np.sort(order[np.arange(begin, begin + size) % total])
+        parts.append((np.setdiff1d(np.arange(total), held_out), held_out))
     return parts
 
 
-def chosen_aside(aside: Any, total: int, answered: Int[Array, " answered"]) -> Int[Array, " aside"]:
+def check_held_out(held_out: Any, total: int, answered: Int[Array, " answered"]) -> Int[Array, " held_out"]:
     """Check positions that a user holds out; return them among the structures that have a target, sorted.
 
     Examples
     --------
-    >>> chosen_aside([3, 0], 4, np.array([0, 1, 3]))
+    >>> check_held_out([3, 0], 4, np.array([0, 1, 3]))
     array([0, 2])
     """
-    places = np.unique(np.asarray(aside, dtype=np.int64))
+    places = np.unique(np.asarray(held_out, dtype=np.int64))
     if len(places) and not 0 <= places[0] <= places[-1] < total:
         raise InputError(
-            f"aside must hold positions from 0 to {total - 1}, got {places[0] if places[0] < 0 else places[-1]}"
+            f"held_out must hold positions from 0 to {total - 1}, got {places[0] if places[0] < 0 else places[-1]}"
         )
     found = np.flatnonzero(np.isin(answered, places))
     if not len(found) or len(found) == len(answered):

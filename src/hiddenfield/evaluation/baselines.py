@@ -12,7 +12,7 @@ import torch
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError
-from hiddenfield.estimators.targets import keep_aside, select_targets
+from hiddenfield.estimators.targets import select_targets, split_held_out
 from hiddenfield.evaluation.measuring import Score, measure
 from hiddenfield.evaluation.splits.drawn import hold_out_positions
 from hiddenfield.kernels.refinement import _checked, weisfeiler_lehman
@@ -44,7 +44,7 @@ class BaselineTask:
         Targets of the training and of the test structures: numbers, or class codes.
     classes
         How many classes there are; None where the target is a number.
-    kept, aside
+    kept, held_out
         Positions among the training structures on which settings are tried, and on which they are judged.
     rounds
         Numbers of rounds of the Weisfeiler-Lehman colours.
@@ -56,12 +56,12 @@ class BaselineTask:
     truth: Float[Array, " test"]
     classes: int | None
     kept: Int[Array, " kept"]
-    aside: Int[Array, " aside"]
+    held_out: Int[Array, " held_out"]
     rounds: Sequence[int] = (3,)
 
     def linear(self, name: str, train: csr_matrix, test: csr_matrix, started: float) -> Score:
         """Fit a linear model to features of the structures; the time counts from `started`."""
-        model = fit_linear(train, self.y, self.kept, self.aside, self.classes)
+        model = fit_linear(train, self.y, self.kept, self.held_out, self.classes)
         seconds = time.perf_counter() - started
         predictions = model.predict(test)
         return Score(
@@ -135,8 +135,8 @@ def fit_baselines(
         raise InputError(
             f"all training structures are of one class of {train.target_names[0]!r}; at least two are needed"
         )
-    ((kept, aside),) = keep_aside(train, HELD_OUT, seed)
-    task = BaselineTask(train, test, y, truth, classes, kept, aside, rounds)
+    ((kept, held_out),) = split_held_out(train, HELD_OUT, seed)
+    task = BaselineTask(train, test, y, truth, classes, kept, held_out, rounds)
     return [score for fit in BASELINES.values() for score in fit(task)]
 
 
@@ -151,7 +151,7 @@ def problem_baselines(
     if isinstance(problem.X, Structures):
         return fit_baselines(problem.X[train], problem.X[test], rounds=rounds)
     codes = problem.codes
-    kept, aside = hold_out_positions(
+    kept, held_out = hold_out_positions(
         len(train), None if codes is None else codes[train], HELD_OUT, np.random.default_rng(0)
     )
     table = finite_table(problem.X)
@@ -163,7 +163,7 @@ def problem_baselines(
         problem.truth[test],
         None if problem.classes is None else len(problem.classes),
         kept,
-        aside,
+        held_out,
     )
     return [score for fit in BASELINES.values() for score in fit(task)]
 

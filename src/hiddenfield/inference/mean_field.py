@@ -27,7 +27,12 @@ CONTRADICTION = "converged: no assignment has positive probability, so log Z is 
 NOT_FOUND = "converged to a bound of -inf: no assignment of positive probability was found; try starts=10"
 
 
-@METHODS.register(guarantee="lower bound", reference="Wainwright & Jordan 2008", unrolls=True)
+@METHODS.register(
+    guarantee="lower bound",
+    reference="Wainwright & Jordan 2008",
+    unrolls=True,
+    use="a bound from below; very large fields, where each sweep must be cheap",
+)
 def mean_field(
     field: FactorGraph,
     *,

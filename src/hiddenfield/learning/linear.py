@@ -91,16 +91,16 @@ def fit_linear(
     features: csr_matrix,
     y: Float[Array, " structures"],
     kept: Int[Array, " kept"],
-    aside: Int[Array, " aside"],
+    held_out: Int[Array, " held_out"],
     classes: int | None = None,
     *,
     like: Linear | None = None,
 ) -> Linear:
     r"""Fit ridge regression or, where a number of classes is given, logistic regression.
 
-    Each strength is tried on the rows `kept` and judged on the rows `aside`, by square error or by log loss; the
+    Each strength is tried on the rows `kept` and judged on the held-out rows, by square error or by log loss; the
     best is fitted again to all rows. A column without an entry in the rows `kept` has the weight 0 there, so that
-    columns counted on all rows give nothing away. Without rows `aside` the strength is 1. Where another model is given
+    columns counted on all rows give nothing away. Without held-out rows the strength is 1. Where another model is given
     as `like`, nothing is tried: the strength is the same.
 
     Logistic regression is tried on columns that are divided by their largest entry, and on rows of unit length, as
@@ -109,7 +109,7 @@ def fit_linear(
     every prediction to one side.
 
     Of more than 200,000 rows the strength is chosen on so many, drawn at random in the proportion of `kept` and
-    `aside`: as the ratio of two variances, of the noise and of the weights, it does not grow with the rows.
+    `held_out`: as the ratio of two variances, of the noise and of the weights, it does not grow with the rows.
 
     Equal columns have equal weights at the optimum, so k of them are fitted as one that is :math:`\sqrt k` times as
     long: the same model, sooner. Most Weisfeiler-Lehman colours have equals: those of a rare piece are all where it is.
@@ -128,23 +128,24 @@ def fit_linear(
     if like is not None:
         assert classes is not None
         return _logistic(features, y, like.strength, _merge_equal_columns(features), classes, like.unit)
-    many = len(kept) + len(aside) > MOST_TO_CHOOSE_ON
+    many = len(kept) + len(held_out) > MOST_TO_CHOOSE_ON
     if many:
-        generator, share = np.random.default_rng(0), MOST_TO_CHOOSE_ON / (len(kept) + len(aside))
-        kept, aside = (
-            np.sort(generator.permutation(part)[: max(int(share * len(part)), 1)]) for part in (kept, aside)
+        generator, share = np.random.default_rng(0), MOST_TO_CHOOSE_ON / (len(kept) + len(held_out))
+        kept, held_out = (
+            np.sort(generator.permutation(part)[: max(int(share * len(part)), 1)])
+            for part in (kept, held_out)
         )
-    choose = len(aside) > 0 and (classes is None or len(np.unique(y[kept])) > 1)
+    choose = len(held_out) > 0 and (classes is None or len(np.unique(y[kept])) > 1)
     if classes is None:
         tolerance = ROUGHLY if many else TOLERANCE
-        strength = _choose_ridge(features, y, kept, aside, tolerance) if choose else USUAL
+        strength = _choose_ridge(features, y, kept, held_out, tolerance) if choose else USUAL
         return _ridge(features, y, strength)
     merging = _merge_equal_columns(features)
     strength, unit = USUAL, False
     if choose:
         pairs = [(strength, unit) for unit in (False, True) for strength in STRENGTHS]
         models = (_logistic(features[kept], y[kept], s, merging, classes, rows) for s, rows in pairs)
-        losses = [_loss(y[aside], model.predict(features[aside])) for model in models]
+        losses = [_loss(y[held_out], model.predict(features[held_out])) for model in models]
         strength, unit = pairs[int(np.argmin(losses))]
     return _logistic(features, y, strength, merging, classes, unit)
 
@@ -170,16 +171,16 @@ def _choose_ridge(
     features: csr_matrix,
     y: Float[Array, " structures"],
     kept: Int[Array, " kept"],
-    aside: Int[Array, " aside"],
+    held_out: Int[Array, " held_out"],
     tolerance: float,
 ) -> float:
     """Return the best strength, each tried from where the one above it ended, the strongest and easiest first."""
-    problem, judged, weights = SparseRidge.of(features[kept]), features[aside], None
+    problem, judged, weights = SparseRidge.of(features[kept]), features[held_out], None
     losses: dict[float, float] = {}
     for strength in sorted(STRENGTHS, reverse=True):
         weights = problem.solve(y[kept], strength, tolerance, weights)
         every, intercept = problem.expand(y[kept], strength, weights)
-        losses[strength] = _loss(y[aside], judged @ every + intercept)
+        losses[strength] = _loss(y[held_out], judged @ every + intercept)
     return min(STRENGTHS, key=losses.__getitem__)
 
 

@@ -160,10 +160,10 @@ class Cell:
 def work(context: Context, cell: Cell) -> Record:
     """Do a cell; return its result."""
     kind = KINDS[cell.kind]
-    model, (X, y, aside) = kind.fitting(context, cell)
+    model, (X, y, held_out) = kind.fitting(context, cell)
     try:
         if model is not None:
-            model.fit(X, y, **({} if aside is None else {"aside": aside}))
+            model.fit(X, y, **({} if held_out is None else {"held_out": held_out}))
     except TrainingError as error:
         model = error
     return kind.result(context, cell, model)
@@ -217,9 +217,9 @@ def _fit_final(context: Context, cell: Cell) -> Fitting:
     """Fit to the training part, the epoch chosen on an inner validation part."""
     split, inner = context.splits[cell.fold], context.inner[cell.fold]
     # Whatever selected the settings, stopping is decided by the same structures, or another part of them for each seed.
-    aside = inner[cell.seed % len(inner)].test if inner and accepts_aside(context.estimator) else None
-    train = split.train if aside is None else np.setdiff1d(split.train, aside)
-    return _fitting(context, cell, train, aside)
+    held_out = inner[cell.seed % len(inner)].test if inner and accepts_held_out(context.estimator) else None
+    train = split.train if held_out is None else np.setdiff1d(split.train, held_out)
+    return _fitting(context, cell, train, held_out)
 
 
 def _final(context: Context, cell: Cell, model: Any) -> FinalResult:
@@ -321,13 +321,13 @@ KINDS: dict[str, Kind] = {
 # -- fitting -----------------------------------------------------------------------------------------------
 
 
-def accepts_aside(estimator: Any) -> bool:
+def accepts_held_out(estimator: Any) -> bool:
     """Return whether an estimator takes the structures on which to choose the epoch."""
-    return "aside" in inspect.signature(estimator.fit).parameters
+    return "held_out" in inspect.signature(estimator.fit).parameters
 
 
 def _fitting(
-    context: Context, cell: Cell, train: Int[Array, " train"], aside: Int[Array, " aside"] | None = None
+    context: Context, cell: Cell, train: Int[Array, " train"], held_out: Int[Array, " held_out"] | None = None
 ) -> Fitting:
     """Make a new estimator, with a seed that depends on the fold and the seed's number alone."""
     from sklearn.base import clone
@@ -339,9 +339,9 @@ def _fitting(
     places = {name: context.device for name in known if name.split("__")[-1] == "device"}
     pieces = {"checkpoint": context.shared} if isinstance(model, ContextualGraphMarkovModel) else {}
     model.set_params(**cell.parameters, **seeds, **pieces, **(places if context.device else {}))
-    if aside is None or not accepts_aside(model):
+    if held_out is None or not accepts_held_out(model):
         return model, (problem.take(train), problem.y[train], None)
-    both = np.concatenate([train, aside])
+    both = np.concatenate([train, held_out])
     return model, (problem.take(both), problem.y[both], np.arange(len(train), len(both)))
 
 

@@ -324,6 +324,6 @@ def inner_splits(
                 raise InputError(f"inner selection of {split.name}: {error}") from None
             pairs = [(part.train, part.test) for part in drawn]
         result.append(
-            tuple(Split(split.name, split.train[kept], split.train[aside]) for kept, aside in pairs)
+            tuple(Split(split.name, split.train[kept], split.train[held_out]) for kept, held_out in pairs)
         )
     return tuple(result)

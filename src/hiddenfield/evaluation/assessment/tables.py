@@ -9,7 +9,7 @@ import numpy as np
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.estimators.base import StructureEstimator
-from hiddenfield.evaluation.assessment.cells import BLIND_NAME, Cell, Context, accepts_aside
+from hiddenfield.evaluation.assessment.cells import BLIND_NAME, Cell, Context, accepts_held_out
 from hiddenfield.evaluation.assessment.details import (
     Finished,
     bootstrap_draws,
@@ -287,7 +287,7 @@ def _epoch_chosen_on(context: Context, settings: AssessmentSettings) -> str | No
 
     Others have a parameter `validation_fraction` too, which some of them use only together with another one.
     """
-    if settings.nested and accepts_aside(context.estimator):
+    if settings.nested and accepts_held_out(context.estimator):
         return "the inner validation part"
     own = isinstance(context.estimator, StructureEstimator)
     return "a share of the training part" if own and context.estimator.validation_fraction else None

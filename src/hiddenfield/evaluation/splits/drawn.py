@@ -103,7 +103,7 @@ def hold_out_positions(
     classes: Int[Array, " structures"] | None,
     fraction: float,
     generator: np.random.Generator,
-) -> tuple[Int[Array, " kept"], Int[Array, " aside"]]:
+) -> tuple[Int[Array, " kept"], Int[Array, " held_out"]]:
     """Return the positions that are kept and those held out, about the same share of every class.
 
     At least one is held out, and where there is room one of every class. A class with a single member stays with those
@@ -131,9 +131,9 @@ def hold_out_positions(
     if (count > 1).sum() <= size:
         share[first] = 0.0
     share[np.repeat(count, count) == 1] = 1.0
-    aside = np.argsort(share, kind="stable")[:size]
+    held_out = np.argsort(share, kind="stable")[:size]
     mask = np.zeros(total, dtype=bool)
-    mask[order[aside]] = True
+    mask[order[held_out]] = True
     return np.flatnonzero(~mask), np.flatnonzero(mask)
 
 

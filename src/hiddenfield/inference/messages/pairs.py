@@ -158,10 +158,10 @@ class Pairs(Iteration):
 
     def update(self, messages: Float[Tensor, " messages"]) -> Float[Tensor, " messages"]:
         """Return all new log messages from all old ones, undamped; the iteration itself goes on where it was."""
-        aside = copy.copy(self)
-        aside.damping, aside.pairs = 0.0, self.pairs._replace(damping=0.0)
-        aside.moving = np.ones_like(self.moving)
-        return aside.messages(aside.step(aside.start(messages))[0])
+        undamped = copy.copy(self)
+        undamped.damping, undamped.pairs = 0.0, self.pairs._replace(damping=0.0)
+        undamped.moving = np.ones_like(self.moving)
+        return undamped.messages(undamped.step(undamped.start(messages))[0])
 
     def _send(self, shares: Array) -> bool:
         """Compute what variables send to factors; return whether nothing can have underflowed."""
