@@ -77,7 +77,7 @@ def violations(source: str, path: Path) -> list[str]:
     for line, there in imported_stations(ast.parse(source), path):
         if there == here or there in COMMON:
             continue
-        if there in RANK and (here == "__init__" or RANK.get(here, -1) > RANK[there]):
+        if there in RANK and (here in ("__init__", "__main__") or RANK.get(here, -1) > RANK[there]):
             continue
         if RANK.get(here) == len(STATIONS) - 1 and there in {"", "__version__"}:
             continue  # the last station sees the package as its users do

@@ -53,6 +53,11 @@ def test_importing_loads_nothing_heavy(module: str, torch_alone: set[str]) -> No
     assert (loaded_by(f"import {module}") & HEAVY) - torch_alone == set()
 
 
+def test_training_does_not_load_the_compiler_of_pytorch(torch_alone: set[str]) -> None:
+    words = "StructureEncoder(epochs=1, dim=4, random_state=0).fit(['GA', 'TTT', 'A', 'CG'], [2.5, 3.5, 1.5, 2.5])"
+    assert "sympy" not in loaded_by(f"import hiddenfield as hf; hf.{words}") - torch_alone
+
+
 PUBLIC_NAMES = """
 import importlib, pkgutil, types
 for package in ["hiddenfield", *("hiddenfield." + name for name in "data ops embedding learning estimators".split())]:

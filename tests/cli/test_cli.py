@@ -162,7 +162,7 @@ def test_a_reader_that_stops_listening_is_no_error(fasta):
 
 def test_completion_is_offered():
     result = subprocess.run(
-        [sys.executable, "-m", "hiddenfield.cli", "--help"],
+        [sys.executable, "-m", "hiddenfield", "--help"],
         capture_output=True,
         text=True,
         env=environment(),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,8 +87,13 @@ def read_chunk(smiles: Sequence[Any], columns: tuple[str, ...], explicit_hydroge
             atoms = list(map(molecule.GetAtomWithIdx, range(molecule.GetNumAtoms())))
             bonds = list(map(molecule.GetBondWithIdx, range(molecule.GetNumBonds())))
             sizes[:, position] = len(atoms), len(bonds)
-            for values, atom_reader in zip(atom_values, atom_readers, strict=True):
-                values.extend(map(atom_reader, atoms))
+            plain = (
+                "@" not in text and "|" not in text
+            )  # without a sign of chirality no atom need be asked for it
+            for name, values, atom_reader in zip(columns, atom_values, atom_readers, strict=True):
+                values.extend(
+                    repeat(0, len(atoms)) if plain and name == "chirality" else map(atom_reader, atoms)
+                )
             for values, bond_reader in zip(bond_values, bond_readers, strict=True):
                 values.extend(map(bond_reader, bonds))
     atom_array = np.array(atom_values, dtype=np.int16).reshape(len(columns), -1)

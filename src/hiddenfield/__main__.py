@@ -1,0 +1,5 @@
+"""``python -m hiddenfield``."""
+
+from hiddenfield.cli import main
+
+main()
