@@ -23,6 +23,7 @@ import torch
 
 from benchmarks.environment import main, side_by_side
 from hiddenfield.data import Structures
+from hiddenfield.data.arrow import write
 from hiddenfield.data.readers import arrow, tu
 
 # graphs, nodes a graph, edges a node, node labels: what the random ones are made of
@@ -106,7 +107,7 @@ def measure_text(name: str, folder: Path, repeats: int) -> list[dict[str, Any]]:
 def measure_arrow(pack: Structures, folder: Path, repeats: int) -> list[dict[str, Any]]:
     """Time reading and writing one pack in both forms."""
     files = {"Arrow IPC": folder / "pack.arrow", "Parquet": folder / "pack.parquet"}
-    calls = {f"{kind}, written": lambda path=path: arrow.write(pack, path) for kind, path in files.items()}
+    calls = {f"{kind}, written": lambda path=path: write(pack, path) for kind, path in files.items()}
     calls |= {f"{kind}, read": lambda path=path: arrow.read(path) for kind, path in files.items()}
     seconds = side_by_side(calls, repeats)
     return [

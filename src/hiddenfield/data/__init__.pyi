@@ -1,3 +1,4 @@
+from .arrow import to_table as to_table, write as write
 from .build import concatenate as concatenate, from_arcs as from_arcs, from_edges as from_edges
 from .columns import Columns as Columns
 from .convert.edge_lists import from_edge_lists as from_edge_lists, to_edge_lists as to_edge_lists
@@ -11,10 +12,10 @@ from .convert.sequences import (
     with_kmers as with_kmers,
     with_positions as with_positions,
 )
-from .convert.tables import from_table as from_table, to_table as to_table
 from .description import Description as Description, describe as describe
-from .formats import read as read, scan as scan, write as write
+from .formats import read as read, scan as scan
 from .molecules import from_smiles as from_smiles
+from .readers.arrow import from_table as from_table
 from .structures import Structures as Structures
 from .table import Patterns as Patterns, Table as Table, TableColumn as TableColumn
 from .vocabulary import Vocabulary as Vocabulary

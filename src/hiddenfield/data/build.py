@@ -10,7 +10,7 @@ import torch
 
 from hiddenfield.data.columns import (
     Columns,
-    Placer,
+    Unit,
     as_array,
     as_attributes,
     as_extra,
@@ -115,11 +115,11 @@ def from_arcs(
     else:
         _check_pack_wide(start, end, node_bounds, names)
     total_nodes, total_arcs = int(node_bounds[-1]), len(start)
-    symbols = as_labels(arc_labels, arc_vocabularies, total_arcs, "arc")
-    node_place = _placer("node", range(total_nodes), node_bounds, names)
-    arc_place = _placer("arc", start, node_bounds, names)
-    numbers = as_attributes(arc_attributes, arc_attribute_names, total_arcs, "arc", arc_place)
-    given = None if reverse is None else _checked_reverse(reverse, start, end, arc_place)
+    nodes = _unit("node", range(total_nodes), node_bounds, names)
+    arcs, whole = _unit("arc", start, node_bounds, names), Unit.of_structures(count, names)
+    symbols = as_labels(arc_labels, arc_vocabularies, arcs)
+    numbers = as_attributes(arc_attributes, arc_attribute_names, arcs)
+    given = None if reverse is None else _checked_reverse(reverse, start, end, arcs.place)
     codes = None if reverse is not None or symbols is None else symbols.values
     order, in_ptr = _sort(start, end, total_nodes, codes)
     if order is not None:
@@ -137,16 +137,12 @@ def from_arcs(
             given = place[given[order]]
         matched = torch.from_numpy(given.astype(dtype))
     features = {
-        "node_labels": as_labels(node_labels, node_vocabularies, total_nodes, "node"),
+        "node_labels": as_labels(node_labels, node_vocabularies, nodes),
         "arc_labels": symbols,
-        "node_attributes": as_attributes(
-            node_attributes, node_attribute_names, total_nodes, "node", node_place
-        ),
+        "node_attributes": as_attributes(node_attributes, node_attribute_names, nodes),
         "arc_attributes": numbers,
-        "targets": as_targets(targets, target_names, target_vocabularies, count, "target", names),
-        "node_targets": as_targets(
-            node_targets, node_target_names, node_target_vocabularies, total_nodes, "node_target", None
-        ),
+        "targets": as_targets(targets, target_names, target_vocabularies, whole),
+        "node_targets": as_targets(node_targets, node_target_names, node_target_vocabularies, nodes),
     }
     return Structures(
         node_ptr=torch.from_numpy(node_bounds.astype(dtype)),
@@ -200,9 +196,9 @@ def from_edges(
     reverse[two_way] = edges + np.arange(len(two_way))
     reverse[edges:] = two_way
     edge_of_arc = np.concatenate([np.arange(edges), two_way])
-    place = _placer("edge", one, bounds, names)
-    labels = as_labels(edge_labels, edge_vocabularies, edges, "edge")
-    attributes = as_attributes(edge_attributes, edge_attribute_names, edges, "edge", place)
+    unit = _unit("edge", one, bounds, names)
+    labels = as_labels(edge_labels, edge_vocabularies, unit)
+    attributes = as_attributes(edge_attributes, edge_attribute_names, unit)
     return from_arcs(
         np.concatenate([one, other[two_way]]),
         np.concatenate([other, one[two_way]]),
@@ -319,15 +315,17 @@ def _order(start: Array, end: Array, total: int, before: Array) -> tuple[Array, 
     return order[by_target.numpy()], in_ptr.numpy().astype(np.int64)
 
 
-def _checked_reverse(reverse: Any, start: Array, end: Array, place: Placer) -> Array:
+def _checked_reverse(reverse: Any, start: Array, end: Array, place: Any) -> Array:
     """Return the reverse that the caller gives, once every pair of arcs has been checked."""
     given = _indices(reverse, "reverse")
     arcs = len(start)
     if len(given) != arcs:
         raise InputError(f"reverse must have one entry per arc ({arcs}), got {len(given)}")
     if arcs and (given.min() < -1 or given.max() >= arcs):
-        raise InputError(
-            f"reverse must lie in -1 to {arcs - 1}, got {given[(given < -1) | (given >= arcs)][0]}"
+        at = int(np.argmax((given < -1) | (given >= arcs)))
+        error, arc = place(at)
+        raise error(
+            f"the reverse of {arc} must be -1 or an arc of the pack, 0 to {arcs - 1}, got {given[at]}"
         )
     own = np.arange(arcs)
     wrong = (start == end) & (given != own)
@@ -352,18 +350,18 @@ def _taken(columns: Columns | None, rows: Array) -> Columns | None:
     return None if columns is None else columns.take(rows)
 
 
-def _placer(unit: str, node: Array | range, node_ptr: Array, ids: Array | None) -> Placer:
-    """Return what gives the error of a row's structure, found by one of its nodes, and the row's name within it."""
+def _unit(kind: str, node: Array | range, node_ptr: Array, ids: Array | None) -> Unit:
+    """Return the nodes, arcs or edges, whose structure is found by one of their nodes each."""
 
     def place(row: int) -> tuple[Callable[[str], InputError], str]:
         if not 0 <= node[row] < node_ptr[-1]:
-            return InputError, f"{unit} {row}"  # whose ends are refused later
+            return InputError, f"{kind} {row}"  # whose ends are refused later
         owner = int(np.searchsorted(node_ptr, node[row], side="right")) - 1
         before = np.asarray(node[:row])
         number = int(np.count_nonzero((before >= node_ptr[owner]) & (before < node_ptr[owner + 1])))
-        return lambda message: structure_error(message, owner, ids), f"{unit} {number}"
+        return lambda message: structure_error(message, owner, ids), f"{kind} {number}"
 
-    return place
+    return Unit(kind, len(node), place)
 
 
 # -- several packs end to end -------------------------------------------------------------------------------

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from hiddenfield.data.arrow_arrays import is_text, to_numpy
 from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.errors import InputError
-from hiddenfield.shapes import Array, Int, Shaped, Tensor
+from hiddenfield.shapes import Array, Float, Int, Shaped, Tensor
 
 # Where a structure stood among all that were to be read, if not all could be: a column that a reader adds.
 ROWS = "row in file"
@@ -242,77 +243,114 @@ def structure_error(reason: str, structure: int, ids: Array | None = None) -> In
     return error
 
 
-# Of a row: what makes the error of its structure, and the name of its node or arc within that.
-Placer = Callable[[int], tuple[Callable[[str], InputError], str]]
+Refuse = Callable[[str, int], InputError]
+"""Makes the error of a message and a row, which names the row."""
 
 
-def as_labels(values: Any, vocabularies: Vocabularies | None, rows: int, kind: str) -> Columns | None:
+def refuse_row(reason: str, row: int) -> InputError:
+    """Return the error about a row that has no other name than its number."""
+    return InputError(f"row {row}: {reason}")
+
+
+@dataclass(frozen=True)
+class Unit:
+    """The nodes, arcs, edges or structures that columns are of: their kind, how many there are, and how one is named.
+
+    `place` gives for a row what makes the error of its structure, and the name of the node or arc within that.
+    """
+
+    kind: str
+    count: int
+    place: Callable[[int], tuple[Callable[[str], InputError], str]]
+
+    @classmethod
+    def of_structures(cls, count: int, ids: Array | None) -> Unit:
+        """Return the structures of a pack."""
+        return cls("structure", count, lambda row: (lambda reason: structure_error(reason, row, ids), ""))
+
+    def checked(self, column: Any, name: str) -> Any:
+        """Return a column of as many entries as there are rows."""
+        if len(column) != self.count:
+            raise InputError(
+                f"{name} must have one entry for each of {self.count} {self.kind}s, got {len(column)}"
+            )
+        return column
+
+    def refuse(self, row: int, what: str, reason: str) -> InputError:
+        """Return the error about what a row has."""
+        error, member = self.place(row)
+        return error(f"{what}{' of ' * bool(member)}{member} {reason}")
+
+
+def as_labels(values: Any, vocabularies: Vocabularies | None, unit: Unit) -> Columns | None:
     """Return labels: from `Columns`, from codes where vocabularies are given, or else from the symbols themselves.
 
     Examples
     --------
-    >>> as_labels(["b", "a", "b"], None, 3, "node").values.flatten()
+    >>> as_labels(["b", "a", "b"], None, Unit.of_structures(3, None)).values.flatten()
     tensor([1, 0, 1], dtype=torch.int32)
     """
-    what = f"{kind}_labels"
+    what = f"{unit.kind}_labels"
     if values is None:
         if vocabularies:
-            raise InputError(f"{kind}_vocabularies were given without {what}")
+            raise InputError(f"{unit.kind}_vocabularies were given without {what}")
         return None
     if isinstance(values, Columns):
-        return _checked_rows(values, rows, what, kind)
+        return unit.checked(values, what)
     if vocabularies is not None:
-        return _codes(values, tuple(vocabularies), rows, kind)
-    names, columns = _split(values, "label", what)
-    coded = [
-        Vocabulary.from_values(name, _checked_rows(column, rows, what, kind))
-        for name, column in zip(names, columns, strict=True)
-    ]
-    return Columns.labels(coded, rows)
+        return _codes(values, tuple(vocabularies), unit)
+    columns = zip(*_split(values, "label", what), strict=True)
+    found = [Vocabulary.from_values(name, unit.checked(column, what)) for name, column in columns]
+    return Columns.labels(found, unit.count)
 
 
-def _codes(values: Any, vocabularies: tuple[Vocabulary | None, ...], rows: int, kind: str) -> Columns:
-    array = as_array(values, f"{kind}_labels")
+def _codes(values: Any, vocabularies: tuple[Vocabulary | None, ...], unit: Unit) -> Columns:
+    what, shape = f"{unit.kind}_labels", (unit.count, len(vocabularies))
+    array = as_array(values, what)
     array = array[:, None] if array.ndim == 1 and len(vocabularies) == 1 else array
-    if array.ndim != 2 or array.shape != (rows, len(vocabularies)) or array.dtype.kind not in "iu":
+    if array.shape != shape or array.dtype.kind not in "iu":
         raise InputError(
-            f"{kind}_labels with vocabularies must be integer codes of shape ({rows}, {len(vocabularies)}), "
+            f"{what} with vocabularies must be integer codes of shape {shape}, "
             f"got shape {array.shape} of {array.dtype}"
         )
-    coded = []
-    for column, vocabulary in enumerate(vocabularies):
+    found = []
+    for column, (vocabulary, codes) in enumerate(zip(vocabularies, array.T, strict=True)):
         if vocabulary is None:
-            raise InputError(f"every column of {kind}_labels needs a vocabulary; column {column} has none")
-        codes = array[:, column]
-        if rows and (codes.min() < 0 or codes.max() >= len(vocabulary)):
-            row = int(np.argmax((codes < 0) | (codes >= len(vocabulary))))
-            raise InputError(
-                f"{kind} {row}: code {codes[row]} is outside vocabulary {vocabulary.name!r} "
-                f"(0 to {len(vocabulary) - 1})"
-            )
-        coded.append((vocabulary, codes))
-    return Columns.labels(coded, rows)
+            raise InputError(f"every column of {what} needs a vocabulary; column {column} has none")
+        _check_codes(codes, vocabulary, "label", unit)
+        found.append((vocabulary, codes))
+    return Columns.labels(found, unit.count)
 
 
-def as_attributes(
-    values: Any, names: Sequence[str] | None, rows: int, kind: str, place: Placer
-) -> Columns | None:
-    """Return float32 attributes, all finite; `place` gives the error of a row, and names its node or arc."""
-    what = f"{kind}_attributes"
+def _check_codes(codes: Array, vocabulary: Vocabulary, what: str, unit: Unit) -> None:
+    """Refuse what is neither a code of the vocabulary nor NaN."""
+    if len(codes) and (codes.dtype.kind == "f" or codes.min() < 0 or codes.max() >= len(vocabulary)):
+        wrong = (codes < 0) | (codes >= len(vocabulary)) | (codes % 1 > 0)
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            reason = f"is {codes[row]}, which is no code of its {len(vocabulary)} symbols (0 to {len(vocabulary) - 1})"
+            raise unit.refuse(row, f"{what} {vocabulary.name!r}", reason)
+
+
+def as_attributes(values: Any, names: Sequence[str] | None, unit: Unit) -> Columns | None:
+    """Return float32 attributes, all finite."""
+    what = f"{unit.kind}_attributes"
     if values is None:
         if names:
-            raise InputError(f"{kind}_attribute_names were given without {what}")
+            raise InputError(f"{unit.kind}_attribute_names were given without {what}")
         return None
     if isinstance(values, Columns):
-        return _checked_rows(values, rows, what, kind)
+        return unit.checked(values, what)
     if isinstance(values, Mapping):
         names, values = list(values), np.stack([as_array(v, what) for v in values.values()], axis=1)
     array = as_array(values, what)
     array = array[:, None] if array.ndim == 1 else array
-    if array.ndim != 2 or array.shape[0] != rows or array.dtype.kind not in "iufb":
+    if array.ndim != 2 or array.shape[0] != unit.count or array.dtype.kind not in "iufb":
         raise InputError(
-            f"{what} must be numbers with one row for each of {rows} {kind}s, got shape {array.shape} of {array.dtype}"
+            f"{what} must be numbers with one row for each of {unit.count} {unit.kind}s, got shape {array.shape} of "
+            f"{array.dtype}"
         )
+    named = _names(names, array.shape[1], "attribute", f"{unit.kind}_attribute_names")
     with np.errstate(over="ignore"):
         # A copy: the pack must not change with the caller's array.
         single = np.array(array, dtype=np.float32, order="C")
@@ -320,34 +358,27 @@ def as_attributes(
     if not finite.all():
         row = int(np.argmin(finite))
         column = int(np.argmin(np.isfinite(single[row])))
-        error, member = place(row)
-        raise error(
-            f"attribute {column} of {member} is {array[row, column]}; attributes must be finite: fill in "
-            "or remove it first"
-        )
-    named = _names(names, array.shape[1], "attribute", f"{kind}_attribute_names")
+        which = f"attribute {column if names is None else repr(named[column])}"
+        reason = "attributes must be finite in single precision: fill in or remove it first"
+        raise unit.refuse(row, which, f"is {array[row, column]}; {reason}")
     return Columns(torch.from_numpy(single), named, (None,) * len(named))
 
 
 def as_targets(
-    values: Any,
-    names: Sequence[str] | None,
-    vocabularies: Vocabularies | None,
-    rows: int,
-    kind: str,
-    ids: Array | None,
+    values: Any, names: Sequence[str] | None, vocabularies: Vocabularies | None, unit: Unit
 ) -> Columns | None:
     """Return float64 targets, NaN where missing, from numbers, class symbols or, with vocabularies, class codes.
 
     Examples
     --------
-    >>> as_targets(["yes", None, "no"], ["active"], None, 3, "target", None).values.flatten()
+    >>> as_targets(["yes", None, "no"], ["active"], None, Unit.of_structures(3, None)).values.flatten()
     tensor([1., nan, 0.], dtype=torch.float64)
     """
+    kind = "target" if unit.kind == "structure" else f"{unit.kind}_target"
     if values is None:
         return None
     if isinstance(values, Columns):
-        return _checked_rows(values, rows, f"{kind}s", "row")
+        return unit.checked(values, f"{kind}s")
     found, columns = _split(values, kind, f"{kind}s")
     names = _names(found if names is None else names, len(columns), kind, f"{kind}_names")
     words = vocabularies if vocabularies is not None else [None] * len(columns)
@@ -356,44 +387,95 @@ def as_targets(
             f"{kind}_vocabularies must have one entry for each of {len(columns)} columns, got {len(words)}"
         )
     results = {
-        name: _target(_checked_rows(column, rows, f"{kind}s", "row"), name, word, ids)
+        name: _target(unit.checked(column, f"{kind}s"), name, word, unit)
         for column, name, word in zip(columns, names, words, strict=True)
     }
-    return Columns.targets(results, rows)
+    return Columns.targets(results, unit.count)
 
 
-def _target(
-    column: Any, name: str, words: Vocabulary | None, ids: Array | None
-) -> tuple[Array, Vocabulary | None]:
-    plain = isinstance(column, np.ndarray) and column.dtype.kind in "iufb"
-    array = column if plain else np.asarray(column, dtype=object)
-    if array.dtype == object:
-        missing = np.array([value is None or value != value for value in array], dtype=bool)
-        present = list(array[~missing])
-        if words is not None or not all(isinstance(v, (int, float, np.number, np.bool_)) for v in present):
-            numbers = np.full(len(array), np.nan)
-            if words is None:
-                words, numbers[~missing] = Vocabulary.from_values(name, present)
-            else:
-                numbers[~missing] = words.encode(present)
-            return numbers, words
-        array = np.where(missing, np.nan, array)
-    numbers = array.astype(np.float64)
-    if np.isinf(numbers).any():
+def _target(column: Any, name: str, words: Vocabulary | None, unit: Unit) -> tuple[Array, Vocabulary | None]:
+    numeric = isinstance(column, np.ndarray) and column.dtype.kind in "iufb"
+    if words is not None and not numeric:
+        known = [not is_missing(value) for value in column]
+        codes = np.full(len(column), np.nan)
+        codes[known] = words.encode([value for value, there in zip(column, known, strict=True) if there])
+        return codes, words
+    numbers, found = coded(column, name, lambda reason, row: unit.place(row)[0](reason))
+    if words is None and np.isinf(numbers).any():
         row = int(np.argmax(np.isinf(numbers)))
-        raise InputError(
-            f"{structure_name(row, ids)}: target {name!r} is {numbers[row]}; it must be finite, or NaN if missing"
-        )
+        raise unit.refuse(row, f"target {name!r}", f"is {numbers[row]}; it must be finite, or NaN if missing")
     if words is not None:
-        odd = (numbers != np.floor(numbers)) | (numbers < 0) | (numbers >= len(words))
-        wrong = ~np.isnan(numbers) & odd
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            raise InputError(
-                f"{structure_name(row, ids)}: target {name!r} is {numbers[row]}, which is no code of its "
-                f"{len(words)} classes (0 to {len(words) - 1})"
-            )
-    return numbers, words
+        _check_codes(numbers, words, "target", unit)
+    return numbers, found if words is None else words
+
+
+def is_missing(entry: Any) -> bool:
+    """Say whether an entry is None, NaN or the missing value of pandas."""
+    if entry is None:
+        return True
+    equal = entry == entry
+    return not equal if isinstance(equal, (bool, np.bool_)) else True
+
+
+def coded(
+    values: Any, name: str, refuse: Refuse = refuse_row
+) -> tuple[Float[Array, " rows"], Vocabulary | None]:
+    """Return a column of any type as numbers, or as codes and the vocabulary of its symbols; NaN where it has nothing.
+
+    Examples
+    --------
+    >>> coded(["b", None, "a"], "kind")
+    (array([ 1., nan,  0.]), Vocabulary('kind', 2: 'a', 'b'))
+    """
+    if hasattr(values, "combine_chunks"):
+        return _of_arrow(values, name)
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iufb":
+        return values.astype(np.float64), None
+    entries = values.tolist() if isinstance(values, np.ndarray) else list(values)
+    result = np.full(len(entries), np.nan)
+    present = [row for row, entry in enumerate(entries) if not is_missing(entry)]
+    given = [entries[row] for row in present]
+    if all(isinstance(entry, (int, float, np.number, np.bool_)) for entry in given):
+        result[present] = given
+        return result, None
+    try:
+        vocabulary, result[present] = Vocabulary.from_values(name, given)
+    except InputError:
+        odd = next(row for row in present if not isinstance(entries[row], (str, int, np.integer, np.bool_)))
+        kind = type(entries[odd]).__name__
+        raise refuse(
+            f"column {name!r}: expected numbers or symbols (texts or integers), got {entries[odd]!r:.60}, a {kind}",
+            odd,
+        ) from None
+    return result, vocabulary
+
+
+def _of_arrow(values: Any, name: str) -> tuple[Float[Array, " rows"], Vocabulary | None]:
+    import pyarrow
+    from pyarrow import types
+
+    kind = values.type
+    if types.is_null(kind):
+        return np.full(len(values), np.nan), None
+    if types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
+        numbers = values.cast(pyarrow.uint8() if types.is_boolean(kind) else kind).cast(
+            pyarrow.float64(), safe=False
+        )
+        return np.array(to_numpy(numbers, np.nan)), None
+    if is_text(kind):
+        vocabulary, codes = Vocabulary.from_arrow(name, values.cast(pyarrow.large_string()))
+    elif types.is_dictionary(kind):  # categories, in the order in which they were declared
+        declared = values.unify_dictionaries().combine_chunks()
+        symbols = declared.dictionary.to_pylist()
+        if any(not isinstance(symbol, (str, int)) for symbol in symbols):
+            symbols = [str(symbol) for symbol in symbols]
+        vocabulary, codes = Vocabulary(name, tuple(symbols)), to_numpy(declared.indices, -1)
+    else:
+        raise InputError(
+            f"column {name!r} holds {kind}; expected numbers, texts or categories: convert it, or leave it out with "
+            f"drop=[{name!r}]"
+        )
+    return np.where(codes < 0, np.nan, codes), vocabulary
 
 
 def as_ids(ids: Any, count: int) -> Array | None:
@@ -445,12 +527,6 @@ def _split(values: Any, default: str, name: str) -> tuple[list[str], list[Any]]:
     else:
         columns = [values]
     return list(numbered(default, len(columns))), columns
-
-
-def _checked_rows(column: Any, rows: int, name: str, unit: str) -> Any:
-    if len(column) != rows:
-        raise InputError(f"{name} must have one entry for each of {rows} {unit}s, got {len(column)}")
-    return column
 
 
 def _names(names: Sequence[str] | None, width: int, default: str, name: str) -> tuple[str, ...]:

@@ -78,7 +78,7 @@ FORMATS: Formats[Structures] = Formats("format", "hiddenfield.data.readers")
 """Every known format of structures by name, in the order in which they are tried."""
 
 
-# -- read, scan, write: files in and out ---------------------------------------------------------------------
+# -- read, scan: files in -------------------------------------------------------------------------------------
 
 
 def read(path: str | Path, format: str | None = None, **options: Any) -> Structures:
@@ -124,13 +124,6 @@ def scan(path: str | Path, format: str | None = None, **options: Any) -> Iterato
     chosen = _chosen(path, format, options)
     options = checked_options(chosen.read, options)
     return iter([chosen.read(path, **options)]) if chosen.scan is None else chosen.scan(path, **options)
-
-
-def write(structures: Structures, path: str | Path, **options: Any) -> None:
-    """Write a pack to ``.parquet`` or ``.arrow``, atomically: the file is there whole, or not at all."""
-    from hiddenfield.data.readers import arrow
-
-    arrow.write(structures, Path(path), **options)
 
 
 def _chosen(path: Path, format: str | None, options: Mapping[str, Any]) -> Format[Structures]:

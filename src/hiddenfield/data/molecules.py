@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hiddenfield.data.build import from_edges
-from hiddenfield.data.columns import ROWS, as_extra, as_ids, as_targets
+from hiddenfield.data.columns import ROWS, Unit, as_extra, as_ids, as_targets
 from hiddenfield.data.rdkit_atoms import (
     BOND_COLUMNS,
     CHIRALITIES,
@@ -116,7 +116,7 @@ correct it, or leave such rows out with on_error="skip"
     """
     texts = _texts(smiles)
     names, further = as_ids(ids, len(texts)), as_extra(columns, len(texts))
-    outcome = as_targets(targets, target_names, target_vocabularies, len(texts), "target", names)
+    outcome = as_targets(targets, target_names, target_vocabularies, Unit.of_structures(len(texts), names))
     pack, kept, skipped = read_molecules(
         texts,
         on_error=on_error,

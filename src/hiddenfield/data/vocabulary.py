@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hiddenfield.data.arrow.arrays import to_numpy
+from hiddenfield.data.arrow_arrays import to_numpy
 from hiddenfield.errors import InputError, UnknownSymbolError
 from hiddenfield.shapes import Array, Int, Shaped
 

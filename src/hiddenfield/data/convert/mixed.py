@@ -10,15 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from hiddenfield.data.columns import as_ids, chosen_names
-from hiddenfield.data.convert.column_kinds import (
-    Refuse,
-    column_as_before,
-    raw_column,
-    refuse_infinite,
-    typed_column,
-)
-from hiddenfield.data.convert.tables import as_arrow
+from hiddenfield.data.arrow import as_arrow
+from hiddenfield.data.columns import Refuse, as_ids, chosen_names, coded, refuse_row
 from hiddenfield.data.paths import existing, inner_suffix, read_bytes
 from hiddenfield.data.readers.delimited import (
     MISSING,
@@ -29,13 +22,17 @@ from hiddenfield.data.readers.delimited import (
     spelled_numbers,
     without,
 )
-from hiddenfield.data.table import KINDS, Table, TableColumn
-from hiddenfield.errors import InputError, ReadError
+from hiddenfield.data.table import DISCRETE, KINDS, Table, TableColumn
+from hiddenfield.data.vocabulary import Vocabulary
+from hiddenfield.errors import InputError, ReadError, UnknownSymbolError
 from hiddenfield.registry import choose
-from hiddenfield.shapes import Array
+from hiddenfield.shapes import Array, Float
 
 NO_VALUE = (*MISSING, "N/A", "n/a", "NULL", "?", ".")
 """Entries that stand for no value in tables of data."""
+
+FEW = 10
+"""Whole numbers of at most so many different values are taken for categories."""
 
 
 def as_table(
@@ -101,20 +98,23 @@ def as_table(
     wanted = _wanted_kinds(kinds, list(kept))
     found: list[tuple[TableColumn, Array]] = []
     for position, (name, values) in enumerate(kept.items()):
-        raw = raw_column(values, name, read.refuse)
+        raw = coded(values, name, read.refuse)
         if like is None:
-            found.append(typed_column(raw, name, wanted.get(name), read.refuse))
+            found.append(_typed(name, wanted.get(name), *raw, read.refuse))
         else:
-            found.append((like[position], column_as_before(raw, like[position], unseen, read.refuse)))
+            found.append((like[position], _as_before(like[position], *raw, unseen, read.refuse)))
     cells = [values for _, values in found]
     matrix = np.stack(cells, axis=1) if cells else np.empty((read.rows, 0))
-    refuse_infinite(matrix, list(kept), read.refuse)
+    if np.isinf(matrix).any():
+        row, place = (int(number) for number in np.argwhere(np.isinf(matrix))[0])
+        reason = f"is infinity ({matrix[row, place]}); correct it, or mark it as missing"
+        raise read.refuse(f"column {found[place][0].name!r} {reason}", row)
     names_of_rows = None if id is None else _plain(read.columns[id])
     if names_of_rows is not None and None in names_of_rows:
         raise read.refuse(f"column {id!r}: the row has no id; give it one", names_of_rows.index(None))
     ids = as_ids(names_of_rows, read.rows)
-    weights = None if weight is None else raw_column(read.columns[weight], weight, read.refuse).numbers
-    if weight is not None and weights is None:
+    weights, symbols = (None, None) if weight is None else coded(read.columns[weight], weight, read.refuse)
+    if symbols is not None:
         raise InputError(f"column {weight!r} must hold numbers")
     form = read.form if like is None or read.by_position or len(kept) == len(read.columns) else None
     return Table(matrix, tuple(column for column, _ in found), ids, weights, form)
@@ -239,7 +239,7 @@ def _checked(
             raise InputError(
                 f"columns must be equally long: {name!r} has {length} rows, the first has {rows}"
             )
-    return _Source(columns, rows, lambda message, row: InputError(f"row {row}: {message}"), form, by_position)
+    return _Source(columns, rows, refuse_row, form, by_position)
 
 
 def _kept(
@@ -284,6 +284,99 @@ def _wanted_kinds(kinds: Mapping[Any, str] | str | None, known: Sequence[str]) -
             choose("column", dict.fromkeys(known), name)
             wanted[name] = kind
     return wanted
+
+
+# -- kinds of columns ----------------------------------------------------------------------------------------
+
+
+def _typed(
+    name: str, kind: str | None, values: Float[Array, " rows"], vocabulary: Vocabulary | None, refuse: Refuse
+) -> tuple[TableColumn, Array]:
+    """Return a column of the kind that was asked for, or of the one that it looks like."""
+    if vocabulary is not None and kind not in (None, *DISCRETE):
+        values, vocabulary = _spelled_numbers(vocabulary, values, name, str(kind), refuse), None
+    if vocabulary is None:
+        present = ~np.isnan(values)
+        kind = _recognised(values[present]) if kind is None else kind
+        odd = present & ((values % 1 != 0) | (values < 0) & (kind == "count")) & (kind != "continuous")
+        if odd.any():
+            row = int(np.argmax(odd))
+            takes = "whole numbers from 0 up" if kind == "count" else "texts and whole numbers"
+            raise refuse(f"column {name!r} is {kind}, which takes {takes}, but holds {values[row]:g}", row)
+        if kind not in DISCRETE:
+            return TableColumn(name, kind), values
+        vocabulary, codes = Vocabulary.from_values(name, values[present].astype(np.int64))
+        if set(vocabulary.symbols) <= {0, 1}:  # also where only one of them occurs
+            vocabulary = Vocabulary(name, (0, 1))
+        else:
+            values = np.full(len(values), np.nan)
+            values[present] = codes
+    if kind == "binary" and len(vocabulary) > 2:
+        third = int(np.argmax(values >= 2))
+        raise refuse(
+            f"column {name!r} is to be binary, but has {len(vocabulary)} symbols: {vocabulary}", third
+        )
+    kind = ("binary" if len(vocabulary) <= 2 else "categorical") if kind is None else kind
+    return TableColumn(name, kind, vocabulary), values
+
+
+def _recognised(present: Float[Array, " values"]) -> str:
+    """Return the kind that numbers look like."""
+    if not len(present) or not np.isfinite(present).all() or (present % 1 != 0).any():
+        return "continuous"
+    distinct = len(np.unique(present))
+    if present.min() >= 0 and present.max() <= 1:
+        return "binary"
+    if distinct <= FEW and len(present) >= 3 * distinct and np.abs(present).max() < 2**31:
+        return "binary" if distinct <= 2 else "categorical"
+    return "count" if present.min() == 0 and present.var() <= 10 * present.mean() else "continuous"
+
+
+def _spelled_numbers(vocabulary: Vocabulary, codes: Array, name: str, kind: str, refuse: Refuse) -> Array:
+    numbers = np.full(len(vocabulary) + 1, np.nan)
+    for code, symbol in enumerate(vocabulary.symbols):
+        try:
+            numbers[code] = float(symbol)
+        except ValueError:
+            if (codes == code).any():
+                row = int(np.argmax(codes == code))
+                raise refuse(f"column {name!r} is {kind}, but holds {symbol!r:.60}", row) from None
+    return numbers[np.nan_to_num(codes, nan=-1).astype(np.int64)]
+
+
+def _as_before(
+    column: TableColumn,
+    values: Float[Array, " rows"],
+    vocabulary: Vocabulary | None,
+    unseen: str,
+    refuse: Refuse,
+) -> Array:
+    """Return a column as that of an earlier table of the same kind: codes in the same vocabulary."""
+    if column.vocabulary is None:
+        return _typed(column.name, column.kind, values, vocabulary, refuse)[1]
+    if vocabulary is None:
+        symbols, inverse = np.unique(values, return_inverse=True)  # NaN is last
+        own: list[Any] = [int(symbol) if symbol % 1 == 0 else float(symbol) for symbol in symbols.tolist()]
+    else:
+        own, inverse = (
+            [*vocabulary.symbols, np.nan],
+            np.nan_to_num(values, nan=len(vocabulary)).astype(np.int64),
+        )
+    known: dict[Any, float] = {symbol: float(code) for code, symbol in enumerate(column.vocabulary.symbols)}
+    texts = {
+        str(symbol): code for symbol, code in known.items()
+    }  # a number that came as a text, or the reverse
+    mapped = np.array([known.get(symbol, texts.get(str(symbol), np.nan)) for symbol in own], np.float64)
+    codes: Array = np.where(np.isnan(values), np.nan, mapped[inverse])
+    if unseen == "error" and (strange := ~np.isnan(values) & np.isnan(codes)).any():
+        row = int(np.argmax(strange))
+        error = refuse(
+            f"column {column.name!r}: {own[inverse[row]]!r} was not among the symbols when the model was fitted "
+            f"({column.vocabulary}); correct it, or take it for missing with unseen='missing'",
+            row,
+        )
+        raise UnknownSymbolError(str(error))
+    return codes
 
 
 # -- back to the type that came ----------------------------------------------------------------------------

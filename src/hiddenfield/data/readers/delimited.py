@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hiddenfield.data.arrow.arrays import to_numpy
+from hiddenfield.data.arrow_arrays import to_numpy
 from hiddenfield.data.paths import inner_suffix, read_text
 from hiddenfield.data.vocabulary import Symbol, Vocabulary
 from hiddenfield.errors import InputError, ReadError

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from hiddenfield.data.arrow.arrays import to_numpy
+from hiddenfield.data.arrow_arrays import to_numpy
 from hiddenfield.data.build import from_arcs
 from hiddenfield.data.columns import Columns, numbered
 from hiddenfield.data.formats import FORMATS, Format
