@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hiddenfield.estimators import GaussianMixture, HiddenMarkovModel
-from hiddenfield.report.drawing import BLUE, GREY, RED, save_figure
-from hiddenfield.report.learned_pictures import NINETY, colour_of
+from hiddenfield.report.drawing import BLUE, GREY, RED, colour_of, save_figure
+from hiddenfield.report.learned_pictures import NINETY
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import hiddenfield as hf
-from hiddenfield.report.field_picture import network_parents
-from hiddenfield.report.layered import layered
+from hiddenfield.report.field_picture import layered, network_parents
 
 
 def test_layers_order_parents_before_children_without_overlap() -> None:

@@ -212,7 +212,7 @@ def landscape(
         )
     record, lines = describe_landscape(networks, found)
     if plot is not None:
-        save_figure(plot, lambda figure: paint_landscape(figure, found), width=6.4, height=5)
+        save_figure(plot, paint_landscape, found, width=6.4, height=5)
         lines.append(f"plot: {plot}")
     if out is not None:
         write_landscape_report(out, networks, found, title=f"{path.stem}: landscape")
@@ -303,7 +303,7 @@ def goodness(
     found = goodness_of_fit(scheme, network, given, networks=number, weights=weights, seed=seed)
     record, lines = describe_goodness(found)
     if plot is not None:
-        save_figure(plot, lambda figure: paint_goodness(figure, found), width=3.4 * len(found), height=3.2)
+        save_figure(plot, paint_goodness, found, width=3.4 * len(found), height=3.2)
         lines.append(f"plot: {plot}")
     emit(record, "\n".join(lines), json)
 

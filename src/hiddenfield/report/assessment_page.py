@@ -18,7 +18,7 @@ from hiddenfield.evaluation.records import (
     LeakageRecord,
     TrainingCurve,
 )
-from hiddenfield.report.drawing import BLUE, GREY, RED, draw
+from hiddenfield.report.drawing import BLUE, COLOURS, GREY, RED, plot
 from hiddenfield.report.page import Section, escape, facts, figure_box, figures, html_table, write_html
 from hiddenfield.report.study import Picture, Row, draw_picture
 from hiddenfield.report.study.tables import copies_in_words, interval_text, number
@@ -33,7 +33,6 @@ MOST_VALUES = 12
 # Verdicts of records, for a reader.
 VERDICTS = {"not told apart": "not significantly different"}
 
-COLOURS = ("#8a949e", "#c08a3e", "#4f8f6b", "#9467a8")
 
 Measured = Assessment | BaselineRecord | AsPublished
 
@@ -357,7 +356,7 @@ def _box_plots(found: Assessment) -> str:
 
     height = 1.0 + 0.5 * len(names)
     caption = "Every fold is a point; the box holds the middle half of them, the line is the median."
-    return figure_box(draw("boxes", paint, height=max(height, 2.4), title="values by fold"), caption)
+    return plot("boxes", caption, paint, height=max(height, 2.4), title="values by fold")
 
 
 def _curve_plot(found: Assessment) -> str:
@@ -367,7 +366,7 @@ def _curve_plot(found: Assessment) -> str:
 
     def paint(figure: Figure) -> None:
         axes = figure.add_subplot()
-        for colour, name in zip(COLOURS, rows[0].baselines, strict=False):
+        for colour, name in zip((GREY, *COLOURS[1:]), rows[0].baselines, strict=False):
             values = [np.mean(np.array(row.baselines[name], dtype=np.float64)) for row in rows]
             axes.plot(sizes, values, color=colour, marker="o", markersize=3, linewidth=1.2, label=name)
         means = np.array([np.mean(row.values) for row in rows])
@@ -383,7 +382,7 @@ def _curve_plot(found: Assessment) -> str:
         "Learning curve: mean over the folds by the number of training structures; the band is one standard deviation. "
         "A curve that still rises (or, for errors, falls) at its end asks for more data."
     )
-    return figure_box(draw("curve", paint, title="learning curve"), caption)
+    return plot("curve", caption, paint, title="learning curve")
 
 
 def _detail_plots(found: Assessment) -> list[str]:
@@ -426,4 +425,4 @@ def _training(curve: TrainingCurve) -> str:
     caption = f"{what}, against the steps of the optimizer: mean over folds and seeds."
     if len(set(curve.runs)) > 1:
         caption += " Networks that stopped early count as long as they trained."
-    return figure_box(draw("steps", paint, title="training curve"), caption)
+    return plot("steps", caption, paint, title="training curve")

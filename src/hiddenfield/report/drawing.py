@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hiddenfield.errors import InputError
-from hiddenfield.report.page import escape, printable
+from hiddenfield.report.page import escape, figure_box, printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 BLUE, RED, GREY = "#3b6ea5", "#b5483a", "#8a949e"
+COLOURS = ("#3b6ea5", "#c9702d", "#4f8f6b", "#9467a8", "#b5483a", "#7a6a3a", "#2f8f9d", "#a8577e")
 
 IMAGES = (".png", ".svg", ".pdf")
 
@@ -45,16 +45,21 @@ SETTINGS: dict[Any, Any] = {
 
 
 def draw(
-    name: str, paint: Callable[[Figure], None], *, width: float = 5.6, height: float = 3.6, title: str = ""
+    name: str,
+    paint: Callable[..., None],
+    *content: Any,
+    width: float = 5.6,
+    height: float = 3.6,
+    title: str = "",
 ) -> str:
-    """Return what `paint` draws on a figure, as an SVG element for a page.
+    """Return what ``paint(figure, *content)`` draws, as an SVG element for a page.
 
     Parameters
     ----------
     name
         A word that no other drawing of the page has; all identifiers within begin with it.
-    paint
-        Draws on the figure that it is given.
+    paint, content
+        A function that draws on the figure that it is given, and its further arguments.
     width, height
         In inches; the page scales it to the room there is.
     title
@@ -73,10 +78,20 @@ def draw(
         # A glyph that matplotlib's font lacks is drawn by the browser, with its own.
         warnings.filterwarnings("ignore", message="Glyph .* missing")
         figure = Figure(figsize=(width, height), layout="constrained")
-        paint(figure)
+        paint(figure, *content)
         sink = io.StringIO()
         figure.savefig(sink, format="svg", transparent=True, metadata={"Date": None})
     return clean_svg(sink.getvalue(), name, title)
+
+
+def plot(name: str, caption: str, paint: Callable[..., None], *content: Any, **options: Any) -> str:
+    """Return the same above a caption."""
+    return figure_box(draw(name, paint, *content, **options), caption)
+
+
+def colour_of(number: int) -> str:
+    """Return the colour of a curve, class, component or state."""
+    return COLOURS[number % len(COLOURS)]
 
 
 def plain_log_scale(axes: Axes, steps: Sequence[float]) -> None:
@@ -91,14 +106,14 @@ def plain_log_scale(axes: Axes, steps: Sequence[float]) -> None:
 
 def save_figure(
     path: str | Path,
-    paint: Callable[[Figure], None],
-    *,
+    paint: Callable[..., None],
+    *content: Any,
     width: float = 5.6,
     height: float = 4.2,
     dpi: int = 130,
     settings: Mapping[Any, Any] = SETTINGS,
 ) -> None:
-    """Write what `paint` draws into a .png, .svg or .pdf file; folders are made."""
+    """Write what ``paint(figure, *content)`` draws into a .png, .svg or .pdf file; folders are made."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -107,7 +122,7 @@ def save_figure(
     path.parent.mkdir(parents=True, exist_ok=True)
     with matplotlib.rc_context(dict(settings)):
         figure = Figure(figsize=(width, height), layout="constrained")
-        paint(figure)
+        paint(figure, *content)
         figure.savefig(path, dpi=dpi, metadata={"Software": None} if path.suffix == ".png" else None)
 
 

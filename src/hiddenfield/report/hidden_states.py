@@ -10,9 +10,9 @@ from hiddenfield.data.structures import Structures
 from hiddenfield.estimators.cgmm_predictors import CGMMPredictor
 from hiddenfield.evaluation.measuring import NAMES, measure
 from hiddenfield.models.cgmm.fingerprints import fingerprints
-from hiddenfield.report.drawing import BLUE, draw
+from hiddenfield.report.drawing import BLUE, plot
 from hiddenfield.report.examples import picture_of
-from hiddenfield.report.page import Section, escape, figure_box, figures, shortened
+from hiddenfield.report.page import Section, escape, figures, shortened
 from hiddenfield.shapes import Array, Float, Int
 
 if TYPE_CHECKING:
@@ -52,11 +52,9 @@ def _by_depth(model: CGMMPredictor, train: Structures, test: Structures) -> str:
         axes.set(xlabel="layers", ylabel=NAMES[name])
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
-    picture = draw("depth", paint, width=4.6, height=3.2, title=f"{NAMES[name]} by number of layers")
-    return figure_box(
-        picture,
-        "Test structures: the head fitted to the fingerprints of so many layers. Do not choose the depth by this.",
-    )
+    caption = "Test structures: the head fitted to the fingerprints of so many layers. Do not choose the depth by this."
+    title = f"{NAMES[name]} by number of layers"
+    return plot("depth", caption, paint, width=4.6, height=3.2, title=title)
 
 
 def _wide(predicted: Array, truth: Float[Array, " structures"]) -> Array:
@@ -108,12 +106,9 @@ def _frequencies(model: CGMMPredictor, test: Structures) -> str:
         figure.colorbar(image, ax=panels, label="share of the nodes")
 
     height = 0.9 + len(tables) * (0.35 + 0.2 * tables.shape[1])
-    picture = draw(
-        "states", paint, width=6.4, height=height, title="average fingerprint of each class by layer"
-    )
-    return figure_box(
-        picture, "Average fingerprints: how many of the nodes of each class are in which state."
-    )
+    caption = "Average fingerprints: how many of the nodes of each class are in which state."
+    title = "average fingerprint of each class by layer"
+    return plot("states", caption, paint, width=6.4, height=height, title=title)
 
 
 def _drawn(model: CGMMPredictor, test: Structures) -> str:

@@ -7,26 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hiddenfield.report.drawing import BLUE, GREY, MANY_POINTS, RED
+from hiddenfield.report.drawing import BLUE, GREY, MANY_POINTS, RED, colour_of
 from hiddenfield.report.page import shortened
 from hiddenfield.shapes import Array, Bool, Float, Int
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-PALETTE = (
-    "#3b6ea5",
-    "#c9802b",
-    "#4f8f6b",
-    "#b5483a",
-    "#8064a2",
-    "#5c6873",
-    "#b8a22e",
-    "#3f9aa8",
-    "#c2669b",
-    "#7a5a3c",
-)
 
 MOST_PATTERNS = 24
 """Patterns of missingness that a picture shows."""
@@ -41,11 +27,6 @@ NINETY = 4.605
 """Squared Mahalanobis distance within which 90 % of a Gaussian in the plane lies."""
 
 
-def colour_of(number: int) -> str:
-    """Return the colour of a component, state or factor."""
-    return PALETTE[number % len(PALETTE)]
-
-
 def paint_patterns(
     figure: Figure,
     names: Sequence[str],
@@ -53,16 +34,12 @@ def paint_patterns(
     counts: Int[Array, " patterns"],
 ) -> None:
     """Draw which columns are missing together: a line for each pattern, with how many rows have it."""
+    from matplotlib.colors import ListedColormap
+
     shown = min(len(counts), MOST_PATTERNS)
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=[max(len(names), 3), 3])
-    left.pcolormesh(
-        np.where(observed[:shown], 0.0, 1.0),
-        cmap=_two("#dfe8f2", RED),
-        vmin=0,
-        vmax=1,
-        edgecolors="white",
-        linewidth=1,
-    )
+    colours = ListedColormap(["#dfe8f2", RED])
+    left.pcolormesh(~observed[:shown], cmap=colours, vmin=0, vmax=1, edgecolors="white", linewidth=1)
     left.set_xticks(
         np.arange(len(names)) + 0.5, [shortened(name, 18) for name in names], rotation=60, ha="right"
     )
@@ -75,12 +52,6 @@ def paint_patterns(
         right.text(count, place, f" {count:,}", va="center", fontsize=7.5)
     right.margins(x=0.25)
     right.set(xlabel="rows")
-
-
-def _two(first: str, second: str) -> Any:
-    from matplotlib.colors import ListedColormap
-
-    return ListedColormap([first, second])
 
 
 def paint_traces(figure: Figure, traces: Sequence[Sequence[float]], best: int) -> None:
@@ -151,37 +122,26 @@ def paint_ellipses(
     axes.set(xlabel=shortened(names[0], 40), ylabel=shortened(names[1], 40))
 
 
-def paint_profile(
-    axes: Axes,
-    name: str,
-    symbols: Sequence[str] | None,
-    values: Float[Array, "components entries"],
-    spread: Array | None,
-) -> None:
+def paint_profile(figure: Figure, name: str, profile: Mapping[str, Sequence[float]]) -> None:
     """Draw one column by class: the probabilities of its symbols, or its mean with a standard deviation each way."""
-    places = np.arange(len(values))
-    if symbols is not None:
-        start = np.zeros(len(values))
-        for code, symbol in enumerate(symbols):
-            axes.barh(
-                places,
-                values[:, code],
-                left=start,
-                height=0.75,
-                color=colour_of(code),
-                label=shortened(symbol, 16),
-            )
-            start = start + values[:, code]
+    axes = figure.add_subplot()
+    mean = np.array(profile.get("mean", profile.get("rate", ())))
+    places = np.arange(len(next(iter(profile.values()))))
+    if not len(mean):
+        start = np.zeros(len(places))
+        for code, (symbol, shares) in enumerate(profile.items()):
+            style: dict[str, Any] = {"color": colour_of(code), "label": shortened(symbol, 16)}
+            axes.barh(places, shares, left=start, height=0.75, **style)
+            start = start + shares
         axes.set_xlim(0, 1)
         options: dict[str, Any] = {"fontsize": 6.5, "ncols": 4, "handlelength": 0.8, "columnspacing": 0.8}
-        axes.figure.legend(loc="outside lower center", **options)
+        figure.legend(loc="outside lower center", **options)
     else:
-        axes.errorbar(
-            values[:, 0], places, xerr=spread, fmt="none", ecolor=GREY, capsize=2, linewidth=1, zorder=1
-        )
-        axes.scatter(values[:, 0], places, c=[colour_of(int(number)) for number in places], s=26, zorder=2)
+        spread = profile.get("deviation", np.sqrt(mean))
+        axes.errorbar(mean, places, xerr=spread, fmt="none", ecolor=GREY, capsize=2, linewidth=1, zorder=1)
+        axes.scatter(mean, places, c=[colour_of(int(number)) for number in places], s=26, zorder=2)
     axes.set_yticks(places, [str(number) for number in places])
-    axes.set_ylim(len(values) - 0.4, -0.6)
+    axes.set_ylim(len(places) - 0.4, -0.6)
     axes.set_title(shortened(name, 30), fontsize=9)
     axes.grid(axis="y", visible=False)
 
@@ -244,14 +204,8 @@ def paint_states(
             else places[number] - [0, radii[0] + 0.12]
         )
         side = "left" if outward[0] > 0.2 else "right" if outward[0] < -0.2 else "center"
-        axes.annotate(
-            labels[number],
-            outward,
-            ha=side,
-            va="bottom" if outward[1] > 0 else "top",
-            fontsize=7.5,
-            color="#46525e",
-        )
+        edge = "bottom" if outward[1] > 0 else "top"
+        axes.annotate(labels[number], outward, ha=side, va=edge, fontsize=7.5, color="#46525e")
     for source in range(count):
         for target in range(count):
             share = transitions[source, target]
@@ -286,24 +240,13 @@ def paint_decoded(
     for start, end in zip([0, *changes], [*changes, len(path)], strict=True):
         upper.axvspan(start - 0.5, end - 0.5, color=colour_of(int(path[start])), alpha=0.3, linewidth=0)
     if series is not None:
-        upper.plot(
-            steps,
-            series,
-            color="#1c232b",
-            linewidth=0.9,
-            marker="." if len(path) <= 150 else None,
-            markersize=4,
-        )
+        marker = "." if len(path) <= 150 else None
+        upper.plot(steps, series, color="#1c232b", linewidth=0.9, marker=marker, markersize=4)
         upper.set_ylabel(shortened(label, 24))
     else:
         upper.set_yticks([])
-    lower.stackplot(
-        steps,
-        posterior.T,
-        colors=[colour_of(number) for number in range(posterior.shape[1])],
-        alpha=0.85,
-        linewidth=0,
-    )
+    colours = [colour_of(number) for number in range(posterior.shape[1])]
+    lower.stackplot(steps, posterior.T, colors=colours, alpha=0.85, linewidth=0)
     lower.set(xlabel="step", ylabel="posterior", ylim=(0, 1), xlim=(-0.5, len(path) - 0.5))
     upper.grid(False)
 

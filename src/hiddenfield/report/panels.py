@@ -11,9 +11,9 @@ from sklearn.metrics import confusion_matrix
 from hiddenfield.evaluation.assessment.details import GRID, error_ranges, mean_roc
 from hiddenfield.evaluation.records import Roc
 from hiddenfield.learning import History
-from hiddenfield.report.drawing import BLUE, GREY, MANY_POINTS, RED, draw, plain_log_scale
-from hiddenfield.report.page import figure_box, figures, shortened
-from hiddenfield.report.study.pictures import COLOURS, range_panel, roc_panel
+from hiddenfield.report.drawing import BLUE, COLOURS, GREY, MANY_POINTS, RED, plain_log_scale, plot
+from hiddenfield.report.page import figures, shortened
+from hiddenfield.report.study.pictures import range_panel, roc_panel
 from hiddenfield.shapes import Array, Bool, Float
 
 if TYPE_CHECKING:
@@ -49,12 +49,12 @@ def learning_curves(histories: Sequence[History]) -> str:
             axes.axvline(history.best_epoch, color=GREY, linewidth=0.9, linestyle="--")
 
     caption = "Loss on standardised targets: on the training structures during training, and on validation structures."
-    pictures = [figure_box(draw("losses", losses, title="losses by epoch"), caption)]
+    pictures = [plot("losses", caption, losses, title="losses by epoch")]
     metric = next((name for name in METRICS if name in histories[0].rows[-1]), None)
     if metric is not None:
         name = METRICS[metric].capitalize()
         caption = f"{name} on the validation structures; the line marks the epoch that was kept."
-        pictures.append(figure_box(draw("metric", kept, title="validation metric by epoch"), caption))
+        pictures.append(plot("metric", caption, kept, title="validation metric by epoch"))
     return figures(pictures)
 
 
@@ -103,10 +103,9 @@ def parity(
         axes.set(xlim=ends, ylim=ends, aspect="equal")
         axes.set(xlabel=f"{shortened(target, 40)}, true", ylabel=f"{shortened(target, 40)}, predicted")
 
-    picture = draw(f"parity{key}", paint, width=4.6, height=4.2, title="predicted against true values")
-    return figure_box(
-        picture, "Test structures: predicted against true. On the line the prediction is right."
-    )
+    caption = "Test structures: predicted against true. On the line the prediction is right."
+    title = "predicted against true values"
+    return plot(f"parity{key}", caption, paint, width=4.6, height=4.2, title=title)
 
 
 def error_by_range(
@@ -121,12 +120,9 @@ def error_by_range(
         upper.axhline(np.abs(truth - predicted).mean(), color=GREY, linewidth=1, linestyle="--")
         lower.set_xlabel(f"{shortened(target, 40)}, true")
 
-    picture = draw(
-        f"ranges{key}", paint, width=5.0, height=4.2, title="mean absolute error by range of the target"
-    )
-    return figure_box(
-        picture, "Error in ranges of the target; dashed: over all. Below, the structures in each."
-    )
+    caption = "Error in ranges of the target; dashed: over all. Below, the structures in each."
+    title = "mean absolute error by range of the target"
+    return plot(f"ranges{key}", caption, paint, width=5.0, height=4.2, title=title)
 
 
 # -- classes -----------------------------------------------------------------------------------------------
@@ -147,16 +143,19 @@ def roc(
             name = shortened(classes[code], 18)
             name = f"{name} {code}" if name in curves else name
             curves[name] = Roc(name, GRID.tolist(), found.true_positive, None, found.auc, {})
-    colours = {name: COLOURS[k] for k, name in enumerate(curves)}
-
-    def paint(figure: Figure) -> None:
-        roc_panel(figure.add_subplot(), "", curves, colours)
-
     caption = (
         "ROC on the test structures: the share of a class that is found against that of the others taken for it; in "
         "brackets the area under the curve."
     )
-    return figure_box(draw(f"roc{key}", paint, width=4.6, height=4.2, title="ROC curves"), caption)
+    colours = dict(zip(curves, COLOURS, strict=False))
+    return plot(
+        f"roc{key}",
+        caption,
+        lambda figure: roc_panel(figure.add_subplot(), "", curves, colours),
+        width=4.6,
+        height=4.2,
+        title="ROC curves",
+    )
 
 
 def confusion(
@@ -188,9 +187,7 @@ def confusion(
     caption = "Test structures by true and by predicted class; darker is a larger share of the true class."
     if len(chosen) < len(classes):
         caption += f" The {len(chosen)} most frequent of {len(classes)} classes."
-    return figure_box(
-        draw(f"confusion{key}", paint, width=4.6, height=4.2, title="confusion matrix"), caption
-    )
+    return plot(f"confusion{key}", caption, paint, width=4.6, height=4.2, title="confusion matrix")
 
 
 def _most_frequent(truth: Array, classes: int) -> Array:
@@ -287,7 +284,7 @@ def embedding_map(
     if far.any():
         verb, they = ("lies", "it is") if far.sum() == 1 else ("lie", "they are")
         caption += f" {int(far.sum())} (circled) {verb} far outside: {they} drawn at the edge."
-    return figure_box(draw("map", paint, width=7.0, height=4.6, title="map of the embeddings"), caption)
+    return plot("map", caption, paint, width=7.0, height=4.6, title="map of the embeddings")
 
 
 def _by_class(

@@ -20,8 +20,8 @@ from hiddenfield.models.relational.likelihood import sum_counts
 from hiddenfield.models.relational.observations import Network
 from hiddenfield.models.relational.phases import Phase
 from hiddenfield.models.relational.prediction import PairPrediction
-from hiddenfield.report.drawing import BLUE, GREY, RED, draw
-from hiddenfield.report.page import Section, facts, figure_box, figures, html_table, write_html
+from hiddenfield.report.drawing import BLUE, GREY, RED, plot
+from hiddenfield.report.page import Section, facts, figures, html_table, write_html
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -234,18 +234,12 @@ def write_fit_report(
     sections: list[Section] = [("Weights", _weights(scheme, networks, fit))]
     if fit.warnings:
         sections.insert(0, ("Warnings", "".join(f"<p>{escape(reason)}</p>" for reason in fit.warnings)))
-    picture = draw(
-        "weights", lambda figure: _paint_weights(figure, fit), width=6, height=1.2 + 0.4 * len(fit.names)
-    )
-    caption = (
-        "Weights, with 1.96 standard errors to either side." if fit.converged else "Where the search ended."
-    )
-    boxes = [figure_box(picture, caption)]
+    caption = "Weights, with 1.96 standard errors to either side."
+    caption = caption if fit.converged else "Where the search ended."
+    boxes = [plot("weights", caption, _paint_weights, fit, width=6, height=1.2 + 0.4 * len(fit.names))]
     if any(len(ascent.trace) > 1 for ascent in fit.ascents):
-        traces = draw("traces", lambda figure: _paint_traces(figure, fit), width=6, height=3.4)
-        boxes.append(
-            figure_box(traces, "The free weights along each ascent; one that found no maximum is dashed.")
-        )
+        caption = "The free weights along each ascent; one that found no maximum is dashed."
+        boxes.append(plot("traces", caption, _paint_traces, fit, width=6, height=3.4))
     sections.append(("Pictures", figures(boxes)))
     rows = [(f"network {i + 1}", repr(network)) for i, network in enumerate(networks)]
     search = [(f"start {i + 1}", f"{a.status}, {len(a.trace)} steps") for i, a in enumerate(fit.ascents)]
@@ -262,7 +256,8 @@ def write_landscape_report(
         f"{found.bindings}; "
         f"{(found.phases > 1).mean():.0%} of the points have several phases."
     )
-    picture = draw("landscape", lambda figure: paint_landscape(figure, found), width=6.4, height=5.2)
+    caption = "Grey: belief propagation did not settle."
+    picture = plot("landscape", caption, paint_landscape, found, width=6.4, height=5.2)
     ends = [
         (f"ascent {i + 1}", f"{_listed(found.names, a.parameters, 4)}: {a.status}")
         for i, a in enumerate(found.ascents)
@@ -270,7 +265,7 @@ def write_landscape_report(
     held = [(name, f"{value:.6g}") for name, value in found.fixed.items()] or [("none", "")]
     rows = [(f"network {i + 1}", repr(network)) for i, network in enumerate(networks)]
     sections: list[Section] = [
-        ("Landscape", figure_box(picture, "Grey: belief propagation did not settle.")),
+        ("Landscape", picture),
         ("Ascents", facts([("Conjugate gradient", ends), ("Held weights", held), ("Networks", rows)])),
     ]
     return write_html(path, title, lead, sections)

@@ -14,8 +14,7 @@ import msgspec
 
 from hiddenfield.data.paths import write_text
 from hiddenfield.evaluation.measuring import NAMES, capital
-from hiddenfield.report.study.comparisons import conclusion, published_table, shortfalls
-from hiddenfield.report.study.headline import SEEN_NOTE, headline
+from hiddenfield.report.study.comparisons import SEEN_NOTE, conclusion, headline, published_table, shortfalls
 from hiddenfield.report.study.pictures import KINDS, picture_file, picture_lines, pictures_of
 from hiddenfield.report.study.records import Result, Row, Run, by
 from hiddenfield.report.study.tables import ablation, every_number, ordered_runs, summary, table

@@ -6,14 +6,13 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hiddenfield.evaluation.measuring import METRICS, NAMES
 from hiddenfield.evaluation.records import ErrorRange, Roc, RocCurve
-from hiddenfield.report.drawing import GREY, draw, plain_log_scale
+from hiddenfield.report.drawing import GREY, colour_of, draw, plain_log_scale
 from hiddenfield.report.page import escape
 from hiddenfield.report.study.records import Result, Row, best_of, by
 from hiddenfield.report.study.tables import number, table
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 KINDS = ("roc", "training", "ranges")
 # Curves that can be distinguished in one panel.
 MOST_CURVES = 6
-COLOURS = ("#3b6ea5", "#c9702d", "#4f8f6b", "#9467a8", "#b5483a", "#7a6a3a", "#2f8f9d", "#a8577e")
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
 # A band of one standard deviation is legible while there are few curves.
 FEW = 3
@@ -189,7 +187,7 @@ def _draw_roc(picture: Picture) -> str:
     across = 2 if count == 4 else min(PANELS_ACROSS, count)
     down = math.ceil(count / across)
     names = list(dict.fromkeys(row.label for rows in picture.panels.values() for row in rows))
-    colours = {name: COLOURS[k % len(COLOURS)] for k, name in enumerate(names)}
+    colours = {name: colour_of(k) for k, name in enumerate(names)}
 
     def paint(figure: Figure) -> None:
         _with_room(figure)
@@ -246,11 +244,10 @@ def _roc_line(
 
 def _draw_training(picture: Picture) -> str:
     (rows,) = picture.panels.values()
-    paint = partial(_curves, rows)
-    return draw(picture.name, paint, width=7.4, height=4.4, title=picture.title)
+    return draw(picture.name, _curves, rows, width=7.4, height=4.4, title=picture.title)
 
 
-def _curves(rows: Sequence[Row], figure: Figure) -> None:
+def _curves(figure: Figure, rows: Sequence[Row]) -> None:
     _with_room(figure)
     axes = figure.add_subplot()
     families = list(by(rows, _family))
@@ -270,7 +267,7 @@ def _curves(rows: Sequence[Row], figure: Figure) -> None:
         family, place = families.index(_family(row)), rounds.index(_rounds(row))
         axes.plot(
             *zip(*points, strict=True),
-            color=_shade(COLOURS[family % len(COLOURS)], place, len(rounds)),
+            color=_shade(colour_of(family), place, len(rounds)),
             linestyle=("-", (0, (5, 2)), (0, (1, 1.2)), "-.")[family % 4],
             linewidth=1.5,
             label=row.label,
@@ -326,7 +323,7 @@ def range_panel(top: Axes, bottom: Axes, lines: Mapping[str, Sequence[ErrorRange
     middles = [(part.low + part.high) / 2 for part in parts]
     for k, (name, ranges) in enumerate(lines.items()):
         values = [np.nan if part.mae is None else part.mae for part in ranges]
-        colour, mark = COLOURS[k % len(COLOURS)], MARKS[k % len(MARKS)]
+        colour, mark = colour_of(k), MARKS[k % len(MARKS)]
         top.plot(middles, values, color=colour, marker=mark, markersize=4, linewidth=1.4, label=name)
     top.set_ylabel("mean absolute error")
     top.margins(y=0.12)
