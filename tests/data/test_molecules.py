@@ -192,7 +192,7 @@ def test_nothing_at_all() -> None:
         ({"on_error": "drop"}, "on_error must be 'raise' or 'skip', got 'drop'"),
         ({"extra": ["mass"]}, "no extra node label 'mass'; choose from: charge"),
         ({"num_workers": 0}, "num_workers, if not None for all cores, must be an integer of at least 1"),
-        ({"targets": [1.0, 2.0]}, "targets must have one entry for each of 1 rows, got 2"),
+        ({"targets": [1.0, 2.0]}, "targets must have one entry for each of 1 structures, got 2"),
         ({"ids": ["a", "b"]}, "ids must hold one text for each of 1 structures"),
     ],
 )

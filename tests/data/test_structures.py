@@ -267,7 +267,7 @@ def test_index_error_ends_iteration_as_python_expects():
         ({"source": [], "target": [], "node_ptr": [0, 1], "node_attributes": [[math.inf]]}, "must be finite"),
         ({"source": [], "target": [], "node_ptr": [0, 1], "node_attributes": [[1e300]]}, "must be finite"),
         ({"source": [], "target": [], "node_ptr": [0, 1], "targets": [math.inf]}, "target 'target' is inf"),
-        ({"source": [], "target": [], "node_ptr": [0, 1], "targets": [1.0, 2.0]}, "1 rows, got 2"),
+        ({"source": [], "target": [], "node_ptr": [0, 1], "targets": [1.0, 2.0]}, "1 structures, got 2"),
         ({"source": [], "target": [], "node_ptr": [0, 1], "ids": ["a", "b"]}, "one text for each of 1"),
         ({"source": [], "target": [], "node_ptr": [0, 1], "columns": {"c": [1, 2]}}, "column 'c'"),
         ({"source": [0, 1], "target": [1, 0], "node_ptr": [0, 2], "reverse": [0, 1]}, "the other way"),
@@ -276,7 +276,7 @@ def test_index_error_ends_iteration_as_python_expects():
             "a self-loop, which must be its own reverse",
         ),
         ({"source": [0, 1], "target": [1, 0], "node_ptr": [0, 2], "reverse": [1]}, "one entry per arc"),
-        ({"source": [0, 1], "target": [1, 0], "node_ptr": [0, 2], "reverse": [1, 7]}, "-1 to 1"),
+        ({"source": [0, 1], "target": [1, 0], "node_ptr": [0, 2], "reverse": [1, 7]}, "0 to 1"),
         ({"source": [0, 1], "target": [1, 0], "node_ptr": [0, 2], "arc_attributes": [1.0]}, "2 arcs"),
         (
             {"source": [1, 0], "target": [0, 1], "node_ptr": [0, 2], "arc_attributes": [1.0, 2.0, 3.0]},

@@ -85,7 +85,7 @@ def test_files_hold_what_the_data_frame_holds(tmp_path, suffix):
         ('a,b\n1,"2\n', "never closed"),
         ("", "the file is empty"),
         ("a,b\n1,2\n\n3,4\n", "line 3: the line is blank"),
-        ('a,b\n1,2\n"3"x,4\n', "line 3: ',' expected after"),
+        ('a,b\n1,2\n"3"x,4\n', "line 3: a quoted entry is followed by 'x'"),
         ("a,b\n1,2\n3,NAN\n4,5\n", "line 3: column 'b' holds numbers in 2 of 3 rows, but 'NAN' here"),
         ('a,b\n"x\ny",1\n"z",inf\n', "line 4: column 'b' is infinity"),
     ],

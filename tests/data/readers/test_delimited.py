@@ -11,7 +11,6 @@ import pyarrow
 import pytest
 from hypothesis import given, strategies as st
 
-from hiddenfield.data.readers import delimited
 from hiddenfield.data.readers.delimited import (
     MISSING,
     Table,
@@ -78,13 +77,22 @@ def test_without_quotes_the_result_is_the_same(
 @given(
     st.lists(st.sampled_from(['"', ",", "\n", "a", '""', '"b"', '"c,d"', "e,f\n"]), min_size=1, max_size=12)
 )
-def test_what_arrow_parses_is_what_the_csv_module_reads(pieces: list[str]) -> None:
+def test_what_is_read_is_what_the_csv_module_reads(
+    tmp_path_factory: pytest.TempPathFactory, pieces: list[str]
+) -> None:
+    path = tmp_path_factory.mktemp("csv") / "table.csv"
+    path.write_text("".join(pieces), encoding="utf-8", newline="")
     text = "".join(pieces).rstrip("\n")
-    parsed = delimited._parsed(text, ",") if text else None
-    if parsed is not None:
-        columns, lines = delimited._careful(text, ",", False, Path("t.csv"))
-        assert [column.to_pylist() for column in parsed[0]] == [column.to_pylist() for column in columns]
-        assert list(parsed[1]) == list(lines)
+    try:
+        expected = list(csv.reader(io.StringIO(text, newline="\n"), strict=True))
+        whole = bool(expected) and all(expected) and len({len(row) for row in expected}) == 1
+    except csv.Error:
+        whole = False
+    if whole:
+        assert rows_of(read_table(path, header=False, separator=",")) == expected
+    else:
+        with pytest.raises(ReadError):
+            read_table(path, header=False, separator=",")
 
 
 @pytest.mark.parametrize(
@@ -115,8 +123,7 @@ def test_an_entry_longer_than_the_csv_modules_limit(write) -> None:
     sequence = "ACGT" * 50_000
     assert read_table(write(f"id,sequence\n1,{sequence}\n")).entries(1) == [sequence]
     assert read_table(write(f'id,sequence\n1,"{sequence}"\n')).entries(1) == [sequence]
-    with pytest.raises(ReadError, match=r"line 2: an entry that begins in this row is longer than 131,072"):
-        read_table(write(f'id,sequence\n1,"{sequence}\n"\n'))
+    assert read_table(write(f'id,sequence\n1,"{sequence}\n"\n')).entries(1) == [sequence + "\n"]
 
 
 @pytest.mark.parametrize(
@@ -130,7 +137,7 @@ def test_an_entry_longer_than_the_csv_modules_limit(write) -> None:
         ("a,b\n1,2\n\n3,4\n", "line 3: the line is blank; remove it"),
         ('a,b\n"x\ny",2\n3\n', "line 4: expected 2 entries"),
         ('a,b\n1,2\n"3,4\n5,6\n', "line 3: a quoted entry that begins in this row is never closed"),
-        ('a,b\n1,2\n"3"x,4\n', "line 3: ',' expected after"),
+        ('a,b\n1,2\n"3"x,4\n', "line 3: a quoted entry is followed by 'x'"),
         ("a,b,a\n1,2,3\n", "line 1: the column name 'a' occurs twice"),
         ("a,b\n1,\0\n", "line 2: expected text, got a NUL byte"),
         (b"a,b\n1,2\n3,\xff\n", "line 3: expected UTF-8 text, got byte 0xff"),

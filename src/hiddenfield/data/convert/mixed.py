@@ -298,12 +298,14 @@ def _typed(
     if vocabulary is None:
         present = ~np.isnan(values)
         kind = _recognised(values[present]) if kind is None else kind
-        odd = present & ((values % 1 != 0) | (values < 0) & (kind == "count")) & (kind != "continuous")
+        if kind == "continuous":
+            return TableColumn(name, kind), values
+        odd = present & ((values % 1 != 0) | (values < 0) & (kind == "count"))
         if odd.any():
             row = int(np.argmax(odd))
             takes = "whole numbers from 0 up" if kind == "count" else "texts and whole numbers"
             raise refuse(f"column {name!r} is {kind}, which takes {takes}, but holds {values[row]:g}", row)
-        if kind not in DISCRETE:
+        if kind == "count":
             return TableColumn(name, kind), values
         vocabulary, codes = Vocabulary.from_values(name, values[present].astype(np.int64))
         if set(vocabulary.symbols) <= {0, 1}:  # also where only one of them occurs

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import difflib
-import io
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -31,8 +29,6 @@ NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 # Integers as one writes them, which fit 64 bits; "1.0" is what other programs make of 1 beside a missing entry.
 INTEGER = re.compile(r"(-?[1-9]\d{0,17}|0)(\.0*)?", re.ASCII)
 DECIMAL_COMMA = r"^[+-]?\d*,\d+$"
-QUOTED = re.compile(r'"(?:[^"]|"")*"')
-LONGEST_ROW = 1 << 24  # bytes of a row that Arrow parses; what is longer is read more slowly
 
 
 @dataclass(frozen=True)
@@ -122,7 +118,10 @@ def read_table(path: str | Path, *, header: bool = True, separator: str | None =
         line = text.count("\n", 0, text.index("\0")) + 1
         raise ReadError("expected text, got a NUL byte; is this a binary file?", file=path, line=line)
     separator = separator_of(text, path) if separator is None else _checked(separator)
-    columns, lines = _parsed(text, separator) or _careful(text, separator, header, path)
+    if not separator.isascii():  # which is all that Arrow takes
+        text, separator = text.replace(separator, "\x1f"), "\x1f"
+    lines = _row_lines(text, separator, path)
+    columns = _parsed(text, separator, lines, header, path)
     if not header:
         return Table(path, tuple(map(str, range(len(columns)))), columns, lines)
     names = column_names([column[0].as_py() for column in columns], path)
@@ -151,96 +150,66 @@ def _checked(separator: str) -> str:
     return separator
 
 
-def _parsed(text: str, separator: str) -> tuple[list[pyarrow.ChunkedArray], Sequence[int]] | None:
-    """Return columns and lines as Arrow parses them; None where it would not parse them, or with less care."""
-    import pyarrow
-    from pyarrow import csv as arrow_csv
+def _row_lines(text: str, separator: str, path: Path) -> Sequence[int]:
+    """Return the line on which each row begins; refuse blank lines, and quotes that are not closed or not doubled."""
+    if '"' not in text and "\n\n" not in text and not text.startswith("\n"):
+        return range(1, text.count("\n") + 2)
+    mark = re.escape(separator)
+    entry = rf'^(?P<blank>\n)|(?:^|{mark})"(?P<inside>(?:[^"]|"")*+)(?P<end>"?)(?P<more>[^{mark}\n]?)'
+    within: set[int] = set()
+    for found in re.finditer(entry, text, re.MULTILINE):
+        wrong = ""
+        if found["blank"]:
+            wrong = "the line is blank; remove it (blank lines may stand at the end only)"
+        elif not found["end"]:
+            wrong = "a quoted entry that begins in this row is never closed"
+        elif found["more"]:
+            wrong = (
+                f"a quoted entry is followed by {found['more']!r}; write a quote within a quoted entry twice"
+            )
+        if wrong:
+            line = text.count("\n", 0, found.end() if found["blank"] else found.start("inside"))
+            raise ReadError(wrong, file=path, line=line + (not found["blank"]))
+        within.update(place.start() + found.start("inside") for place in re.finditer("\n", found["inside"]))
+    breaks = (place.start() for place in re.finditer("\n", text))
+    return [1, *(line for line, place in enumerate(breaks, 2) if place not in within)]
 
-    contents = text.encode()
-    if (
-        text.startswith("\n")
-        or "\n\n" in text
-        or not separator.isascii()
-        or not _well_quoted(contents, separator)
-    ):
-        return None
-    width = _first_line(text).count(separator) + 1
-    types = {f"f{k}": pyarrow.string() for k in range(width)}
+
+def _parsed(
+    text: str, separator: str, lines: Sequence[int], header: bool, path: Path
+) -> Sequence[pyarrow.ChunkedArray]:
+    """Return the columns; every row must have as many entries as the first."""
+    import pyarrow
+    from pyarrow import csv
+
+    contents, ragged = text.encode() + b"\n", list[Any]()
+    first = text.split("\n", lines[1] - 1)[: lines[1] - 1] if len(lines) > 1 else [text]
+    types = {f"f{k}": pyarrow.string() for k in range("\n".join(first).count(separator) + 1)}
+    block = min(len(contents) + 1, 2**31 - 1)
+
+    def refuse(row: Any) -> str:
+        ragged.append(row)
+        return "error"
+
     try:
-        parsed = arrow_csv.read_csv(
+        return csv.read_csv(
             pyarrow.BufferReader(contents),
-            arrow_csv.ReadOptions(use_threads=False, autogenerate_column_names=True, block_size=LONGEST_ROW),
-            arrow_csv.ParseOptions(delimiter=separator, ignore_empty_lines=False),
-            arrow_csv.ConvertOptions(column_types=types, strings_can_be_null=False),
-        )
-    except pyarrow.ArrowInvalid:
-        return None
-    return (parsed.columns, range(1, parsed.num_rows + 1)) if parsed.num_columns == width else None
-
-
-def _well_quoted(contents: bytes, separator: str) -> bool:
-    """Whether quotes stand around whole entries within a line, or doubled within such."""
-    if b'"' not in contents:
-        return True
-    signs = np.frombuffer(b"\n" + contents + b"\n", np.uint8)
-    quotes, breaks = np.flatnonzero(signs == ord('"')), np.flatnonzero(signs == ord("\n"))
-    if len(quotes) % 2 or (np.searchsorted(quotes, breaks) % 2).any():
-        return False
-    beside = signs[np.concatenate([quotes[0::2] - 1, quotes[1::2] + 1])]
-    return bool(np.isin(beside, [ord(separator), ord("\n"), ord('"')]).all())
-
-
-def _careful(
-    text: str, separator: str, header: bool, path: Path
-) -> tuple[list[pyarrow.ChunkedArray], Sequence[int]]:
-    """Return columns and lines, or say what is wrong and where."""
-    import pyarrow
-
-    rows, lines = _quoted(text, separator, path) if '"' in text else _plain(text, separator)
-    width = len(rows[0])
-    for row, line in zip(rows, lines, strict=True):
-        if len(row) != width:
-            raise ReadError(_ragged(row, width, separator, header), file=path, line=line)
-    return [pyarrow.chunked_array([column], pyarrow.string()) for column in zip(*rows, strict=True)], lines
-
-
-def _plain(text: str, separator: str) -> tuple[list[list[str]], range]:
-    """Split text that has no quotes, without the limit of `csv` on an entry's length."""
-    lines = text.split("\n")
-    return [line.split(separator) if line else [] for line in lines], range(1, len(lines) + 1)
-
-
-def _quoted(text: str, separator: str, path: Path) -> tuple[list[list[str]], list[int]]:
-    rows: list[list[str]] = []
-    lines: list[int] = []
-    reader = csv.reader(io.StringIO(text, newline="\n"), delimiter=separator, strict=True)
-    line = 1
-    try:
-        for row in reader:
-            rows.append(row)
-            lines.append(line)
-            line = reader.line_num + 1
-    except csv.Error as error:
-        rest = "\n".join(text.split("\n")[line - 1 :])
-        raise ReadError(_quoting(rest, error), file=path, line=line) from None
-    return rows, lines
-
-
-def _quoting(rest: str, error: csv.Error) -> str:
-    """Say what is wrong with the quotes of a row, from the text that begins with it."""
-    if '"' in QUOTED.sub("", rest):
-        return "a quoted entry that begins in this row is never closed"
-    if max(map(len, QUOTED.findall(rest)), default=0) > csv.field_size_limit():
-        limit = f"longer than {csv.field_size_limit():,} characters"
-        return f"an entry that begins in this row is {limit}: close its quote, or write such a file without quotes"
-    return f"{error}; write a quote within a quoted entry twice"
-
-
-def _ragged(row: Sequence[str], width: int, separator: str, header: bool) -> str:
-    if not row:
-        return "the line is blank; remove it (blank lines may stand at the end only)"
-    what = "as the header has" if header else "as the first row has"
-    return f"expected {width} entries separated by {separator!r}, {what}, got {len(row)}"
+            csv.ReadOptions(use_threads=False, autogenerate_column_names=True, block_size=block),
+            csv.ParseOptions(
+                delimiter=separator,
+                newlines_in_values=True,
+                ignore_empty_lines=False,
+                invalid_row_handler=refuse,
+            ),
+            csv.ConvertOptions(column_types=types, strings_can_be_null=False),
+        ).columns
+    except pyarrow.ArrowInvalid as error:
+        if not ragged:
+            raise ReadError(f"cannot be read as delimited text: {error}", file=path) from None
+        row, what = ragged[0], "as the header has" if header else "as the first row has"
+        expected = f"expected {row.expected_columns} entries separated by {separator!r}, {what}"
+        line = lines[row.number - 1]
+        raise ReadError(f"{expected}, got {row.actual_columns}", file=path, line=line) from None
 
 
 def column_names(row: Sequence[str], path: Path) -> tuple[str, ...]:
