@@ -16,16 +16,16 @@ import numpy as np
 import torch
 
 from benchmarks.environment import main, side_by_side
-from hiddenfield.datasets.molecule_library.catalogue import library, permute, words
-from hiddenfield.datasets.molecule_library.generate import huckel_range
-from hiddenfield.datasets.molecule_library.orbitals import (
+from hiddenfield.datasets.catalogue import library, permute, words
+from hiddenfield.datasets.generate import huckel_range
+from hiddenfield.datasets.orbitals import (
     COULOMB,
     ELECTRONS,
     NOT_PI,
     pi_levels,
     resonance_table,
 )
-from hiddenfield.datasets.molecule_library.pieces import Molecules, assemble, write_smiles
+from hiddenfield.datasets.pieces import Molecules, assemble, write_smiles
 
 BATCH = 4096
 

@@ -8,7 +8,7 @@ import os
 import pytest
 
 import hiddenfield as hf
-from hiddenfield.cli.wording import FLAGS, in_flags
+from hiddenfield.cli.app import FLAGS, in_flags
 from hiddenfield.data import paths
 from hiddenfield.errors import InputError
 from hiddenfield.evaluation.records import claim_folder

@@ -8,11 +8,11 @@ import sys
 import numpy as np
 import pytest
 import torch
+from hiddenfield.datasets.molecule_library import generate
 
 from hiddenfield.data.build import concatenate
 from hiddenfield.data.structures import Structures
-from hiddenfield.datasets.molecule_library import generate
-from hiddenfield.datasets.molecule_library.generate import huckel, huckel_range, huckel_shards, library_size
+from hiddenfield.datasets.generate import huckel, huckel_range, huckel_shards, library_size
 from hiddenfield.errors import InputError
 
 SMILES_OF_SEED_ONE = [
@@ -100,7 +100,7 @@ def test_the_pack_is_the_same_on_every_machine() -> None:
 
 def test_another_process_gives_the_same_pack() -> None:
     code = (
-        "from hiddenfield.datasets.molecule_library.generate import huckel_range as h\n"
+        "from hiddenfield.datasets.generate import huckel_range as h\n"
         "p = h(40, 60, 8, smiles=True)\n"
         "print(list(p.columns['smiles']), p.targets.tolist())"
     )

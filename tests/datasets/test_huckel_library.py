@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from hiddenfield.datasets.molecule_library.catalogue import (
+from hiddenfield.datasets.catalogue import (
     NO_PIECE,
     Library,
     Stratum,
@@ -18,8 +18,8 @@ from hiddenfield.datasets.molecule_library.catalogue import (
     unrank,
     words,
 )
-from hiddenfield.datasets.molecule_library.fragments import RING_SYSTEMS, parse
-from hiddenfield.datasets.molecule_library.pieces import ragged_ranges
+from hiddenfield.datasets.fragments import RING_SYSTEMS, parse
+from hiddenfield.datasets.pieces import ragged_ranges
 from hiddenfield.errors import InputError
 
 

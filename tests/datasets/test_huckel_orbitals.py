@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from hiddenfield.datasets.molecule_library.catalogue import library, words
-from hiddenfield.datasets.molecule_library.fragments import Fragment, parse
-from hiddenfield.datasets.molecule_library.generate import huckel
-from hiddenfield.datasets.molecule_library.orbitals import (
+from hiddenfield.datasets.catalogue import library, words
+from hiddenfield.datasets.fragments import Fragment, parse
+from hiddenfield.datasets.generate import huckel
+from hiddenfield.datasets.orbitals import (
     ALPHA,
     BETA,
     COULOMB,
@@ -23,7 +23,7 @@ from hiddenfield.datasets.molecule_library.orbitals import (
     photon_current,
     pi_levels,
 )
-from hiddenfield.datasets.molecule_library.pieces import Molecules, assemble
+from hiddenfield.datasets.pieces import Molecules, assemble
 
 
 def levels_of(notation: str) -> PiLevels:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from hiddenfield.datasets.molecule_library.catalogue import library
-from hiddenfield.datasets.molecule_library.fragments import RING_SYSTEMS
-from hiddenfield.datasets.molecule_library.generate import library_size
-from hiddenfield.datasets.molecule_library.orbitals import (
+from hiddenfield.datasets.catalogue import library
+from hiddenfield.datasets.fragments import RING_SYSTEMS
+from hiddenfield.datasets.generate import library_size
+from hiddenfield.datasets.orbitals import (
     ALPHA,
     BETA,
     COULOMB,

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from hiddenfield.data.molecules import from_smiles
-from hiddenfield.datasets.molecule_library.catalogue import NO_PIECE, Library, Stratum, library, unrank
-from hiddenfield.datasets.molecule_library.fragments import RING_SYSTEMS, parse, write
-from hiddenfield.datasets.molecule_library.generate import huckel
-from hiddenfield.datasets.molecule_library.pieces import PieceTable, assemble, write_smiles
+from hiddenfield.datasets.catalogue import NO_PIECE, Library, Stratum, library, unrank
+from hiddenfield.datasets.fragments import RING_SYSTEMS, parse, write
+from hiddenfield.datasets.generate import huckel
+from hiddenfield.datasets.pieces import PieceTable, assemble, write_smiles
 
 Chem = pytest.importorskip("rdkit.Chem")
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from hiddenfield import Structures
-from hiddenfield.data.relation import Relation
+from hiddenfield.fields.graphs.cycles import Relation
 from hiddenfield.ops import (
     RowBlocks,
     arc_sum,

@@ -30,10 +30,8 @@ def convert(
     start = time.perf_counter()
     structures = hiddenfield.read(path, **reader, **given_options(target=target))
     hiddenfield.write(structures, output, **given_options(shard_size=shard_size))
-    seconds = time.perf_counter() - start
     result = {"path": str(path), "output": str(output), "structures": len(structures)}
-    text = f"{structures!r}\nwritten to {output} in {seconds:.1f} s"
-    emit(result | {"seconds": round(seconds, 3)}, text, json)
+    emit(result, f"{structures!r}\nwritten to {output}", json, start)
 
 
 def describe(
@@ -79,16 +77,14 @@ def generate(
     json: Json = False,
 ) -> None:
     """Generate a data set, as a file or (for any size) a folder of Parquet shards."""
-    from hiddenfield.datasets.molecule_library.generate import write_huckel
+    from hiddenfield.datasets.generate import write_huckel
 
     begun = time.perf_counter()
     written = write_huckel(
         out, number, seed, start=start, smiles=smiles, shard_size=shard_size, workers=workers
     )
-    seconds = time.perf_counter() - begun
     result = {"library": library, "structures": written, "seed": seed, "start": start, "output": str(out)}
-    text = f"{written:,} molecules written to {out} in {seconds:.1f} s"
-    emit(result | {"seconds": round(seconds, 3)}, text, json)
+    emit(result, f"{written:,} molecules written to {out}", json, begun)
 
 
 def formats(json: Json = False) -> None:

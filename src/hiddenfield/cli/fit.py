@@ -10,7 +10,6 @@ from typer import Argument, Option
 
 from hiddenfield.cli import options as cli
 from hiddenfield.errors import InputError
-from hiddenfield.report.drawing import check_suffix
 
 if TYPE_CHECKING:
     from hiddenfield.estimators import StructureEstimator
@@ -107,9 +106,7 @@ def fit(
         results = collect_run(out, structures, title=title)
         result["report"] = str(write_report(out / "report.html", results))
         lines += [f"report: {result['report']}"]
-    seconds = time.perf_counter() - start
-    lines.append(f"saved to {out} in {seconds:.1f} s")
-    cli.emit({"output": str(out), "seconds": round(seconds, 3), **result}, "\n".join(lines), json)
+    cli.emit({"output": str(out), **result}, "\n".join([*lines, f"saved to {out}"]), json, start)
 
 
 def predict(
@@ -164,8 +161,7 @@ def _read(
     import hiddenfield
     from hiddenfield.evaluation.reading import read_new
 
-    check_suffix(out, "--out", ".csv", ".tsv", ".parquet", *further)
-    cli.check_writable(out, "--out")
+    cli.check_writable(out, "--out", ".csv", ".tsv", ".parquet", *further)
     model = hiddenfield.load(run)
     return model, read_new(model, run, path, reader)
 
@@ -184,7 +180,6 @@ def _write(
     from hiddenfield.report.terminal import write_table
 
     write_table(out, columns)
-    seconds = time.perf_counter() - start
     result = {"output": str(out), "rows": new.total, done: len(new.rows), "left_out": new.left_out()}
-    text = f"{len(new.rows):,} of {new.total:,} rows {done}{told}, written to {out} in {seconds:.1f} s"
-    cli.emit(result | further | {"seconds": round(seconds, 3)}, text, json)
+    text = f"{len(new.rows):,} of {new.total:,} rows {done}{told}, written to {out}"
+    cli.emit(result | further, text, json, start)

@@ -10,7 +10,6 @@ from typer import Option
 
 from hiddenfield.cli import options as cli
 from hiddenfield.errors import InputError
-from hiddenfield.report.drawing import check_suffix
 
 
 def kernel(
@@ -49,8 +48,7 @@ def kernel(
     from hiddenfield.kernels.base import FeatureKernel, check_memory, make_kernel
 
     start = time.perf_counter()
-    check_suffix(out, "--out", ".npz", ".npy")
-    cli.check_writable(out, "--out")
+    cli.check_writable(out, "--out", ".npz", ".npy")
     chosen = make_kernel(kernel, cli.named_values(parameter, "--parameter"))
     explicit = out.suffix.lower() == ".npz"
     if explicit and not isinstance(chosen, FeatureKernel):
@@ -80,7 +78,5 @@ def kernel(
             sparse.save_npz(sink, found)
         else:
             np.save(sink, found)
-    seconds = time.perf_counter() - start
-    shape = [int(each) for each in found.shape]
-    result = {"kernel": repr(chosen), "output": str(out), "shape": shape, "seconds": round(seconds, 3)}
-    cli.emit(result, f"{chosen!r}\n{shape[0]:,} rows, {what}, written to {out} in {seconds:.1f} s", json)
+    result = {"kernel": repr(chosen), "output": str(out), "shape": [int(each) for each in found.shape]}
+    cli.emit(result, f"{chosen!r}\n{found.shape[0]:,} rows, {what}, written to {out}", json, start)

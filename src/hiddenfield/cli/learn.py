@@ -10,7 +10,6 @@ from typer import Argument, Option, echo
 
 from hiddenfield.cli import options as cli
 from hiddenfield.errors import InputError
-from hiddenfield.report.drawing import check_suffix
 
 NETWORKS = (".bif", ".xmlbif", ".net")
 
@@ -66,10 +65,8 @@ def learn(
 
     cli.check_writable(out, "--out", folder=True)
     start = time.perf_counter()
-    source, own = (
-        path,
-        cli.given_options(fill=fill, restarts=restarts) | cli.named_values(parameter, "--parameter"),
-    )
+    own = cli.given_options(fill=fill, restarts=restarts) | cli.named_values(parameter, "--parameter")
+    source = path
     if "".join(path.suffixes[:1]).lower() in NETWORKS:
         if data is None:
             raise InputError(f"{path} is a network; name the table that it is learned from with --data")
@@ -82,13 +79,10 @@ def learn(
     record = learn_run(found, out, plan, resume=resume, verbose=not json, command=cli.command_line())
     result, lines = learned_record(found, record), [learned_as_text(record)]
     if report:
-        result["report"] = str(
-            write_learned_report(out / "report.html", found, out, record, title=source.name)
-        )
+        page = write_learned_report(out / "report.html", found, out, record, title=source.name)
+        result["report"] = str(page)
         lines.append(f"report: {result['report']}")
-    seconds = time.perf_counter() - start
-    lines.append(f"saved to {out} in {seconds:.1f} s")
-    cli.emit({"output": str(out), "seconds": round(seconds, 3), **result}, "\n".join(lines), json)
+    cli.emit({"output": str(out), **result}, "\n".join([*lines, f"saved to {out}"]), json, start)
 
 
 def sizes(text: str | None) -> tuple[int, ...]:
@@ -138,14 +132,12 @@ def impute(
     from hiddenfield.report.terminal import write_table
 
     start = time.perf_counter()
-    check_suffix(out, "--out", ".csv", ".tsv", ".parquet")
-    cli.check_writable(out, "--out")
+    cli.check_writable(out, "--out", ".csv", ".tsv", ".parquet")
     found = impute_run(run, path, draws=draws, seed=seed, unseen=unseen)
     write_table(out, imputed_columns(found.tables, numbered=draws is not None, ids=found.ids))
-    seconds = time.perf_counter() - start
     result: dict[str, Any] = {"output": str(out), "rows": len(found.tables[0]), "draws": draws}
     result |= {"filled": found.holes - found.left, "left": found.left}
     text = f"{result['filled']:,} of {found.holes:,} missing values imputed"
     text += f", {draws} times" if draws is not None else ""
     text += f"; {found.left:,} are left, in columns that the model does not have" if found.left else ""
-    cli.emit(result | {"seconds": round(seconds, 3)}, f"{text}; written to {out} in {seconds:.1f} s", json)
+    cli.emit(result, f"{text}; written to {out}", json, start)

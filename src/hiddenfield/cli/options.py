@@ -12,6 +12,7 @@ import signal
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Annotated, Any
 from typer import Argument, Option, echo
 
 from hiddenfield.errors import InputError
+from hiddenfield.report.drawing import check_suffix
 
 Source = Annotated[Path, Argument(metavar="PATH", help="File or folder to read.", show_default=False)]
 Target = Annotated[
@@ -134,8 +136,8 @@ def given_options(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value not in (None, []) and value is not False}
 
 
-def check_writable(path: Path | None, option: str, *, folder: bool = False) -> None:
-    """Check before any work that a file, or a folder, can be written at a path; nothing is left there.
+def check_writable(path: Path | None, option: str, *suffixes: str, folder: bool = False) -> None:
+    """Check before any work that a file (of one of the suffixes), or a folder, can be written; nothing is left there.
 
     Examples
     --------
@@ -145,6 +147,8 @@ def check_writable(path: Path | None, option: str, *, folder: bool = False) -> N
     """
     if path is None:
         return
+    if suffixes:
+        check_suffix(path, option, *suffixes)
     kind, other = ("folder", "file") if folder else ("file", "folder")
     full = path.expanduser().absolute()
     try:
@@ -183,8 +187,11 @@ def parse(text: str) -> Any:
     return text
 
 
-def emit(result: dict[str, Any], text: str, as_json: bool) -> None:
-    """Print the result: for a program on request, for a person otherwise."""
+def emit(result: dict[str, Any], text: str, as_json: bool, since: float | None = None) -> None:
+    """Print the result: for a program on request, for a person otherwise; with the seconds `since` it was begun."""
+    if since is not None:
+        seconds = time.perf_counter() - since
+        result, text = result | {"seconds": round(seconds, 3)}, f"{text} in {seconds:.1f} s"
     echo(json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False) if as_json else text)
 
 

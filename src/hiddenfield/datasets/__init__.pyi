@@ -1,4 +1,4 @@
-from .molecule_library.generate import (
+from .generate import (
     huckel as huckel,
     huckel_range as huckel_range,
     huckel_shards as huckel_shards,

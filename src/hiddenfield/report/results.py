@@ -7,13 +7,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from hiddenfield.data.structures import Structures
-from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.errors import InputError, ReadError
 from hiddenfield.estimators.cgmm_predictors import CGMMPredictor
 from hiddenfield.evaluation.assessment.problem import with_row_ids
@@ -111,34 +110,16 @@ class Results:
 
 
 def build(
-    estimator: Fitted,
-    train: Structures,
-    test: Structures,
-    path: str | Path,
-    *,
-    target: str | None = None,
-    rounds: Sequence[int] | None = (3,),
-    title: str | None = None,
-    seconds: float | None = None,
+    estimator: Fitted, train: Structures, test: Structures, path: str | Path, **options: Any
 ) -> Results:
     """Compare a fitted estimator with baselines on test structures, and write the report.
 
     Parameters
     ----------
-    estimator
-        Fitted on `train`.
-    train, test
-        Packs with the target; of `test` the structures whose target is there.
+    estimator, train, test, options
+        As `collect` takes them.
     path
         Of the page.
-    target
-        Which of the estimator's targets the page is about; the first by default.
-    rounds
-        Rounds of the Weisfeiler-Lehman features that are compared with; None for no baselines.
-    title
-        Of the page.
-    seconds
-        That fitting took, if known; otherwise the time of the epochs is shown.
 
     Returns
     -------
@@ -157,7 +138,7 @@ def build(
     >>> [score.name for score in results.scores]
     ['mean predictor', 'labels + ridge', 'WL-3 + ridge', 'loopy_bp']
     """
-    results = collect(estimator, train, test, target=target, rounds=rounds, title=title, seconds=seconds)
+    results = collect(estimator, train, test, **options)
     write_report(path, results)
     return results
 
@@ -172,7 +153,28 @@ def collect(
     title: str | None = None,
     seconds: float | None = None,
 ) -> Results:
-    """Return what `build` writes."""
+    """Compare a fitted estimator with baselines on test structures.
+
+    Parameters
+    ----------
+    estimator
+        Fitted on `train`.
+    train, test
+        Packs with the target; of `test` the structures whose target is there.
+    target
+        Which of the estimator's targets the page is about; the first by default.
+    rounds
+        Rounds of the Weisfeiler-Lehman features that are compared with; None for no baselines.
+    title
+        Of the page.
+    seconds
+        That fitting took, if known; otherwise the time of the epochs is shown.
+
+    Returns
+    -------
+    Results
+        What the page shows; ``results.scores`` is the comparison.
+    """
     names = [column.name for column in estimator.task_.columns]
     if target is not None and target not in names:
         raise InputError(f"the model does not predict {target!r}; it predicts: {', '.join(names)}")
@@ -296,7 +298,8 @@ def _panels(estimator: Fitted, position: int, packs: Sequence[Structures]) -> tu
         words = None if words is None or own is None else words.union(own)
         assert alone.targets is not None
         result.append(alone[np.flatnonzero(~alone.targets[:, 0].isnan().cpu().numpy())])
-    result = result if words is None else [_recoded(pack, words) for pack in result]
+    if words is not None:
+        result = [pack.replace(targets=pack.features["targets"].recoded((words,))) for pack in result]
     test = result[-1]
     classes = None if words is None else tuple(str(symbol) for symbol in words.symbols)
     assert test.targets is not None
@@ -304,14 +307,6 @@ def _panels(estimator: Fitted, position: int, packs: Sequence[Structures]) -> tu
     if classes is not None and len(test):
         predicted = np.pad(predicted, ((0, 0), (0, len(classes) - predicted.shape[1])))
     return result, Panels(column.name, test.targets[:, 0].cpu().numpy(), predicted, classes)
-
-
-def _recoded(pack: Structures, words: Vocabulary) -> Structures:
-    (own,) = pack.target_vocabularies
-    assert own is not None
-    assert pack.targets is not None
-    codes = torch.from_numpy(own.recode_to(words)).to(pack.targets)
-    return pack.replace(targets=codes[pack.targets.long()], target_vocabularies=(words,))
 
 
 def _shares(estimator: Fitted, test: Structures, predicted: Array, position: int) -> Shares:
@@ -574,16 +569,8 @@ def targets_table(found: FitRecord) -> tuple[list[str], list[list[str]]]:
     """Return heads and rows of a table of all targets, and their mean."""
     main = found.main
     second = "r2" if found.task == "regression" else "roc_auc"
-    heads = [
-        "target",
-        "tested",
-        HEADINGS[main],
-        "95 % interval",
-        HEADINGS[second],
-        "no model",
-        "best baseline",
-        "",
-    ]
+    heads = ["target", "tested", HEADINGS[main], "95 % interval", HEADINGS[second]]
+    heads += ["no model", "best baseline", ""]
     rows = []
     for name, measures in found.test.items():
         bounds = found.intervals[name].get(main)
@@ -629,26 +616,19 @@ def _known(name: str, value: float | None) -> str:
 # -- summary -----------------------------------------------------------------------------------------------
 
 OF_THE_MODEL = (
-    "model",
-    "dim",
-    "rounds",
-    "activation",
-    "pooling",
-    "bias",
-    "representation",
-    "representation_options",
-    "every_round",
-    "standardise",
-    "node_width",
-    "hidden",
-    "dropout",
-    "num_states",
-    "depth",
-    "previous",
-    "states",
-    "fingerprint",
-    "layers",
-    "head",
+    *("model", "dim", "rounds", "activation", "pooling", "bias", "representation", "representation_options"),
+    *(
+        "every_round",
+        "standardise",
+        "node_width",
+        "hidden",
+        "dropout",
+        "num_states",
+        "depth",
+        "previous",
+        "states",
+    ),
+    *("fingerprint", "layers", "head"),
 )
 # Neither of the model nor of its training, or shown in another way.
 NOT_SHOWN = ("model_options", "epochs", "checkpoint", "resume", "verbose")
@@ -717,13 +697,8 @@ def _training(estimator: Fitted, seconds: float) -> list[tuple[str, object]]:
             ("ended", history.reason),
             ("time", f"{seconds:.0f} s, {rates[len(rates) // 2]:,.0f} structures/s"),
         ]
-    entries.append(
-        (
-            "versions",
-            ", ".join(f"{name} {version(name) or 'from source'}" for name in ("hiddenfield", "torch")),
-        )
-    )
-    return entries
+    versions = [f"{name} {version(name) or 'from source'}" for name in ("hiddenfield", "torch")]
+    return [*entries, ("versions", ", ".join(versions))]
 
 
 def _epochs(history: History, planned: int | None) -> str:

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from hiddenfield.data.structures import Structures
-from hiddenfield.datasets.molecule_library.generate import huckel
+from hiddenfield.datasets.generate import huckel
 from hiddenfield.evaluation.assessment.settings import AssessmentSettings
 from hiddenfield.studies.base import Scale, Trial, study
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hiddenfield.datasets.molecule_library.fragments import Fragment
+from hiddenfield.datasets.fragments import Fragment
 from hiddenfield.shapes import Array, Float, Int
 
 # 1 and 2 after an element: the pi electrons that the atom gives, as in pyridine (N1) and pyrrole (N2).

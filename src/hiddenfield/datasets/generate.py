@@ -13,9 +13,9 @@ import numpy as np
 from hiddenfield.data.arrow import SUFFIXES, EncodedShard, encode_shard, write, write_shards
 from hiddenfield.data.build import concatenate, from_edges
 from hiddenfield.data.structures import Structures
-from hiddenfield.datasets.molecule_library.catalogue import library, permute, words
-from hiddenfield.datasets.molecule_library.orbitals import BETA, efficiency, pi_levels
-from hiddenfield.datasets.molecule_library.pieces import Molecules, assemble, write_smiles
+from hiddenfield.datasets.catalogue import library, permute, words
+from hiddenfield.datasets.orbitals import BETA, efficiency, pi_levels
+from hiddenfield.datasets.pieces import Molecules, assemble, write_smiles
 from hiddenfield.errors import InputError, checked_integer
 from hiddenfield.progress import counted, progress
 from hiddenfield.shapes import Array, Float

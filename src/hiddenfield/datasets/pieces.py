@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 
 from hiddenfield.data.vocabulary import Symbol, Vocabulary
-from hiddenfield.datasets.molecule_library.fragments import (
+from hiddenfield.datasets.fragments import (
     AROMATIC,
     DOUBLE,
     SIDE_GROUPS,
@@ -23,7 +23,7 @@ from hiddenfield.datasets.molecule_library.fragments import (
     parse,
     write,
 )
-from hiddenfield.datasets.molecule_library.orbitals import kind_of_atom
+from hiddenfield.datasets.orbitals import kind_of_atom
 from hiddenfield.shapes import Array, Int
 
 NODE_COLUMNS = ("element", "degree", "hydrogens", "valence", "aromatic")
@@ -50,7 +50,7 @@ class Piece:
     atoms : list of rows
         One row of `NODE_COLUMNS` per atom, in the order of the text.
     kinds : list of int
-        The atoms' kinds in the pi system, see `hiddenfield.datasets.molecule_library.orbitals`.
+        The atoms' kinds in the pi system, see `hiddenfield.datasets.orbitals`.
     ends, bonds : list of rows
         First and second atom of every bond, and its row of `EDGE_COLUMNS`.
     """

@@ -33,7 +33,7 @@ from math import isqrt
 import numpy as np
 from networkx.algorithms import isomorphism
 
-from hiddenfield.datasets.molecule_library.fragments import (
+from hiddenfield.datasets.fragments import (
     ONE_WAY_LINKERS,
     RING_SYSTEMS,
     SIDE_GROUPS,
@@ -41,7 +41,7 @@ from hiddenfield.datasets.molecule_library.fragments import (
     Fragment,
     parse,
 )
-from hiddenfield.datasets.molecule_library.pieces import NO_PIECE, Piece, PieceTable, build_piece, build_table
+from hiddenfield.datasets.pieces import NO_PIECE, Piece, PieceTable, build_piece, build_table
 from hiddenfield.shapes import Array, Int, Shaped
 
 # Larger ring systems have enough inner places without side groups.
@@ -187,7 +187,7 @@ def automorphisms(fragment: Fragment) -> list[tuple[int, ...]]:
 
     Examples
     --------
-    >>> from hiddenfield.datasets.molecule_library.fragments import parse
+    >>> from hiddenfield.datasets.fragments import parse
     >>> len(automorphisms(parse("c1ccccc1"))), automorphisms(parse("c1ccsc1"))
     (12, [(0, 1, 2, 3, 4), (1, 0, 4, 3, 2)])
     """

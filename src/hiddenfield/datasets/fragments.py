@@ -276,7 +276,7 @@ def write(fragment: Fragment, entry: int | None, leave: int | None) -> Line:
 
     Examples
     --------
-    >>> from hiddenfield.datasets.molecule_library.fragments import parse
+    >>> from hiddenfield.datasets.fragments import parse
     >>> write(parse("c1ccsc1"), 0, 2).text(), write(parse("c1ccsc1"), 0, None).text()
     ('c1csc(c1)', 'c1cscc1')
     """
