@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from hiddenfield.datasets.molecule_library import generate
+from hiddenfield.datasets import generate
 
 from hiddenfield.data.build import concatenate
 from hiddenfield.data.structures import Structures

@@ -1,7 +1,7 @@
 """Data that the package generates: a library of conjugated molecules, chains of ring systems, with Hückel energies.
 
-`fragments` are the building blocks, `pieces` turns them into text and arrays and joins these into molecules, `catalogue`
-lists, numbers and draws them, `orbitals` computes the targets, and `generate` gives packs and files.
+`fragments` are the building blocks, `pieces` turns them into text and arrays and joins these into molecules,
+`catalogue` lists, numbers and draws them, `orbitals` computes the targets, and `generate` gives packs and files.
 """
 
 from hiddenfield.loading import attach
