@@ -8,10 +8,10 @@ import sys
 import numpy as np
 import pytest
 import torch
-from hiddenfield.datasets import generate
 
 from hiddenfield.data.build import concatenate
 from hiddenfield.data.structures import Structures
+from hiddenfield.datasets import generate
 from hiddenfield.datasets.generate import huckel, huckel_range, huckel_shards, library_size
 from hiddenfield.errors import InputError
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from hiddenfield.data.structures import Structures, segment_count
+from hiddenfield.data.structures import FEATURES, LABELS, Structures, segment_count
 from hiddenfield.errors import InputError
 
 STATISTICS = ("mean", "sd", "min", "max")
@@ -75,16 +75,12 @@ class Description:
     isolated_nodes: int
     self_loops: int
     one_way_arcs: int
-    node_combinations: frozenset[tuple[Any, ...]]
-    arc_combinations: frozenset[tuple[Any, ...]]
-    node_label_counts: dict[str, Counter[Any]] = field(default_factory=dict)
-    arc_label_counts: dict[str, Counter[Any]] = field(default_factory=dict)
-    node_attributes: tuple[str, ...] = ()
-    arc_attributes: tuple[str, ...] = ()
-    targets: dict[str, Spread | Counter[Any]] = field(default_factory=dict)
-    targets_missing: dict[str, int] = field(default_factory=dict)
-    node_targets: dict[str, Spread | Counter[Any]] = field(default_factory=dict)
-    node_targets_missing: dict[str, int] = field(default_factory=dict)
+    combinations: dict[str, frozenset[tuple[Any, ...]]]
+    """Of the labels, by feature, the combinations that occur."""
+    columns: dict[str, dict[str, Spread | Counter[Any] | None]]
+    """By feature and name the spread of numbers or the counts of symbols; None for an attribute."""
+    missing: dict[str, dict[str, int]]
+    """By feature and name how many values are missing."""
 
     @classmethod
     def of(cls, packs: Iterable[Structures]) -> Description:
@@ -98,9 +94,7 @@ class Description:
 
     def merge(self, other: Description) -> Description:
         """Return the description of both packs together."""
-        return Description(
-            **{name: _merged(own, getattr(other, name), name) for name, own in vars(self).items()}
-        )
+        return Description(**{name: _merged(own, getattr(other, name)) for name, own in vars(self).items()})
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain numbers, texts, lists and dicts, ready for JSON.
@@ -108,21 +102,27 @@ class Description:
         ``node_labels`` and ``edge_labels`` count the distinct labels that occur (combinations, where there are
         several columns), ``node_attributes`` and ``edge_attributes`` the columns.
         """
+        labels = {
+            f"{kind}_label_columns": [
+                {"name": name, "labels": len(c or ()), "counts": _by_symbol(c)}
+                for name, c in self.columns[f"{kind}_labels"].items()
+            ]
+            for kind in ("node", "arc")
+        }
         return {
             "structures": self.structures,
             "mean_nodes": self.nodes.mean,
             "mean_edges": self.edges.mean,
-            "node_labels": len(self.node_combinations),
-            "edge_labels": len(self.arc_combinations),
-            "node_attributes": len(self.node_attributes),
-            "edge_attributes": len(self.arc_attributes),
-            "targets": _targets(self.targets, self.targets_missing),
-            "node_targets": _targets(self.node_targets, self.node_targets_missing),
+            "node_labels": len(self.combinations["node_labels"]),
+            "edge_labels": len(self.combinations["arc_labels"]),
+            "node_attributes": len(self.columns["node_attributes"]),
+            "edge_attributes": len(self.columns["arc_attributes"]),
+            "targets": self._targets("targets"),
+            "node_targets": self._targets("node_targets"),
             "nodes": {"total": round(self.nodes.mean * self.structures), **self.nodes.as_dict()},
             "edges": {"total": round(self.edges.mean * self.structures), **self.edges.as_dict()},
             "degree": self.degree.as_dict(),
-            "node_label_columns": _columns(self.node_label_counts),
-            "arc_label_columns": _columns(self.arc_label_counts),
+            **labels,
             "empty_structures": self.empty,
             "structures_without_edges": self.edgeless,
             "isolated_nodes": self.isolated_nodes,
@@ -130,22 +130,29 @@ class Description:
             "one_way_arcs": self.one_way_arcs,
         }
 
+    def _targets(self, feature: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = []
+        for name, summary in self.columns[feature].items():
+            row: dict[str, Any] = {"name": name, "missing": self.missing[feature][name]}
+            if isinstance(summary, Spread):
+                row |= {"kind": "numeric", **summary.as_dict()}
+            else:
+                row |= {"kind": "classes", "classes": len(summary or ()), "counts": _by_symbol(summary)}
+            rows.append(row)
+        return rows
+
     def __str__(self) -> str:
         """Return the summary as aligned lines of text."""
         rows = [("structures", f"{self.structures:,}")]
         rows += [(name, str(getattr(self, name))) for name in ("nodes", "edges", "degree")]
-        for kind, columns in (("node label", self.node_label_counts), ("arc label", self.arc_label_counts)):
-            rows += [(f"{kind} {name}", _summary_text(counts)) for name, counts in columns.items()]
-        for kind, names in (("node", self.node_attributes), ("arc", self.arc_attributes)):
-            if names:
-                shown = ", ".join(names[:6]) + (", …" if len(names) > 6 else "")
-                rows.append((f"{kind} attributes", f"{len(names)}: {shown}"))
-        for kind, summaries, missing in (
-            ("target", self.targets, self.targets_missing),
-            ("node target", self.node_targets, self.node_targets_missing),
-        ):
-            for name, summary in summaries.items():
-                absent = f"; {missing[name]:,} missing" if missing[name] else ""
+        for feature in FEATURES:
+            kind, columns = feature.replace("_", " ").removesuffix("s"), self.columns[feature]
+            if feature.endswith("attributes") and columns:
+                shown = ", ".join([*columns][:6]) + (", …" if len(columns) > 6 else "")
+                rows.append((f"{kind}s", f"{len(columns)}: {shown}"))
+                continue
+            for name, summary in columns.items():
+                absent = f"; {gone:,} missing" if (gone := self.missing[feature][name]) else ""
                 rows.append((f"{kind} {name}", _summary_text(summary) + absent))
         remarks = [("empty structures", self.empty), ("structures without edges", self.edgeless - self.empty)]
         remarks += [("isolated nodes", self.isolated_nodes), ("self-loops", self.self_loops)]
@@ -178,8 +185,7 @@ def describe(structures: Structures) -> Description:
     # An edge is an arc each way but one neighbour: the paired arcs into a node are counted once, not twice.
     paired = segment_count(structures.reverse >= 0, structures.in_ptr).numpy()
     degree = in_degree + out_degree - paired
-    targets, missing = _summaries(structures, "targets")
-    node_targets, node_missing = _summaries(structures, "node_targets")
+    summaries = {feature: _summaries(structures, feature) for feature in FEATURES}
     return Description(
         structures=len(structures),
         nodes=Spread.of(num_nodes),
@@ -190,26 +196,19 @@ def describe(structures: Structures) -> Description:
         isolated_nodes=int((degree == 0).sum()),
         self_loops=int((structures.target == structures.source).sum()),
         one_way_arcs=int((structures.reverse < 0).sum()),
-        node_combinations=_combinations(structures, "node_labels"),
-        arc_combinations=_combinations(structures, "arc_labels"),
-        node_label_counts=_summaries(structures, "node_labels")[0],
-        arc_label_counts=_summaries(structures, "arc_labels")[0],
-        node_attributes=structures.node_attribute_names,
-        arc_attributes=structures.arc_attribute_names,
-        targets=targets,
-        targets_missing=missing,
-        node_targets=node_targets,
-        node_targets_missing=node_missing,
+        combinations={feature: _combinations(structures, feature) for feature in LABELS},
+        columns={feature: found for feature, (found, _) in summaries.items()},
+        missing={feature: missing for feature, (_, missing) in summaries.items()},
     )
 
 
 def _summaries(structures: Structures, feature: str) -> tuple[dict[str, Any], dict[str, int]]:
     """Return, by column, the spread of its numbers or the counts of its symbols, and how many values are missing."""
     columns = structures.features.get(feature)
+    if columns is None or feature.endswith("attributes"):
+        return dict.fromkeys(() if columns is None else columns.names), {}
     summaries: dict[str, Any] = {}
     missing: dict[str, int] = {}
-    if columns is None:
-        return summaries, missing
     for name, word, values in zip(columns.names, columns.vocabularies, columns.values.numpy().T, strict=True):
         present = values[~np.isnan(values)]
         missing[name] = len(values) - len(present)
@@ -229,12 +228,8 @@ def _combinations(structures: Structures, feature: str) -> frozenset[tuple[Any, 
     return frozenset(zip(*columns.map(lambda _: rows).decoded(), strict=True))
 
 
-def _merged(one: Any, other: Any, what: str) -> Any:
+def _merged(one: Any, other: Any) -> Any:
     """Merge two summaries: numbers and counts add up, names must agree."""
-    if isinstance(one, tuple):
-        if one != other:
-            raise InputError(f"packs of one set must have the same {what.replace('_', ' ')}")
-        return one
     if isinstance(one, Spread):
         return one.merge(other)
     if isinstance(one, frozenset):
@@ -244,31 +239,15 @@ def _merged(one: Any, other: Any, what: str) -> Any:
             raise InputError(
                 f"packs of one set must have the same columns, got {sorted(one)} and {sorted(other)}"
             )
-        return {name: _merged(summary, other[name], name) for name, summary in one.items()}
-    return one + other
+        return {name: _merged(summary, other[name]) for name, summary in one.items()}
+    return None if one is None else one + other
 
 
-def _columns(counts: dict[str, Counter[Any]]) -> list[dict[str, Any]]:
-    return [{"name": name, "labels": len(c), "counts": _by_symbol(c)} for name, c in counts.items()]
-
-
-def _by_symbol(counts: Counter[Any]) -> dict[str, int]:
+def _by_symbol(counts: Any) -> dict[str, int]:
     return {str(symbol): count for symbol, count in counts.most_common()}
 
 
-def _targets(columns: dict[str, Spread | Counter[Any]], missing: dict[str, int]) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
-    for name, summary in columns.items():
-        row: dict[str, Any] = {"name": name, "missing": missing[name]}
-        if isinstance(summary, Spread):
-            row |= {"kind": "numeric", **summary.as_dict()}
-        else:
-            row |= {"kind": "classes", "classes": len(summary), "counts": _by_symbol(summary)}
-        rows.append(row)
-    return rows
-
-
-def _summary_text(summary: Spread | Counter[Any], most: int = 8) -> str:
+def _summary_text(summary: Any, most: int = 8) -> str:
     if isinstance(summary, Spread):
         return str(summary)
     shown = ", ".join(f"{symbol} {count:,}" for symbol, count in summary.most_common(most))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hiddenfield.data.description import Description
-from hiddenfield.data.structures import Structures
+from hiddenfield.data.structures import LABELS, Structures
 from hiddenfield.report.drawing import BLUE, RED, save_figure
 
 if TYPE_CHECKING:
@@ -66,13 +66,13 @@ class Distributions:
             (_histogram, "nodes of a structure", np.concatenate(self.num_nodes)),
             (_histogram, "edges of a structure", np.concatenate(self.num_edges)),
         ]
-        for name, summary in description.targets.items():
+        for name, summary in description.columns["targets"].items():
             classes = isinstance(summary, dict)
             values = summary if classes else np.concatenate([targets[name] for targets in self.targets])
             panels.append((_bars if classes else _histogram, f"target {name}", values))
-        labels = {"node": description.node_label_counts, "arc": description.arc_label_counts}
-        for kind, columns in labels.items():
-            panels += [(_bars, f"{kind} label {name}", counts) for name, counts in columns.items()]
+        for feature in LABELS:
+            kind = feature.replace("_", " ").removesuffix("s")
+            panels += [(_bars, f"{kind} {name}", c) for name, c in description.columns[feature].items()]
         return panels
 
 
