@@ -77,7 +77,7 @@ class Description:
     one_way_arcs: int
     combinations: dict[str, frozenset[tuple[Any, ...]]]
     """Of the labels, by feature, the combinations that occur."""
-    columns: dict[str, dict[str, Spread | Counter[Any] | None]]
+    columns: dict[str, dict[str, Any]]
     """By feature and name the spread of numbers or the counts of symbols; None for an attribute."""
     missing: dict[str, dict[str, int]]
     """By feature and name how many values are missing."""
@@ -104,7 +104,7 @@ class Description:
         """
         labels = {
             f"{kind}_label_columns": [
-                {"name": name, "labels": len(c or ()), "counts": _by_symbol(c)}
+                {"name": name, "labels": len(c), "counts": _by_symbol(c)}
                 for name, c in self.columns[f"{kind}_labels"].items()
             ]
             for kind in ("node", "arc")
@@ -137,7 +137,7 @@ class Description:
             if isinstance(summary, Spread):
                 row |= {"kind": "numeric", **summary.as_dict()}
             else:
-                row |= {"kind": "classes", "classes": len(summary or ()), "counts": _by_symbol(summary)}
+                row |= {"kind": "classes", "classes": len(summary), "counts": _by_symbol(summary)}
             rows.append(row)
         return rows
 
