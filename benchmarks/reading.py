@@ -23,7 +23,7 @@ import torch
 
 from benchmarks.environment import main, side_by_side
 from hiddenfield.data import Structures
-from hiddenfield.data.arrow import write
+from hiddenfield.data.arrow_tables import write
 from hiddenfield.data.readers import arrow, tu
 
 # graphs, nodes a graph, edges a node, node labels: what the random ones are made of

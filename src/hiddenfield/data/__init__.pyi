@@ -1,4 +1,4 @@
-from .arrow import to_table as to_table, write as write
+from .arrow_tables import to_table as to_table, write as write
 from .build import concatenate as concatenate, from_arcs as from_arcs, from_edges as from_edges
 from .columns import Columns as Columns
 from .convert.edge_lists import from_edge_lists as from_edge_lists, to_edge_lists as to_edge_lists

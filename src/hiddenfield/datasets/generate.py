@@ -10,7 +10,7 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from hiddenfield.data.arrow import SUFFIXES, EncodedShard, encode_shard, write, write_shards
+from hiddenfield.data.arrow_tables import SUFFIXES, EncodedShard, encode_shard, write, write_shards
 from hiddenfield.data.build import concatenate, from_edges
 from hiddenfield.data.structures import Structures
 from hiddenfield.datasets.catalogue import library, permute, words

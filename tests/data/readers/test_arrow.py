@@ -19,7 +19,7 @@ from hypothesis import given, settings, strategies as st
 from pyarrow import parquet
 
 import hiddenfield.data
-from hiddenfield.data import arrow as writing
+from hiddenfield.data import arrow_tables as writing
 from hiddenfield.data.build import from_arcs
 from hiddenfield.data.readers import arrow
 from hiddenfield.data.structures import Structures
@@ -586,7 +586,7 @@ def test_a_failing_iterator_leaves_nothing(tmp_path: Path) -> None:
 KILLED = """
 import os, signal, sys
 from hiddenfield.data.build import from_arcs
-from hiddenfield.data import arrow
+from hiddenfield.data import arrow_tables as arrow
 
 def die(*arguments):
     os.kill(os.getpid(), signal.SIGKILL)

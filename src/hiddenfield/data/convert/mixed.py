@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hiddenfield.data.arrow import as_arrow
+from hiddenfield.data.arrow_tables import as_arrow
 from hiddenfield.data.columns import Refuse, as_ids, chosen_names, coded, refuse_row
 from hiddenfield.data.paths import existing, inner_suffix, read_bytes
 from hiddenfield.data.readers.delimited import (

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from hiddenfield.data.arrow import (
+from hiddenfield.data.arrow_arrays import first_null, is_list, is_text, plain, to_numpy
+from hiddenfield.data.arrow_tables import (
     ATTRIBUTES,
     MANIFEST,
     MANIFEST_VERSION,
@@ -24,7 +25,6 @@ from hiddenfield.data.arrow import (
     check_version,
     united_words,
 )
-from hiddenfield.data.arrow_arrays import first_null, is_list, is_text, plain, to_numpy
 from hiddenfield.data.build import concatenate, from_arcs
 from hiddenfield.data.columns import coded, numbered
 from hiddenfield.data.formats import FORMATS, Format

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from hiddenfield.data import arrow
+from hiddenfield.data import arrow_tables as arrow
 from hiddenfield.data.columns import ROWS, Columns, chosen_names
 from hiddenfield.data.convert.sequences import from_sequences
 from hiddenfield.data.formats import FORMATS, Format
