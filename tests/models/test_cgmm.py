@@ -19,7 +19,7 @@ from hiddenfield.learning.em import Fill
 from hiddenfield.models.cgmm.context import see
 from hiddenfield.models.cgmm.fingerprints import fingerprints
 from hiddenfield.models.cgmm.layer import ContextLayer, Seen
-from hiddenfield.models.cgmm.stack import Growth, grow, merged
+from hiddenfield.models.cgmm.stack import Growth, grow
 from hiddenfield.models.gaussians import Gaussians, NormalPrior
 from hiddenfield.models.hidden_markov.emissions import Numbers, Symbols
 
@@ -100,7 +100,7 @@ def test_the_e_step_is_that_of_enumeration(seed, soft):
     total, counts, posteriors = by_enumeration(pack, data, parameters, below)
     assert found["objective"] == pytest.approx(total, rel=1e-10)
     np.testing.assert_allclose(found["transition"], counts, atol=1e-10)
-    np.testing.assert_allclose(layer.infer(data, parameters)[0], posteriors, atol=1e-10)
+    np.testing.assert_allclose(layer.infer(data, parameters, soft=True)[0], posteriors, atol=1e-10)
 
 
 @given(SEEDS)
@@ -136,12 +136,52 @@ def test_the_likelihood_rises(seed, soft, smoothing):
 @settings(deadline=None, max_examples=10)
 def test_equal_nodes_can_be_held_once(seed):
     _, layer, data, parameters, _ = layer_above(seed, soft=False)
-    fewer = merged(data.values, data.context, layer.emissions)
+    fewer = data.merged()
     assert fewer.counts.sum() == len(data)
     assert len(fewer) <= len(data)
     one, other = (layer.expected_statistics(each, parameters, Fill()) for each in (data, fewer))
     for name in one:
         np.testing.assert_allclose(one[name], other[name], atol=1e-10)
+
+
+def test_many_nodes_are_merged_part_by_part(monkeypatch):
+    monkeypatch.setattr("hiddenfield.models.cgmm.layer.MOST_COMPARED", 8)
+    monkeypatch.setattr("hiddenfield.models.cgmm.layer.MOST_AT_START", 8)
+    pack = graphs_of(0, (6, 6, 6))
+    codes = np.tile([0.0, 1.0, 1.0, 1.0, 1.0, 0.0], 3)[:, None]
+    context = see(pack, [(np.zeros(18, int), 2)])
+    many = Seen(codes, context, np.ones(18)).take(np.tile(np.arange(3), 6))
+    fewer = many.merged()
+    assert len(fewer) <= 3
+    assert fewer.counts.sum() == 18
+    layer = ContextLayer(STATES, context.shape, [symbols()])
+    parameters = layer.start(many, "auto", np.random.default_rng(0))
+    one, other = (layer.expected_statistics(each, parameters, Fill()) for each in (many, fewer))
+    for name in one:
+        np.testing.assert_allclose(one[name], other[name], atol=1e-10)
+    different = Seen(np.arange(18.0)[:, None], context, np.ones(18))
+    assert different.merged() is different
+
+
+def test_a_state_that_cannot_be_does_not_hide_the_others():
+    """Its density may be greater by more than any number can hold."""
+    family = Gaussians(
+        "diagonal", np.zeros(1), np.ones(1), NormalPrior.weak("diagonal", np.zeros(1), np.ones(1), 2)
+    )
+    context = see(graphs_of(0, (1,)), [])
+    layer = ContextLayer(2, context.shape, [Numbers((0,), 2, 1, family)], smoothing=0.0)
+    parameters = {
+        "transition": np.array([[1.0, 0.0]]),
+        "switch": np.ones(1),
+        "weights": np.ones((2, 1)),
+        "means": np.array([[0.0], [100.0]]),
+        "covariances": np.ones((2, 1)),
+    }
+    data = Seen(np.full((1, 1), 100.0), context, np.ones(1))
+    states, log_likelihood = layer.infer(data, parameters, soft=True)
+    assert states.tolist() == [[1.0, 0.0]]
+    assert log_likelihood[0] == pytest.approx(-5000 - 0.5 * np.log(2 * np.pi))
+    assert layer.expected_statistics(data, parameters, Fill())["transition"].tolist() == [[1.0, 0.0]]
 
 
 @given(SEEDS)
@@ -152,7 +192,7 @@ def test_probabilities_of_all_labels_sum_to_one(seed):
     total = np.zeros(len(data))
     for code in range(LABELS):
         values = np.full(data.values.shape, float(code))
-        total += np.exp(layer.infer(Seen(values, data.context, data.counts), parameters)[1])
+        total += np.exp(layer.infer(Seen(values, data.context, data.counts), parameters, soft=False)[1])
     np.testing.assert_allclose(total, 1.0, atol=1e-12)
 
 
@@ -162,7 +202,7 @@ def test_a_first_layer_is_a_mixture_and_missing_labels_are_summed_out():
     stack = grow(pack, codes(draw, pack.total_nodes), [symbols()], Growth(STATES, 1))
     prior, emitted = (stack.parameters[0][name] for name in ("transition", "probabilities.label"))
     nothing = np.full((pack.total_nodes, 1), np.nan)
-    posterior, log_likelihood = (each[0] for each in stack.infer(pack, nothing))
+    posterior, log_likelihood = stack.posterior(pack, nothing, 0), stack.infer(pack, nothing)[1][0]
     np.testing.assert_allclose(posterior, np.tile(prior[0], (pack.total_nodes, 1)))
     np.testing.assert_allclose(log_likelihood, 0.0, atol=1e-12)
     every = np.zeros_like(nothing)
@@ -188,7 +228,7 @@ def test_relabelled_nodes_have_the_same_states(soft):
     before, after = stack.infer(pack, values)[0], stack.infer(moved, values[order])[0]
     for one, other in zip(before, after, strict=True):
         np.testing.assert_allclose(one[order], other, atol=1e-9)
-    one, other = fingerprints(pack, before, soft=soft), fingerprints(moved, after, soft=soft)
+    one, other = fingerprints(pack, before, STATES), fingerprints(moved, after, STATES)
     np.testing.assert_allclose(one[[1, 0]].toarray(), other.toarray(), atol=1e-8)
 
 
@@ -223,7 +263,7 @@ def test_growth_stops_by_the_criterion_and_drops_what_did_not_help():
 def test_fingerprints_count_nodes_and_arcs(seed, soft, mean):
     pack = graphs_of(seed)
     posterior = np.random.default_rng(seed).dirichlet(np.ones(3), pack.total_nodes)
-    found = fingerprints(pack, [posterior], soft=soft, mean=mean).toarray()
+    found = fingerprints(pack, [posterior if soft else posterior.argmax(axis=1)], 3, mean=mean).toarray()
     states = posterior if soft else np.eye(3)[posterior.argmax(axis=1)]
     for graph in range(len(pack)):
         a, b = pack.node_ptr[graph : graph + 2].tolist()

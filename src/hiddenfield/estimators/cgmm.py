@@ -28,7 +28,7 @@ from hiddenfield.errors import InputError
 from hiddenfield.estimators.base import Fitted, _spread
 from hiddenfield.estimators.inputs import REPRESENTATIONS, Features, Reading, rows_read
 from hiddenfield.estimators.parameters import COUNT, POSITIVE, as_json, check, from_json
-from hiddenfield.models.cgmm.context import Shape
+from hiddenfield.models.cgmm.context import Shape, States
 from hiddenfield.models.cgmm.fingerprints import FINGERPRINTS, fingerprints
 from hiddenfield.models.cgmm.layer import ContextLayer
 from hiddenfield.models.cgmm.stack import Growth, Stack, grow
@@ -258,10 +258,9 @@ class ContextualGraphMarkovModel(Fitted):  # type: ignore[misc]
     def _coded(self, X: Any) -> Structures:
         return self.features_.encode(self._read(X))
 
-    def _count(self, coded: Structures, posteriors: list[Float[Array, "nodes states"]]) -> csr_matrix:
-        chosen = posteriors if self.layers == "all" else posteriors[-1:]
-        soft, mean = self.states == "soft", self.pooling == "mean"
-        return fingerprints(coded, chosen, self.fingerprint, soft=soft, mean=mean)
+    def _count(self, coded: Structures, states: list[States]) -> csr_matrix:
+        chosen = states if self.layers == "all" else states[-1:]
+        return fingerprints(coded, chosen, self.num_states, self.fingerprint, mean=self.pooling == "mean")
 
     def fingerprints(self, X: Any) -> csr_matrix:
         """Return the fingerprint of every graph that could be read, as sparse rows."""
@@ -278,7 +277,7 @@ class ContextualGraphMarkovModel(Fitted):  # type: ignore[misc]
         coded = self._coded(X)
         if not -len(self.stack_.layers) <= layer < len(self.stack_.layers):
             raise InputError(f"there are {len(self.stack_.layers)} layers, and no layer {layer}")
-        found = self.stack_.infer(coded, self._values(coded))[0][layer]
+        found = self.stack_.posterior(coded, self._values(coded), layer % len(self.stack_.layers))
         return np.split(found, coded.node_ptr[1:-1].cpu().numpy())
 
     def log_likelihood(self, X: Any) -> Float[Array, "structures layers"]:
@@ -345,7 +344,7 @@ class ContextualGraphMarkovModel(Fitted):  # type: ignore[misc]
         labels = int(np.prod([len(words) for words in self.features_.arc_vocabularies]))
         layers, parameters = [], []
         for number in range(len(content["traces"])):
-            below = tuple(self.num_states for _ in growth.below(number))
+            below = tuple(self.num_states for back in growth.previous if back <= number)
             layer = ContextLayer(self.num_states, Shape(labels, below), emissions, self.smoothing)
             own = {
                 name.removeprefix(f"layer.{number}."): tensor.numpy()

@@ -70,10 +70,9 @@ def average_fingerprints(
 ) -> Float[Array, "layers groups states"]:
     """Return the share of the nodes of each group of structures that is in each state, by layer."""
     coded = model.features_.encode(structures)
-    posteriors = model.stack_.infer(coded, model._values(coded))[0]
-    soft, found = model.states == "soft", []
-    for posterior in posteriors:
-        counts = fingerprints(coded, [posterior], "unigram", soft=soft).toarray()
+    found = []
+    for states in model.stack_.infer(coded, model._values(coded))[0]:
+        counts = fingerprints(coded, [states], model.num_states, "unigram").toarray()
         sums = np.stack([counts[group == one].sum(axis=0) for one in range(group.max() + 1)])
         found.append(sums / np.maximum(sums.sum(axis=1, keepdims=True), 1))
     return np.stack(found)

@@ -11,7 +11,7 @@ import numpy as np
 from hiddenfield.data.structures import Structures
 from hiddenfield.models.cgmm.loops import entry_counts, fill_entries
 from hiddenfield.ops.compile import as_array
-from hiddenfield.ops.equal_rows import Rows, number_rows
+from hiddenfield.ops.equal_rows import Rows
 from hiddenfield.shapes import Array, Float, Int
 
 States = Float[Array, "nodes _"] | Int[Array, " nodes"]
@@ -81,6 +81,15 @@ class Context:
         cut = Rows(self.ptr, np.arange(len(self.rows))).take(chosen)
         return Context(self.shape, cut.ptr, self.rows[cut.values], self.weights[cut.values])
 
+    @classmethod
+    def joined(cls, parts: Sequence[Context]) -> Context:
+        """Return the contexts of all parts, which are of one table, end to end."""
+        sizes = np.concatenate([np.diff(part.ptr) for part in parts])
+        rows, weights = (
+            np.concatenate([getattr(part, name) for part in parts]) for name in ("rows", "weights")
+        )
+        return cls(parts[0].shape, np.concatenate([[0], np.cumsum(sizes)]), rows, weights)
+
 
 def arc_codes(structures: Structures) -> tuple[Int[Array, " arcs"], int]:
     """Return the label of every arc, all columns taken together as one, and how many there are."""
@@ -130,28 +139,3 @@ def see(structures: Structures, below: Sequence[tuple[States, int]]) -> Context:
             in_ptr, source, labels, states, first, count + 1, num_labels, cursor, rows, weights, work=work
         )
     return Context(shape, ptr, rows, weights)
-
-
-def distinct(
-    context: Context, values: Int[Array, "nodes columns"]
-) -> tuple[Int[Array, " nodes"], Int[Array, " distinct"]]:
-    """Give equal nodes (same values, same weighted rows) the same number.
-
-    Returns
-    -------
-    numbers, first
-        (nodes,) from 0, and for every number the first node that has it.
-    """
-    owner = np.repeat(np.arange(len(context)), np.diff(context.ptr))
-    order = np.lexsort((context.weights, context.rows, owner))
-    rows, bits = context.rows[order].astype(np.int64), context.weights[order].view(np.int64)
-    columns = values.shape[1]
-    width = columns + 2 * np.diff(context.ptr)
-    ptr = np.concatenate([[0], np.cumsum(width)])
-    words = np.empty(ptr[-1], np.int64)
-    head = ptr[:-1, None] + np.arange(columns)
-    words[head] = values
-    place = np.ones(ptr[-1], bool)
-    place[head] = False
-    words[place] = np.stack([rows, bits], axis=1).ravel()
-    return number_rows(Rows(ptr, words))

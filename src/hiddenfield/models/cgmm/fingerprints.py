@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hiddenfield.data.structures import Structures
+from hiddenfield.models.cgmm.context import States
 from hiddenfield.ops.compile import as_array
 from hiddenfield.registry import choose
-from hiddenfield.shapes import Array, Float
+from hiddenfield.shapes import Array
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -25,10 +26,10 @@ FINGERPRINTS: Mapping[str, str] = {
 
 def fingerprints(
     structures: Structures,
-    posteriors: Sequence[Float[Array, "nodes states"]],
+    layers: Sequence[States],
+    num_states: int,
     kind: str = "both",
     *,
-    soft: bool = False,
     mean: bool = False,
 ) -> csr_matrix:
     r"""Count states and pairs of states in every graph, layer after layer.
@@ -41,12 +42,12 @@ def fingerprints(
     ----------
     structures
         The pack.
-    posteriors
-        The probabilities of the nodes' states, of each layer that has a part.
+    layers
+        The nodes' states, of each layer that has a part: codes are counted, probabilities added up.
+    num_states
+        How many there are.
     kind
         One of `FINGERPRINTS`.
-    soft
-        Whether probabilities are added up, rather than the most likely states counted.
     mean
         Whether counts are divided by the number of nodes, those of pairs by that of arcs.
 
@@ -59,33 +60,38 @@ def fingerprints(
     --------
     >>> import hiddenfield as hf
     >>> path = hf.data.from_edges([0, 1], [1, 2], node_ptr=[0, 3])
-    >>> fingerprints(path, [np.eye(2)[[0, 1, 1]]]).toarray()
+    >>> fingerprints(path, [np.array([0, 1, 1])], 2).toarray()
     array([[1., 2., 0., 1., 1., 2.]])
     """
     from scipy.sparse import csr_matrix, hstack
 
     choose("fingerprint", FINGERPRINTS, kind)
-    nodes, graphs = structures.total_nodes, len(structures)
-    node_ptr, in_ptr = as_array(structures.node_ptr), as_array(structures.in_ptr)
-    belongs = csr_matrix((np.ones(nodes), np.arange(nodes), node_ptr), shape=(graphs, nodes))
-    source = as_array(structures.source)
-    seen = csr_matrix((np.ones(len(source)), source, in_ptr), shape=(nodes, nodes))
-    per_node = 1 / np.maximum(np.diff(node_ptr), 1)[:, None] if mean else np.ones((graphs, 1))
-    per_arc = 1 / np.maximum(np.diff(in_ptr[node_ptr]), 1)[:, None] if mean else np.ones((graphs, 1))
-    parts = [csr_matrix((graphs, 0))]
-    for posterior in posteriors:
-        states, most_likely = posterior.shape[1], posterior.argmax(axis=1)
-        every = [(np.full(nodes, k), posterior[:, k]) for k in range(states)]
-        chosen = every if soft else [(most_likely, np.ones(nodes))]
-        own = csr_matrix(posterior if soft else np.eye(states)[most_likely])
+    graphs, nodes = len(structures), structures.total_nodes
+    node_ptr, arc_ptr = as_array(structures.node_ptr), as_array(structures.arc_ptr)
+    source, target = as_array(structures.source), as_array(structures.target)
+
+    def count(bounds: Array, columns: Array, width: int) -> csr_matrix:
+        """Add up ones at columns, over what every graph has."""
+        entries, shape = (np.ones(len(columns)), columns, bounds), (len(bounds) - 1, width)
+        found = csr_matrix(entries, shape=shape, copy=True)  # the bounds of the pack are not to be changed
+        found.sum_duplicates()
+        return found
+
+    def scaled(counts: Any, bounds: Array) -> csr_matrix:
+        lengths = np.maximum(np.diff(bounds), 1)[:, None] if mean else np.ones((graphs, 1))
+        return csr_matrix(counts).multiply(1 / lengths)
+
+    parts = []
+    for states in layers:
+        hard, belongs = states.ndim == 1, count(node_ptr, np.arange(nodes), nodes)
         if kind != "bigram":
-            parts.append((belongs @ own).multiply(per_node))
-        if kind != "unigram":
-            around = (seen @ own).tocsr()
-            degrees, pairs = np.diff(around.indptr), csr_matrix((graphs, states * states))
-            for state, weight in chosen:
-                columns = np.repeat(states * state, degrees) + around.indices
-                entries = (around.data * np.repeat(weight, degrees), columns, around.indptr)
-                pairs = pairs + belongs @ csr_matrix(entries, shape=(nodes, states * states))
-            parts.append(pairs.multiply(per_arc))
+            own = count(node_ptr, states, num_states) if hard else belongs @ states
+            parts.append(scaled(own, node_ptr))
+        if kind != "unigram" and hard:
+            pairs = states[target].astype(np.int64) * num_states + states[source]
+            parts.append(scaled(count(arc_ptr, pairs, num_states**2), arc_ptr))
+        elif kind != "unigram":
+            around = count(as_array(structures.in_ptr), source, nodes) @ states
+            each = (belongs @ (states[:, [k]] * around) for k in range(num_states))
+            parts += [scaled(pairs, arc_ptr) for pairs in each]
     return csr_matrix(hstack(parts, format="csr"))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -11,14 +13,22 @@ from hiddenfield.data.rows import Rows
 from hiddenfield.errors import InputError
 from hiddenfield.learning.em import Arrays, Fill
 from hiddenfield.learning.starts import group_rows
-from hiddenfield.models import dirichlet
-from hiddenfield.models.cgmm.context import Context, Shape
+from hiddenfield.models.cgmm.context import Context, Shape, States
 from hiddenfield.models.cgmm.loops import BLOCK, infer_states
+from hiddenfield.models.dirichlet import Probabilities
 from hiddenfield.models.hidden_markov.emissions import Emission, Numbers
-from hiddenfield.shapes import Array, Float
+from hiddenfield.models.parts import Composed, Part
+from hiddenfield.ops.equal_rows import Rows as Words, number_rows
+from hiddenfield.shapes import Array, Float, Int
 
 CHUNK = 16 * BLOCK
 """Nodes whose responsibilities are held at once."""
+
+MOST_AT_START = 2**17
+"""Nodes that the first emissions are found from; of more, so many at random."""
+
+MOST_COMPARED = 2**20
+"""Nodes that are compared with each other at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,9 +51,39 @@ class Seen:
         """Return some columns of some rows."""
         return Rows(np.ascontiguousarray(self.values[part][:, list(columns)]), self.counts[part])
 
+    def take(self, chosen: Int[Array, " chosen"]) -> Seen:
+        """Return some of the rows, in that order."""
+        return Seen(self.values[chosen], self.context.take(chosen), self.counts[chosen])
+
+    def merged(self) -> Seen:
+        """Hold equal rows once; where they are too many to be compared at once, and most differ, leave them."""
+        parts, most = list[Seen](), MOST_COMPARED
+        for end in range(most, len(self) + most, most):
+            parts.append(self.take(np.arange(end - most, min(end, len(self))))._distinct())
+            if len(self) > most and 2 * sum(map(len, parts)) > end:
+                return self
+        if len(parts) == 1:
+            return parts[0]
+        values, counts = (
+            np.concatenate([getattr(one, name) for one in parts]) for name in ("values", "counts")
+        )
+        return Seen(values, Context.joined([one.context for one in parts]), counts)._distinct()
+
+    def _distinct(self) -> Seen:
+        context, columns = self.context, self.values.shape[1]
+        lengths = np.diff(context.ptr)
+        order = np.lexsort((context.weights, context.rows, np.repeat(np.arange(len(self)), lengths)))
+        ptr = np.concatenate([[0], np.cumsum(columns + 2 * lengths)])
+        words, entry = np.empty(ptr[-1], np.int64), np.ones(ptr[-1], bool)
+        head = ptr[:-1, None] + np.arange(columns)
+        words[head], entry[head] = np.ascontiguousarray(self.values).view(np.int64), False
+        words[entry] = np.stack([context.rows[order], context.weights[order].view(np.int64)], axis=1).ravel()
+        numbers, first = number_rows(Words(ptr, words))
+        return replace(self.take(first), counts=np.bincount(numbers, self.counts))
+
 
 @dataclass(frozen=True, eq=False)
-class ContextLayer:
+class ContextLayer(Composed):
     r"""A layer, given the frozen states :math:`q` of the layers below.
 
     .. math::
@@ -78,6 +118,17 @@ class ContextLayer:
     emissions: Sequence[Emission]
     smoothing: float = 1e-3
 
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """Transitions, weights of layers and labels, and the emissions."""
+        rows = np.ones((self.shape.num_rows, self.num_states), dtype=bool)
+        pairs = np.ones(self.shape.group[-1] + 1, dtype=bool)
+        return (
+            Probabilities("transition", 1 + self.smoothing, rows),
+            Probabilities("switch", 1.0, pairs),
+            *self.emissions,
+        )
+
     def start(self, data: Seen, how: str, generator: np.random.Generator) -> Arrays:
         """Return random transitions, equal weights of labels and layers, and emissions of grouped or shared nodes.
 
@@ -86,6 +137,8 @@ class ContextLayer:
         table = generator.dirichlet(np.ones(self.num_states), self.shape.num_rows)
         groups = self.shape.group[-1] + 1
         found = {"transition": table, "switch": np.full(groups, 1 / groups)}
+        if len(data) > MOST_AT_START:
+            data = data.take(generator.choice(len(data), MOST_AT_START, replace=False))
         numbers = [emission for emission in self.emissions if isinstance(emission, Numbers)]
         if numbers:
             rows = np.nan_to_num(data.block(numbers[0].columns).values)
@@ -103,100 +156,63 @@ class ContextLayer:
         if fill.kind != "expectation":
             raise InputError(f"a layer is learned with fill='expectation', got {fill.kind!r}")
         used = np.zeros((self.shape.num_rows, self.num_states))
-        totals, objective = np.zeros(self.num_states), 0.0
-        emitted: Arrays = {}
-        for start in range(0, len(data), CHUNK):
-            part = slice(start, start + CHUNK)
-            counts = data.counts[part]
-            found, log_likelihood, own, total = self._infer(data, part, counts, parameters)
-            used, totals = used + own, totals + total
-            objective += float(counts @ log_likelihood)
+        objective, emitted = 0.0, dict[str, Any]()
+        for part, found, log_likelihood, own in self._inferred(data, data.counts, parameters):
+            used += own
+            # Not a product of vectors, after which a thread of BLAS would wait, busy, for the next one.
+            objective += float((data.counts[part] * log_likelihood).sum())
             for emission in self.emissions:
                 rows = data.block(emission.columns, part)
                 for name, value in emission.statistics(rows, found, parameters, fill).items():
                     emitted[name] = emitted.get(name, 0.0) + value
-        used[self.shape.absent] += totals
         transitions = np.maximum(used, 0.0) * self._table(parameters)
         return {
             "objective": np.asarray(objective),
             "count": np.asarray(data.counts.sum()),
             "transition": transitions,
+            "switch": np.bincount(self.shape.group, transitions.sum(axis=1)),
         } | emitted
 
-    def _infer(
-        self, data: Seen, part: slice, counts: Array, parameters: Arrays
-    ) -> tuple[Array, Array, Array, Array]:
-        """Return responsibilities times counts, log-likelihoods, and sums for transitions, of some of the nodes."""
-        density = np.zeros((len(data.counts[part]), self.num_states))
-        for emission in self.emissions:
-            density += emission.log_density(data.block(emission.columns, part), parameters)
-        blocks, table = -(-len(density) // BLOCK), self._table(parameters)
-        found, log_likelihood = np.empty_like(density), np.empty(len(density))
-        used = np.zeros((blocks, self.shape.num_rows, self.num_states))
-        totals = np.zeros((blocks, self.num_states))
-        infer_states(
-            data.context.ptr[part.start : part.start + len(density) + 1],
-            data.context.rows,
-            data.context.weights,
-            table,
-            table[self.shape.absent].sum(axis=0),
-            density,
-            np.ascontiguousarray(counts, np.float64),
-            found,
-            log_likelihood,
-            used,
-            totals,
-            work=density.size,
-        )
-        return found, log_likelihood, used.sum(axis=0), totals.sum(axis=0)
+    def infer(self, data: Seen, parameters: Arrays, *, soft: bool) -> tuple[States, Float[Array, " nodes"]]:
+        """Return the most likely state of each node, or with `soft` the probabilities of all, and log-likelihoods."""
+        log_likelihood = np.empty(len(data))
+        shape = (len(data), self.num_states) if soft else (len(data),)
+        states = np.empty(shape, np.float64 if soft else np.int32)
+        for part, found, own, _ in self._inferred(data, np.ones(len(data)), parameters):
+            states[part], log_likelihood[part] = found if soft else found.argmax(axis=1), own
+        return states, log_likelihood
 
-    def maximize(self, statistics: Arrays, parameters: Arrays) -> Arrays:
-        """Return normalised counts."""
-        counts = statistics["transition"]
-        smoothed = counts + self.smoothing
-        total = smoothed.sum(axis=1, keepdims=True)
-        table = np.divide(smoothed, total, out=parameters["transition"].copy(), where=total > 0)
-        switch = np.bincount(self.shape.group, counts.sum(axis=1))
-        found = {"transition": table, "switch": switch / switch.sum()}
-        for emission in self.emissions:
-            found |= emission.maximize(statistics, parameters)
-        return found
-
-    def log_prior(self, parameters: Arrays) -> float:
-        """Return the log density of the Dirichlet priors that smoothing stands for, and of those of the emissions."""
-        smooth = self.smoothing * np.log(parameters["transition"]).sum() if self.smoothing else 0.0
-        return float(smooth + sum(emission.log_prior(parameters) for emission in self.emissions))
-
-    def as_vector(self, parameters: Arrays) -> Float[Array, " free"]:
-        """Return log ratios of probabilities, and the coordinates of the emissions."""
-        parts = [
-            dirichlet.as_ratios(rows, np.ones(rows.shape, bool))
-            for rows in (parameters["transition"], parameters["switch"][None])
-        ]
-        return np.concatenate([*parts, *(emission.as_vector(parameters) for emission in self.emissions)])
-
-    def from_vector(self, vector: Float[Array, " free"], parameters: Arrays) -> Arrays:
-        """Return the parameters at these coordinates."""
-        table, switch = parameters["transition"], parameters["switch"]
-        sizes = [table.size - len(table), len(switch) - 1]
-        sizes += [len(emission.as_vector(parameters)) for emission in self.emissions]
-        first, second, *own = np.split(vector, np.cumsum(sizes)[:-1])
-        found = {"transition": dirichlet.from_ratios(first, table, np.ones(table.shape, bool))}
-        found["switch"] = dirichlet.from_ratios(second, switch[None], np.ones((1, len(switch)), bool))[0]
-        for emission, part in zip(self.emissions, own, strict=True):
-            found |= emission.from_vector(part, parameters)
-        return found
-
-    def infer(
-        self, data: Seen, parameters: Arrays
-    ) -> tuple[Float[Array, "nodes states"], Float[Array, " nodes"]]:
-        """Return the probabilities of each node's states given its values and what it sees, and its log-likelihood."""
-        found, log_likelihood = np.empty((len(data), self.num_states)), np.empty(len(data))
+    def _inferred(
+        self, data: Seen, counts: Float[Array, " nodes"], parameters: Arrays
+    ) -> Iterator[tuple[slice, Array, Array, Array]]:
+        """Yield a part of the nodes, their responsibilities times counts, log-likelihoods, and sums for transitions."""
+        table, absent = self._table(parameters), self.shape.absent
+        base = table[absent].sum(axis=0)
         for start in range(0, len(data), CHUNK):
-            part = slice(start, start + CHUNK)
-            ones = np.ones(len(data.counts[part]))
-            found[part], log_likelihood[part], _, _ = self._infer(data, part, ones, parameters)
-        return found, log_likelihood
+            part = slice(start, min(start + CHUNK, len(data)))
+            density = np.zeros((part.stop - start, self.num_states))
+            for emission in self.emissions:
+                density += emission.log_density(data.block(emission.columns, part), parameters)
+            blocks = -(-len(density) // BLOCK)
+            found, log_likelihood = np.empty_like(density), np.empty(len(density))
+            used, totals = np.zeros((blocks, *table.shape)), np.zeros((blocks, self.num_states))
+            infer_states(
+                data.context.ptr[start : part.stop + 1],
+                data.context.rows,
+                data.context.weights,
+                table,
+                base,
+                density,
+                counts[part],
+                found,
+                log_likelihood,
+                used,
+                totals,
+                work=density.size,
+            )
+            own = used.sum(axis=0)
+            own[absent] += totals.sum(axis=0)
+            yield part, found, log_likelihood, own
 
     def _table(self, parameters: Arrays) -> Float[Array, "rows states"]:
         """Return transitions times the weights of their layer and label."""

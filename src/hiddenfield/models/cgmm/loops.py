@@ -111,13 +111,17 @@ def infer_states(
                     prior[i] += weight * table[row, i]
             peak = -np.inf
             for i in range(states):
-                peak = max(peak, log_density[node, i])
+                prior[i] = max(prior[i], 0.0)
+                if prior[i] > 0.0:
+                    peak = max(peak, log_density[node, i])
             if peak == -np.inf:
                 peak = 0.0
             total = 0.0
             for i in range(states):
-                ratio[i] = math.exp(log_density[node, i] - peak)
-                prior[i] = max(prior[i], 0.0) * ratio[i]
+                ratio[i] = math.exp(
+                    min(log_density[node, i] - peak, 0.0)
+                )  # above it only where the prior is 0
+                prior[i] *= ratio[i]
                 total += prior[i]
             log_likelihood[node] = math.log(total) + peak if total > 0 else -np.inf
             scale = counts[node] / total if total > 0 else 0.0

@@ -13,13 +13,11 @@ from hiddenfield.data.structures import Structures
 from hiddenfield.errors import ConvergenceWarning, InputError
 from hiddenfield.learning.em import Arrays, Run, fit_em
 from hiddenfield.learning.em_checkpoint import fingerprint
-from hiddenfield.models.cgmm.context import Context, Shape, States, arc_codes, distinct, see
+from hiddenfield.models.cgmm.context import Context, States, see
 from hiddenfield.models.cgmm.layer import ContextLayer, Seen
 from hiddenfield.models.hidden_markov.emissions import Emission, Numbers
 from hiddenfield.models.responsibilities import draw_rows
 from hiddenfield.shapes import Array, Float, Int
-
-Posteriors = Float[Array, "nodes states"]
 
 
 @dataclass(frozen=True)
@@ -56,9 +54,11 @@ class Growth:
     tolerance: float = 1e-4
     smoothing: float = 1e-3
 
-    def below(self, layer: int) -> list[int]:
-        """Return which layers a layer sees."""
-        return [layer - back for back in self.previous if layer >= back]
+    def context(self, structures: Structures, below: Sequence[States]) -> Context:
+        """Return what the nodes see of the layers below, as far as the next layer looks."""
+        return see(
+            structures, [(below[-back], self.num_states) for back in self.previous if back <= len(below)]
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,20 +90,33 @@ class Stack:
 
     def infer(
         self, structures: Structures, values: Float[Array, "nodes columns"]
-    ) -> tuple[list[Posteriors], list[Float[Array, " nodes"]]]:
-        """Return of each layer the probabilities of the nodes' states, and the log-likelihoods of the nodes."""
-        posteriors: list[Posteriors] = []
-        log_likelihoods = []
-        ones = np.ones(structures.total_nodes)
-        for number, (layer, parameters) in enumerate(zip(self.layers, self.parameters, strict=True)):
-            data = Seen(values, self._context(structures, posteriors, number), ones)
-            posterior, log_likelihood = layer.infer(data, parameters)
-            posteriors.append(posterior)
+    ) -> tuple[list[States], list[Float[Array, " nodes"]]]:
+        """Return the frozen states of every layer, and in each the log-likelihoods of the nodes."""
+        states, log_likelihoods = list[States](), []
+        for number in range(len(self.layers)):
+            own, log_likelihood = self._infer(structures, values, states, number, self.growth.soft)
+            states.append(own)
             log_likelihoods.append(log_likelihood)
-        return posteriors, log_likelihoods
+        return states, log_likelihoods
 
-    def _context(self, structures: Structures, posteriors: Sequence[Posteriors], layer: int) -> Context:
-        return context_of(structures, posteriors, self.growth, layer)
+    def posterior(
+        self,
+        structures: Structures,
+        values: Float[Array, "nodes columns"],
+        layer: int,
+        *,
+        blind: bool = False,
+    ) -> Float[Array, "nodes states"]:
+        """Return the probabilities of the nodes' states in a layer; `blind`, those before their values are seen."""
+        below, _ = self.lowest(layer).infer(structures, values)
+        shown = np.full(values.shape, np.nan) if blind else values
+        return self._infer(structures, shown, below, layer, True)[0]
+
+    def _infer(
+        self, structures: Structures, values: Array, below: Sequence[States], number: int, soft: bool
+    ) -> tuple[States, Array]:
+        data = Seen(values, self.growth.context(structures, below), np.ones(len(values)))
+        return self.layers[number].infer(data, self.parameters[number], soft=soft)
 
     def sample(
         self,
@@ -112,39 +125,16 @@ class Stack:
         generator: np.random.Generator,
     ) -> tuple[Float[Array, "nodes columns"], Int[Array, " nodes"]]:
         """Draw new values of the nodes, and their states in the last layer, given the frozen states below it."""
-        posteriors, _ = self.infer(structures, values)
         last, parameters = self.layers[-1], self.parameters[-1]
-        nothing = Seen(
-            np.full(values.shape, np.nan),
-            self._context(structures, posteriors, len(self.layers) - 1),
-            np.ones(len(values)),
-        )
-        states = draw_rows(last.infer(nothing, parameters)[0], generator)
+        states = draw_rows(self.posterior(structures, values, len(self.layers) - 1, blind=True), generator)
         drawn = np.empty_like(values)
         for emission in last.emissions:
             drawn[:, list(emission.columns)] = emission.sample(states, parameters, generator)
         return drawn, states
 
 
-Criterion = Callable[[list[Posteriors]], float]
-"""How good the posteriors of all layers are, the new one last; more is better."""
-
-
-def frozen(posterior: Posteriors, soft: bool) -> States:
-    """Return what the layers above see."""
-    return posterior if soft else posterior.argmax(axis=1)
-
-
-def context_of(
-    structures: Structures, posteriors: Sequence[Posteriors], growth: Growth, layer: int
-) -> Context:
-    """Return what the nodes see in a layer."""
-    below = growth.below(layer)
-    if not below:
-        nodes = structures.total_nodes
-        shape = Shape(arc_codes(structures)[1])
-        return Context(shape, np.zeros(nodes + 1, np.int64), np.zeros(0, np.int32), np.zeros(0))
-    return see(structures, [(frozen(posteriors[one], growth.soft), growth.num_states) for one in below])
+Criterion = Callable[[list[States]], float]
+"""How good the states of all layers are, the new one last; more is better."""
 
 
 def grow(
@@ -189,19 +179,22 @@ def grow(
     """
     if not structures.total_nodes:
         raise InputError("the structures have no nodes; there is nothing to learn from")
-    stack = Stack(growth, [], [])
-    posteriors: list[Posteriors] = []
+    stack, states = Stack(growth, [], []), list[States]()
     for number in range(growth.depth):
-        context = context_of(structures, posteriors, growth, number)
-        layer = ContextLayer(growth.num_states, context.shape, emissions, growth.smoothing)
-        data = merged(values, context, emissions)
-        runs = _runs(layer, data, growth, seed + 1000 * number, folder)
-        whole = Seen(values, context, np.ones(len(values)))
-        found = [(run, layer.infer(whole, run.parameters)[0]) for run in runs]
-        scores = [run.objective if criterion is None else criterion([*posteriors, p]) for run, p in found]
-        best = int(np.argmax(scores))
-        run, posterior = found[best]
-        posteriors.append(posterior)
+        whole = Seen(values, growth.context(structures, states), np.ones(len(values)))
+        layer = ContextLayer(growth.num_states, whole.context.shape, emissions, growth.smoothing)
+        # Numbers are seldom equal.
+        numbers = any(isinstance(emission, Numbers) for emission in emissions)
+        runs = _runs(layer, whole if numbers else whole.merged(), growth, seed + 1000 * number, folder)
+        best: tuple[float, Run, States] | None = None
+        for run in runs:
+            own, _ = layer.infer(whole, run.parameters, soft=growth.soft)
+            score = run.objective if criterion is None else criterion([*states, own])
+            if best is None or score > best[0]:
+                best = score, run, own
+        assert best is not None
+        score, run, own = best
+        states.append(own)
         stack.layers.append(layer)
         stack.parameters.append(run.parameters)
         stack.traces.append(run.trace)
@@ -209,18 +202,10 @@ def grow(
             advance(1)
         if criterion is None:
             continue
-        stack.scores.append(scores[best])
+        stack.scores.append(score)
         if len(stack.scores) - 1 - int(np.argmax(stack.scores)) >= growth.patience:
             break
     return stack.lowest(int(np.argmax(stack.scores)) + 1 if stack.scores else len(stack.layers))
-
-
-def merged(values: Float[Array, "nodes columns"], context: Context, emissions: Sequence[Emission]) -> Seen:
-    """Hold equal nodes once; numbers are seldom equal, and are left as they are."""
-    if any(isinstance(emission, Numbers) for emission in emissions):
-        return Seen(values, context, np.ones(len(values)))
-    numbers, first = distinct(context, np.ascontiguousarray(values).view(np.int64))
-    return Seen(values[first], context.take(first), np.bincount(numbers).astype(float))
 
 
 def _runs(layer: ContextLayer, data: Seen, growth: Growth, seed: int, folder: Path | None) -> list[Run]:
