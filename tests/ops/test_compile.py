@@ -203,7 +203,7 @@ SHARED = """
     import sys
     sys.path.insert(0, {folder!r})
     import numpy as np
-    from hiddenfield.ops.disk_cache import told_of_compiling
+    from hiddenfield.ops.compile import told_of_compiling
     import loops
     told = []
     with told_of_compiling(lambda: told.append(1)):

@@ -106,7 +106,7 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
 @contextlib.contextmanager
 def _says_when_compiling() -> Iterator[None]:
     """Say once, on a terminal, that the first run compiles: seconds in which nothing else can be seen."""
-    from hiddenfield.ops.disk_cache import told_of_compiling
+    from hiddenfield.ops.compile import told_of_compiling
 
     told: list[bool] = []
 

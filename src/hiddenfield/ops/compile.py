@@ -3,19 +3,25 @@
 Importing an op must be quick, so Numba is loaded when the first of them runs. A compiled loop is written as a plain
 Python function over NumPy arrays whose outermost loop runs over `prange`; it must write each output row in
 one iteration and in a fixed order, so that the result does not depend on the number of threads.
+
+Numba keeps compiled code beside the source file, by its path and time: every new environment would compile anew. Here
+the name is a fingerprint of the code, its constants and its options, and the folder one of the user's
+(``NUMBA_CACHE_DIR``, where that is set), so that all environments share what any of them has compiled. The processor,
+the types of the arguments and the version of Numba are Numba's own part of the key.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import inspect
 import os
 import threading
 import time
-import zlib
-from collections.abc import Callable
-from types import FunctionType
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -23,7 +29,6 @@ import torch
 
 from hiddenfield.limits import call_watched, forgive
 from hiddenfield.loading import in_one_piece
-from hiddenfield.ops.disk_cache import identity, keep_on_disk
 from hiddenfield.shapes import Array, Tensor
 
 prange = range
@@ -41,6 +46,9 @@ FAST: dict[str, Any] = {"fastmath": {"contract", "nsz"}, "error_model": "numpy"}
 STALE = (ImportError, AttributeError)
 """What Numba raises where its cache on disk, left by another version, names types that are no longer there."""
 
+PLAIN = (bool, int, float, complex, str, bytes, tuple, type(None), np.generic)
+"""Types of constants that are part of a fingerprint by their text."""
+
 # One lock for all compiled loops: Numba's fallback threading layer allows one parallel region at a time.
 _parallel_region = threading.Lock()
 
@@ -52,6 +60,8 @@ def as_array(tensor: Tensor) -> Array:
 
 class Subroutine:
     """A function that compiled loops call and that is compiled into them; see `subroutine`."""
+
+    parts: tuple[Subroutine, ...] = ()  # others that it stands for
 
     def __init__(self, function: Callable[..., Any], *, allocates: bool = True, fast: bool = False) -> None:
         self.function = function = inspect.unwrap(function)  # beneath any check of arguments
@@ -72,13 +82,6 @@ class Subroutine:
         if self.fast:
             options |= {**FAST, "forceinline": True}
         return numba.njit(nogil=True, **options)(_with_subroutines(self.function, {}))
-
-    @functools.cached_property
-    def fingerprint(self) -> int:
-        """A number that changes with the code, that of the subroutines it calls included."""
-        code = self.function.__code__
-        text = repr((code.co_code, [part for part in code.co_consts if not hasattr(part, "co_code")]))
-        return zlib.crc32(text.encode(), _fingerprint(self.function))
 
 
 class Compiled:
@@ -147,37 +150,33 @@ class Compiled:
             if len(made.overloads) > known:  # other types than at first
                 forgive(time.monotonic() - begun)
         except STALE:
-            made = self._prepare(parallel, arguments, "_anew")
+            made = self._prepare(parallel, arguments, anew=True)
             made(*arguments)
 
-    def _prepare(self, parallel: bool, arguments: tuple[Any, ...], suffix: str = "") -> Any:
+    def _prepare(self, parallel: bool, arguments: tuple[Any, ...], *, anew: bool = False) -> Any:
         """Compile for the types of the arguments, or load what was compiled: this counts against no time limit."""
         begun = time.monotonic()
-        made = self._made[parallel] = self._compile(parallel=parallel, suffix=suffix)
+        made = self._made[parallel] = self._compile(parallel)
+        if anew:
+            made._cache.flush()
         made.compile(tuple(made.typeof_pyval(each) for each in arguments))
         forgive(time.monotonic() - begun)
         return made
 
-    def _compile(self, *, parallel: bool, suffix: str = "") -> Any:
+    def _compile(self, parallel: bool) -> Any:
         with in_one_piece():
             import numba
 
-        plain, anew = self.function, bool(suffix)
+        plain = self.function
         copy = _with_subroutines(plain, {"prange": numba.prange})
-        # The name is part of the key of Numba's cache on disk; the options and the code of subroutines are not.
-        suffix += ("_parallel" if parallel else "_serial") + (
-            f"_{called:x}" if (called := _fingerprint(plain)) else ""
-        )
-        copy.__name__ = plain.__name__ + suffix
-        copy.__qualname__ = plain.__qualname__ + suffix
-        copy.__module__ = plain.__module__
+        suffix = "_parallel" if parallel else "_serial"
+        copy.__name__, copy.__qualname__ = plain.__name__ + suffix, plain.__qualname__ + suffix
         made = numba.njit(nogil=True, parallel=parallel, **self._options)(copy)
-        mark = _identity(plain, (parallel, [_ordered(option) for option in sorted(self._options.items())]))
-        if anew or not keep_on_disk(made, mark):
-            with contextlib.suppress(
-                RuntimeError
-            ):  # neither the package's folder nor the user's can be written
-                made.enable_caching()
+        options = [
+            (name, sorted(value) if isinstance(value, set) else value)
+            for name, value in sorted(self._options.items())
+        ]
+        _keep_on_disk(made, _identity(plain, (parallel, options)))
         return made
 
 
@@ -188,24 +187,33 @@ def _called(function: Callable[..., Any]) -> dict[str, Subroutine]:
     return {name: value for name, value in found if isinstance(value, Subroutine)}
 
 
-def _fingerprint(function: Callable[..., Any]) -> int:
-    marks = [called.fingerprint for called in _called(function).values()]
-    return zlib.crc32(repr(marks).encode()) if marks else 0
-
-
-def _ordered(option: tuple[str, Any]) -> tuple[str, Any]:
-    """Return an option whose text is the same in every process, which that of a set is not."""
-    name, value = option
-    return name, sorted(value) if isinstance(value, set) else value
-
-
 def _identity(function: Callable[..., Any], further: Any = ()) -> str:
-    """Return a fingerprint of a function, of the subroutines that it calls, and of further options."""
+    """Return a fingerprint of a function, its constants, the subroutines that it calls, and further options."""
     called = [
-        (name, _identity(routine.function, (routine.allocates, routine.fast)))
+        (name, [_identity(each.function, (each.allocates, each.fast)) for each in (routine, *routine.parts)])
         for name, routine in sorted(_called(function).items())
     ]
-    return identity(function, (further, called))
+    content = _code(function.__code__), _constants(function, function.__code__), repr((further, called))
+    return hashlib.sha256(repr(content).encode()).hexdigest()[:16]
+
+
+def _code(code: CodeType) -> tuple[Any, ...]:
+    constants = [_code(part) if isinstance(part, CodeType) else part for part in code.co_consts]
+    return code.co_code, constants, code.co_names, code.co_varnames, code.co_freevars
+
+
+def _constants(function: Callable[..., Any], code: CodeType) -> list[tuple[str, str]]:
+    """Return the constants of the module that some code names, as texts."""
+    known = {name: function.__globals__[name] for name in code.co_names if name in function.__globals__}
+    found = [(name, repr(value)) for name, value in known.items() if isinstance(value, PLAIN)]
+    found += [
+        (name, f"{value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}")
+        for name, value in known.items()
+        if isinstance(value, np.ndarray)
+    ]
+    for part in code.co_consts:
+        found += _constants(function, part) if isinstance(part, CodeType) else []
+    return found
 
 
 def _with_subroutines(function: Callable[..., Any], further: dict[str, Any]) -> FunctionType:
@@ -269,7 +277,7 @@ def compiled(
     end in time.
 
     Cost: the first call of each combination of element types compiles (about a second) or loads the result
-    from the cache on disk, which all environments of a user share (`hiddenfield.ops.disk_cache`); later calls cost
+    from the cache on disk, which all environments of a user share; later calls cost
     about a microsecond each plus the work.
 
     Examples
@@ -287,3 +295,66 @@ def compiled(
     """
     make = functools.partial(Compiled, fast=fast, reorder=reorder, watched=watched)
     return make if function is None else make(function)
+
+
+def _keep_on_disk(dispatcher: Any, mark: str) -> None:
+    """Let Numba keep what it compiles under a fingerprint, unless this is another Numba or nothing can be written."""
+    with contextlib.suppress(ImportError, AttributeError, TypeError, OSError, RuntimeError):
+        dispatcher.py_func.fingerprint = mark
+        cache = _cache_class()(dispatcher.py_func)
+        cache._impl.locator.ensure_cache_path()
+        dispatcher._cache = cache
+
+
+_listeners: list[Callable[[], None]] = []
+
+
+@contextlib.contextmanager
+def told_of_compiling(listener: Callable[[], None]) -> Iterator[None]:
+    """Call a function, without arguments, whenever a loop is about to be compiled that the cache does not have."""
+    _listeners.append(listener)
+    try:
+        yield
+    finally:
+        _listeners.remove(listener)
+
+
+@functools.cache
+def _cache_class() -> Any:
+    import numba
+    from numba.core import caching
+
+    class Locator(caching._CacheLocator):  # type: ignore[misc]
+        """One folder for all; names are told apart by the fingerprint."""
+
+        def __init__(self, mark: str) -> None:
+            self.mark = mark
+
+        def get_cache_path(self) -> str:
+            given, home = os.environ.get("NUMBA_CACHE_DIR"), os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+            own = Path(home).expanduser() / "hiddenfield" / f"numba-{numba.__version__}"
+            return given or str(own)
+
+        def get_source_stamp(self) -> str:
+            return self.mark
+
+        def get_disambiguator(self) -> str:
+            return self.mark
+
+        @classmethod
+        def from_function(cls, py_func: Any, py_file: str) -> Any:
+            return cls(py_func.fingerprint)
+
+    class Implementation(caching.CompileResultCacheImpl):  # type: ignore[misc]
+        _locator_classes: Any = (Locator,)
+
+    class Shared(caching.FunctionCache):  # type: ignore[misc]
+        _impl_class = Implementation
+
+        def load_overload(self, sig: Any, target_context: Any) -> Any:
+            found = super().load_overload(sig, target_context)
+            for listener in [] if found is not None else list(_listeners):
+                listener()
+            return found
+
+    return Shared

@@ -108,7 +108,7 @@ class ByPrecision(Subroutine):
 
     def __init__(self, single: Subroutine, double: Subroutine) -> None:
         super().__init__(double.function)
-        self.single, self.double = single, double
+        self.single, self.double = self.parts = single, double
 
     def __call__(self, x: Any) -> Any:
         """Run as plain Python."""
@@ -131,11 +131,6 @@ class ByPrecision(Subroutine):
             return (lambda x: single(x)) if x == types.float32 else (lambda x: double(x))
 
         return by_precision
-
-    @functools.cached_property
-    def fingerprint(self) -> int:
-        """Changes with either."""
-        return self.single.fingerprint ^ self.double.fingerprint
 
 
 class StackNumbers(Subroutine):
