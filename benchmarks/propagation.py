@@ -39,7 +39,7 @@ from benchmarks.environment import main
 from hiddenfield.datasets import huckel
 from hiddenfield.fields import FactorGraph, ising_grid, pairwise_field, potts_grid
 from hiddenfield.inference import infer
-from hiddenfield.inference.messages import free_energy, passing as passing_module, recheck
+from hiddenfield.inference.messages import free_energy, passing as passing_module
 from hiddenfield.inference.messages.passing import MessagePassing, MessagePlan
 from hiddenfield.inference.messages.propagation import make_iteration
 from hiddenfield.inference.messages.schedules import Iteration, Parallel
@@ -48,7 +48,7 @@ from hiddenfield.ops.vector_math import fast_exp, fast_log
 
 RIVAL = Path(__file__).with_name("propagation_rival.py")
 TOLERANCE = 1e-6
-AFTERWARDS = recheck, free_energy, passing_module
+AFTERWARDS = free_energy, passing_module
 
 
 def problems(quick: bool) -> dict[str, FactorGraph]:

@@ -14,9 +14,9 @@ from hypothesis import given, settings, strategies as st
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields import FactorGraph, concatenate_fields, from_factors, ising_grid
+from hiddenfield.fields.graphs.spanning_trees import tree_weights
 from hiddenfield.inference import infer, map_state
 from hiddenfield.inference.messages.free_energy import negative_free_energy
-from hiddenfield.inference.messages.tree_weights import tree_weights
 from hiddenfield.inference.tree_reweighted import tree_reweighted
 from tests.fields.strategies import fields, forests
 from tests.inference.oracle import enumerate_field

@@ -9,11 +9,16 @@ from .graphs.region_graph import (
     regions_from_clusters as regions_from_clusters,
     regions_from_factors as regions_from_factors,
 )
-from .grid import grid_edges as grid_edges, ising_grid as ising_grid, potts_grid as potts_grid
 from .lifting.compression import Compressed as Compressed, compress as compress
-from .networks import from_networkx as from_networkx
-from .pairwise import edge_arcs as edge_arcs, pairwise_field as pairwise_field
+from .pairwise import (
+    edge_arcs as edge_arcs,
+    grid_edges as grid_edges,
+    ising_grid as ising_grid,
+    pairwise_field as pairwise_field,
+    potts_grid as potts_grid,
+)
 from .peers import (
+    from_networkx as from_networkx,
     from_pgmpy as from_pgmpy,
     from_pyagrum as from_pyagrum,
     to_pgmpy as to_pgmpy,

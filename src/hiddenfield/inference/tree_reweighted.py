@@ -10,16 +10,16 @@ import torch
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.inference.messages.free_energy import entropy, entropy_of_states, negative_free_energy
-from hiddenfield.inference.messages.passing import MessagePassing, normalise_segments
-from hiddenfield.inference.messages.propagation import propagate
-from hiddenfield.inference.messages.tree_weights import (
+from hiddenfield.fields.graphs.spanning_trees import (
     FreeScopes,
     as_weights,
     check_weights,
     transitive_weights,
     tree_weights,
 )
+from hiddenfield.inference.messages.free_energy import entropy, entropy_of_states, negative_free_energy
+from hiddenfield.inference.messages.passing import MessagePassing, normalise_segments
+from hiddenfield.inference.messages.propagation import propagate
 from hiddenfield.inference.posterior import MAP_METHODS, METHODS, Guarantee, MapState, Posterior, padded
 from hiddenfield.inference.sampling.search import agree, improved
 from hiddenfield.iteration import Outcome, check_least

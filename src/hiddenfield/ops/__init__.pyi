@@ -23,12 +23,6 @@ from .segments import (
     segment_sum as segment_sum,
     segment_sum_reference as segment_sum_reference,
 )
-from .sorting import (
-    counting_sort as counting_sort,
-    counting_sort_reference as counting_sort_reference,
-    match_reverse as match_reverse,
-    match_reverse_reference as match_reverse_reference,
-)
 from .sums import (
     arc_sum as arc_sum,
     cavity_sum as cavity_sum,
@@ -38,4 +32,10 @@ from .sums import (
     reverse_messages as reverse_messages,
     send as send,
 )
-from .topology import Topology as Topology
+from .topology import (
+    Topology as Topology,
+    counting_sort as counting_sort,
+    counting_sort_reference as counting_sort_reference,
+    match_reverse as match_reverse,
+    match_reverse_reference as match_reverse_reference,
+)

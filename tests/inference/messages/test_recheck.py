@@ -10,10 +10,9 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from hiddenfield.fields import FactorGraph, from_factors
-from hiddenfield.inference.messages.free_energy import evaluate, negative_free_energy
+from hiddenfield.inference.messages.free_energy import evaluate, negative_free_energy, recheck
 from hiddenfield.inference.messages.passing import MessagePassing
 from hiddenfield.inference.messages.propagation import make_iteration
-from hiddenfield.inference.messages.recheck import recheck
 from tests.data.strategies import built
 from tests.fields.strategies import fields
 

@@ -13,8 +13,8 @@ from hiddenfield.data.formats import Format
 from hiddenfield.data.paths import read_text, write_text
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.fields.readers.network import Network
 from hiddenfield.fields.readers.text import (
+    Network,
     Words,
     conditional_tables,
     number_texts,

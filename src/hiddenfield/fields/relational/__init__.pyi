@@ -21,6 +21,8 @@ from .library import (
     TWO_MODE as TWO_MODE,
     add_library_feature as add_library_feature,
     graph_scheme as graph_scheme,
+    parse_scheme as parse_scheme,
+    read_scheme as read_scheme,
     two_mode_scheme as two_mode_scheme,
 )
 from .scheme import (
@@ -30,4 +32,3 @@ from .scheme import (
     RelationalScheme as RelationalScheme,
 )
 from .terms import TERMS as TERMS, Term as Term
-from .toml import parse_scheme as parse_scheme, read_scheme as read_scheme

@@ -11,9 +11,9 @@ import torch
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph, FactorGroup
+from hiddenfield.inference.messages.free_energy import recheck
 from hiddenfield.inference.messages.pairs import Pairs
 from hiddenfield.inference.messages.passing import MessagePassing, MessagePlan, normalise_segments
-from hiddenfield.inference.messages.recheck import recheck
 from hiddenfield.inference.messages.schedules import SCHEDULES, Iteration, TorchParallel
 from hiddenfield.iteration import Outcome, check_damping, iterate, lag
 from hiddenfield.ops.dispatch import use_compiled
