@@ -27,7 +27,6 @@ import torch
 
 from benchmarks.environment import main
 from hiddenfield import fields
-from hiddenfield.fields.layout import flat_tables
 from hiddenfield.inference.cliques.messages import collect_messages, distribute_messages
 from hiddenfield.inference.cliques.plan import clique_plan
 
@@ -54,12 +53,11 @@ def best(call: Callable[[], Any], seconds: float = 2.0, most: int = 7) -> tuple[
 def ours(path: Path) -> tuple[Measured, dict[str, Any]]:
     """Measure plan and inference; return the marginals by name and the size of the problem."""
     field = fields.read(path)
-    tables = flat_tables(field)
-    clique_plan(field, tables)  # compiles
-    plan_time, plan = best(lambda: clique_plan(field, flat_tables(field)))
+    clique_plan(field)  # compiles
+    plan_time, plan = best(lambda: clique_plan(field))
 
     def infer() -> tuple[torch.Tensor, np.ndarray]:
-        marginals = distribute_messages(plan, collect_messages(field, tables, plan))
+        marginals = distribute_messages(plan, collect_messages(field, plan))
         return torch.from_numpy(marginals).log(), marginals
 
     infer()

@@ -31,8 +31,8 @@ from hiddenfield.fields import read, read_evidence
 from hiddenfield.fields.graphs.elimination_order import cut_to_width
 from hiddenfield.fields.layout import flat_tables
 from hiddenfield.inference import infer, map_state, sample
-from hiddenfield.inference.cliques.plan import live_graph
-from hiddenfield.inference.exact import plan_exact, run_plan
+from hiddenfield.inference.cliques.plan import clique_plan, live_graph
+from hiddenfield.inference.exact import run_plan
 
 BITS = 18.0
 """Log2 of the joint states of the largest clique."""
@@ -50,7 +50,7 @@ def chain(field: Any, variable: int, start: int, seconds: float) -> tuple[np.nda
         out = torch.from_numpy(fixed)[owner] & (state != assignment[owner])
         given = field.given(torch.where(out, -math.inf, 0.0).double())
         if end - time.perf_counter() < 0.75 * seconds:  # what comes before is left out
-            total += run_plan(given, plan_exact(given, order)).log_marginals.exp().numpy()
+            total += run_plan(given, clique_plan(given, order=order)).log_marginals.exp().numpy()
             there, done = there + int(assignment[variable] == start), done + 1
         assignment = sample(given, 1, seed=int(random.integers(2**31)))[0]
     return total / max(done, 1), there / max(done, 1)

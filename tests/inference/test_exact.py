@@ -19,7 +19,6 @@ import hiddenfield as hf
 from hiddenfield.errors import InputError
 from hiddenfield.evaluation.query import ask
 from hiddenfield.fields import FactorGraph, concatenate_fields, from_factors, ising_grid
-from hiddenfield.fields.layout import flat_tables
 from hiddenfield.inference import (
     Posterior,
     exact,
@@ -32,7 +31,6 @@ from hiddenfield.inference import (
 )
 from hiddenfield.inference.cliques.messages import collect_messages, distribute_messages
 from hiddenfield.inference.cliques.plan import clique_plan
-from hiddenfield.inference.exact import plan_exact
 from tests.fields.strategies import fields
 from tests.inference.oracle import Enumerated, enumerate_field
 
@@ -41,7 +39,6 @@ WAYS: list[dict[str, Any]] = [
     {"order": "min_fill"},
     {"order": "min_weight"},
     {"backend": "torch"},
-    {"algorithm": "enumerate"},
 ]
 ways = st.sampled_from(WAYS)
 
@@ -332,9 +329,7 @@ def test_hub_with_many_leaves_is_computed_in_logs() -> None:
     soft = from_factors(
         [[0, leaf] for leaf in range(1, leaves + 1)], [table + np.array([[0], [-1]])] * leaves
     )
-    tables = flat_tables(soft)
-    plan = clique_plan(soft, tables)
-    assert collect_messages(soft, tables, plan).in_logs.any()
+    assert collect_messages(soft, clique_plan(soft)).in_logs.any()
     assert exact(soft).log_partition.item() == pytest.approx(np.logaddexp(0.0, -leaves), abs=1e-9)
 
 
@@ -373,8 +368,6 @@ def test_refuses_before_it_runs() -> None:
     for call in (exact, lambda field: map_state(field, "exact"), lambda field: sample(field, 1)):
         with pytest.raises(InputError, match=r"treewidth .*; raise max_memory"):
             call(dense)
-    with pytest.raises(InputError, match="enumeration would look at"):
-        exact(dense, algorithm="enumerate")
 
 
 def test_refuses_counts_of_variables_and_unknown_words() -> None:
@@ -383,8 +376,6 @@ def test_refuses_counts_of_variables_and_unknown_words() -> None:
     field = from_factors([[0, 1]], [np.zeros((2, 2))])
     with pytest.raises(InputError, match="choose from: best"):
         exact(field, order="fill")
-    with pytest.raises(InputError, match="choose from: auto, junction_tree"):
-        exact(field, algorithm="brute")
     with pytest.raises(InputError, match="variables are 0 to 1"):
         marginal_map(field, [2])
 
@@ -429,7 +420,7 @@ def test_messages_go_back_only_where_marginals_are_needed(monkeypatch: pytest.Mo
 
 def test_a_log_partition_is_expected_to_take_less_than_half_of_the_time() -> None:
     field = ising_grid(12, 12, 0.4)
-    one, both = (plan_exact(field, marginals=marginals).seconds for marginals in (False, True))
+    one, both = (clique_plan(field, marginals=marginals).seconds for marginals in (False, True))
     assert one < both / 2
 
 
@@ -509,13 +500,13 @@ def test_crowded_cliques(scale: float, observed: bool, backend: str) -> None:
     tables[0][0, 1] = -np.inf
     field = from_factors(scopes, tables, cards)
     field = field.given({1: 1, 20: 0}) if observed else field
-    plan = clique_plan(field, flat_tables(field))
+    plan = clique_plan(field)
     crowd = np.diff(plan.layout.term_ptr)[np.argmax(plan.tree.log_clique_states)]
     assert crowd < (30 if observed else 20)
     found = exact(field, backend=backend)
     # Reference: the same field with the sum over what hangs on pairs done by a tree of single eliminations.
-    plain = clique_plan(field, flat_tables(field), merge=False)
-    collected = collect_messages(field, flat_tables(field), plain)
+    plain = clique_plan(field, stage=np.zeros(field.num_variables, np.int64))
+    collected = collect_messages(field, plain)
     np.testing.assert_allclose(found.log_partition, collected.log_partition, rtol=1e-10)
     flat = torch.from_numpy(distribute_messages(plain, collected))
     np.testing.assert_allclose(found.log_marginals.exp(), flat[: field.log_unary.shape[0]], atol=1e-9)

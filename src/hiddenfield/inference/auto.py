@@ -14,8 +14,9 @@ import torch
 from hiddenfield.errors import InputError, TooLargeError
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.graphs.region_clusters import choose_regions
+from hiddenfield.inference.cliques.plan import CliquePlan, clique_plan
 from hiddenfield.inference.double_loop import double_loop
-from hiddenfield.inference.exact import Plan, plan_exact, plan_states, run_map_plan, run_plan
+from hiddenfield.inference.exact import run_map_plan, run_plan
 from hiddenfield.inference.generalized_bp import generalized_bp
 from hiddenfield.inference.loopy_bp import loopy_bp
 from hiddenfield.inference.messages.passing import MessagePassing
@@ -109,7 +110,7 @@ def auto(
     ('exact', 'exact')
     """
 
-    def estimate(plan: Plan | None, why: str) -> Posterior:
+    def estimate(plan: CliquePlan | None, why: str) -> Posterior:
         if not field.is_ground:
             return _propagated(field, why)
         if backend == "torch" and torch.is_grad_enabled() and field.requires_grad:
@@ -121,7 +122,7 @@ def auto(
         time_limit,
         memory_limit,
         None if backend == "torch" else loopy_bp,
-        lambda: plan_exact(field, "best", memory_limit, marginals),
+        lambda: clique_plan(field, max_memory=memory_limit, marginals=marginals),
         lambda plan: run_plan(field, plan, backend),
         estimate,
     )
@@ -132,9 +133,9 @@ def _in_time(
     time_limit: float,
     memory_limit: float | None,
     on_forests: Callable[..., Answer] | None,
-    make: Callable[[], Plan],
-    run: Callable[[Plan], Answer],
-    estimate: Callable[[Plan | None, str], Answer],
+    make: Callable[[], CliquePlan],
+    run: Callable[[CliquePlan], Answer],
+    estimate: Callable[[CliquePlan | None, str], Answer],
 ) -> Answer:
     """Answer exactly where that fits the limits, else by an estimate, which is told the plan and why it was not run."""
     if not time_limit > 0:
@@ -152,8 +153,8 @@ def _in_time(
 
 
 def _if_it_fits(
-    field: FactorGraph, make: Callable[[], Plan], run: Callable[[Plan], Answer]
-) -> tuple[Answer | None, Plan | None, str]:
+    field: FactorGraph, make: Callable[[], CliquePlan], run: Callable[[CliquePlan], Answer]
+) -> tuple[Answer | None, CliquePlan | None, str]:
     """Run a plan of exact inference where it fits the limits; return the answer, the plan, and the reason."""
     plan, share = None, SHARE * seconds_left()
     if (planning := PLANNING * _ports(field)) > share:
@@ -181,7 +182,7 @@ def _ports(field: FactorGraph) -> int:
     return sum(group.scopes.numel() for group in field.groups)
 
 
-def _estimate(field: FactorGraph, plan: Plan | None, why: str, memory_limit: float | None) -> Posterior:
+def _estimate(field: FactorGraph, plan: CliquePlan | None, why: str, memory_limit: float | None) -> Posterior:
     """Return what comes closest where exact inference does not fit."""
     ports = _ports(field)
     if ports <= 10 * MOST_PORTS:
@@ -196,7 +197,7 @@ def _estimate(field: FactorGraph, plan: Plan | None, why: str, memory_limit: flo
     if ports <= MOST_PORTS:
         with contextlib.suppress(OutOfTimeError):
             with limited(2 * SHARE * seconds_left()):
-                cuts = Cuts(field.detach(), None if plan is None else plan.cliques.order)
+                cuts = Cuts(field.detach(), None if plan is None else plan.order)
             if found := list(_relaxations(cuts, memory_limit)):
                 return _chosen(found, why)
     return _propagated(field, why)
@@ -248,8 +249,8 @@ def map_state(field: FactorGraph, *, time_limit: float = 5.0, memory_limit: floa
         time_limit,
         memory_limit,
         MAP_METHODS["loopy_bp"],
-        lambda: plan_states(field, every, max_memory=memory_limit),
-        lambda plan: run_map_plan(field, plan, every),
+        lambda: clique_plan(field, stage=every, max_memory=memory_limit),
+        lambda plan: run_map_plan(field, plan),
         lambda _, why: _decoded(field, why),
     )
 

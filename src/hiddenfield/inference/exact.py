@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.fields.graphs.elimination_order import EliminationOrder
-from hiddenfield.fields.layout import FlatTables, flat_tables
 from hiddenfield.inference.cliques.messages import (
-    Collected,
-    choose_states,
+    chosen_states,
     collect_messages,
     distribute_messages,
 )
 from hiddenfield.inference.cliques.plan import CliquePlan, clique_plan
-from hiddenfield.inference.cliques.reference import enumerate_assignments, torch_log_partition
+from hiddenfield.inference.cliques.reference import torch_log_partition
 from hiddenfield.inference.posterior import (
     CONTRADICTION,
     MAP_METHODS,
@@ -32,13 +28,7 @@ from hiddenfield.inference.posterior import (
 )
 from hiddenfield.iteration import check_least
 from hiddenfield.ops.dispatch import use_compiled
-from hiddenfield.registry import choose
-from hiddenfield.shapes import Array, Int, Tensor
-
-ALGORITHMS = {name: name for name in ("auto", "junction_tree", "enumerate")}
-
-BACK = 1.5
-"""How much longer the way back to the leaves takes than the way up to the roots."""
+from hiddenfield.shapes import Int, Tensor
 
 
 @METHODS.register(
@@ -50,7 +40,6 @@ BACK = 1.5
 def exact(
     field: FactorGraph,
     *,
-    algorithm: str = "auto",
     order: str = "best",
     max_memory: float | None = None,
     backend: str = "auto",
@@ -74,8 +63,6 @@ def exact(
     ----------
     field
         The field, variable counts 1; a factor of count k is k copies.
-    algorithm
-        "junction_tree", "enumerate" (every assignment, for small fields), or "auto": the former.
     order
         How variables are eliminated: "min_fill", "min_weight", "weighted_min_fill" or "best", the cheapest of several
         (`elimination_order`).
@@ -113,55 +100,19 @@ def exact(
     >>> posterior.log_partition.exp(), posterior.marginals[2]
     (tensor([14.0000], dtype=torch.float64), tensor([0.2857, 0.7143], dtype=torch.float64))
     """
-    choose("algorithm", ALGORITHMS, algorithm)
-    if algorithm == "enumerate":
-        if not field.is_ground:
-            raise InputError("enumeration is over ground assignments; a field with variable counts has none")
-        return marginals_to_posterior(field, *enumerate_assignments(field), {})
-    return run_plan(field, plan_exact(field, order, max_memory, marginals), backend)
+    plan = clique_plan(field, order=order, max_memory=max_memory, marginals=marginals)
+    return run_plan(field, plan, backend)
 
 
-class Plan(NamedTuple):
-    """What exact inference is going to do, with what its cost can be told from."""
-
-    tables: FlatTables
-    cliques: CliquePlan
-    max_memory: float | None
-    marginals: bool = True
-
-    @property
-    def width(self) -> int:
-        """An upper bound on the treewidth."""
-        return self.cliques.order.width
-
-    @property
-    def seconds(self) -> float:
-        """About how long it takes."""
-        return self.cliques.seconds / (1 if self.marginals else 1 + BACK)
-
-
-def plan_exact(
-    field: FactorGraph,
-    order: str | EliminationOrder = "best",
-    max_memory: float | None = None,
-    marginals: bool = True,
-) -> Plan:
-    """Plan exact inference, or refuse with `TooLargeError` what would take more memory than it may."""
-    tables = flat_tables(field)
-    cliques = clique_plan(field, tables, order=order, max_memory=max_memory)
-    return Plan(tables, cliques, max_memory, marginals)
-
-
-def run_plan(field: FactorGraph, plan: Plan, backend: str = "auto") -> Posterior:
+def run_plan(field: FactorGraph, plan: CliquePlan, backend: str = "auto") -> Posterior:
     """Run a plan; see `exact`."""
     if use_compiled(field.log_unary.detach(), backend=backend, converts=True):
-        back = BACK if plan.marginals else 0.0
-        collected = collect_messages(field, plan.tables, plan.cliques, back=back)
+        collected = collect_messages(field, plan)
         log_partition = torch.from_numpy(collected.log_partition).to(field.device)
         if plan.marginals:
-            probabilities = torch.from_numpy(distribute_messages(plan.cliques, collected)).to(field.device)
+            probabilities = torch.from_numpy(distribute_messages(plan, collected)).to(field.device)
         else:
-            probabilities = log_partition.new_full((plan.cliques.num_outputs,), math.nan)
+            probabilities = log_partition.new_full((plan.tables.num_marginals,), math.nan)
     else:
         log_partition, probabilities = _by_torch(field, plan)
     return marginals_to_posterior(field, log_partition, probabilities, {"treewidth": plan.width})
@@ -259,13 +210,13 @@ def marginal_map(
     check_field(field, "marginal_map")
     chosen = np.zeros(field.num_variables, np.int64)
     chosen[field.indices_of(variables)] = 1
-    return run_map_plan(field, plan_states(field, chosen, order, max_memory), chosen)
+    return run_map_plan(field, clique_plan(field, stage=chosen, order=order, max_memory=max_memory))
 
 
-def run_map_plan(field: FactorGraph, plan: Plan, chosen: Int[Array, " variables"]) -> MapState:
+def run_map_plan(field: FactorGraph, plan: CliquePlan) -> MapState:
     """Run a plan that maximises over some variables; see `marginal_map`."""
-    collected, states = _collected(field, chosen, plan)
-    assignment = np.where(chosen == 1, states(1)[:, 0], -1)
+    collected = collect_messages(field, plan)
+    assignment = np.where(plan.stage == 1, chosen_states(plan, collected)[:, 0], -1)
     value = torch.from_numpy(collected.log_partition).to(field.device, field.dtype)
     status = impossible_status(value == -math.inf)
     return MapState(torch.from_numpy(assignment).to(field.device), value, "exact", value, status, field=field)
@@ -317,57 +268,26 @@ def sample(
     if not isinstance(seed, torch.Generator):
         check_least(0, seed=seed)
     stage = np.zeros(field.num_variables, np.int64)
-    collected, states = _collected(field, stage, plan_states(field, stage, order, max_memory))
+    plan = clique_plan(field, stage=stage, order=order, max_memory=max_memory)
+    collected = collect_messages(field, plan)
     if bool((collected.log_partition == -math.inf).any()):
         raise InputError(f"nothing can be drawn: {CONTRADICTION}")
     number = (
         int(torch.randint(2**62, (1,), generator=seed)) if isinstance(seed, torch.Generator) else seed % 2**63
     )
-    return torch.from_numpy(np.ascontiguousarray(states(num_samples, number).T)).to(field.device)
+    return torch.from_numpy(np.ascontiguousarray(chosen_states(plan, collected, num_samples, number).T)).to(
+        field.device
+    )
 
 
-def plan_states(
-    field: FactorGraph,
-    stage: Int[Array, " variables"],
-    order: str | EliminationOrder = "best",
-    max_memory: float | None = None,
-    tables: FlatTables | None = None,
-) -> Plan:
-    """Plan on a tree in which every clique eliminates one variable, those of stage 1 last and by maximising."""
-    tables = flat_tables(field) if tables is None else tables
-    cliques = clique_plan(field, tables, order=order, stage=stage, merge=False, max_memory=max_memory)
-    return Plan(tables, cliques, max_memory)
-
-
-def _collected(
-    field: FactorGraph, stage: Int[Array, " variables"], given: Plan
-) -> tuple[Collected, Callable[..., Array]]:
-    """Collect messages on a tree in which every clique eliminates one variable; see `plan_states`.
-
-    Returns them, and what finds states on the way back, (variables, samples): the best ones, or drawn with a seed.
-    """
-    plan, tables = given.cliques, given.tables
-    over = stage[plan.tree.clique_variables[plan.tree.clique_ptr[1:] - 1]] == 1
-    collected = collect_messages(field, tables, plan, over)
-
-    def states(samples: int, seed: int | None = None) -> Array:
-        state = np.zeros((field.num_variables, samples), np.int64)
-        messages = (collected.values, collected.logs, collected.in_logs)
-        choose_states(plan.layout, *messages, over, seed is not None, seed or 0, state)
-        # Numbers of live states become states.
-        return np.asarray(plan.layout.alive[(plan.alive_ptr[:-1] + state.T).T]) if state.size else state
-
-    return collected, states
-
-
-def _by_torch(field: FactorGraph, plan: Plan) -> tuple[Tensor, Tensor]:
+def _by_torch(field: FactorGraph, plan: CliquePlan) -> tuple[Tensor, Tensor]:
     """Return log partition, and marginals as its gradient; differentiable where gradients are on."""
     unrolled = torch.is_grad_enabled() and field.requires_grad
     with torch.set_grad_enabled(unrolled or plan.marginals):
         weighted = [g.expanded() * g.count.reshape(-1, *(1,) * g.arity) for g in field.groups]
         flat = torch.cat([field.log_unary, *(tables.reshape(-1) for tables in weighted)])
         flat = flat if unrolled else flat.detach().requires_grad_(plan.marginals)
-        total = torch_log_partition(field, plan.cliques, flat, plan.max_memory)
+        total = torch_log_partition(field, plan, flat)
         if not plan.marginals:
             return total, torch.full_like(flat, math.nan)
         if not flat.numel():  # without variables the total depends on nothing

@@ -14,7 +14,7 @@ from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.graphs.elimination_order import EliminationOrder, elimination_order
 from hiddenfield.fields.graphs.splitting import Split, split_variables
-from hiddenfield.fields.layout import FlatTables, flat_tables
+from hiddenfield.fields.layout import flat_tables
 from hiddenfield.inference.cliques.messages import collect_messages, distribute_messages
 from hiddenfield.inference.cliques.plan import CliquePlan, clique_plan, live_graph
 from hiddenfield.inference.exact import marginals_to_posterior
@@ -246,15 +246,10 @@ class Copies:
         self.hub_ptr = torch.from_numpy(np.append(begin_hub, len(hubs)))
 
     @cached_property
-    def tables(self) -> FlatTables:
-        """The tables of the relaxed field."""
-        return flat_tables(self.field)
-
-    @cached_property
     def plan(self) -> CliquePlan:
         """How exact inference goes on it."""
         order, limit = self.split.order, self.max_memory
-        return clique_plan(self.field, self.tables, order=order, max_memory=limit, loose=self.member)
+        return clique_plan(self.field, order=order, max_memory=limit, loose=self.member)
 
     @property
     def start(self) -> Float[Array, " states"]:
@@ -263,7 +258,7 @@ class Copies:
 
     def update(self, theta: Float[Array, " states"]) -> tuple[Array, Array, Array, Tensor]:
         """Return the next messages, and what the present ones give: log partition, marginals, residual by graph."""
-        field, tables, graphs = self.field, self.tables, self.whole.num_graphs
+        field, tables, graphs = self.field, self.plan.tables, self.whole.num_graphs
         unary = as_array(field.log_unary)[self.place] + theta
         segments = self.bounds[:-1]
         if len(segments):
@@ -275,8 +270,8 @@ class Copies:
             tables.least[self.member] = np.minimum.reduceat(
                 np.where(scaled > -math.inf, scaled, 0.0), segments
             )
-            self.plan.update(tables)
-        collected = collect_messages(field, tables, self.plan, owner=self.owner)
+            self.plan.update()
+        collected = collect_messages(field, self.plan, owner=self.owner)
         probabilities = distribute_messages(self.plan, collected)
         log_partition = collected.log_partition
         own = probabilities[self.place]

@@ -9,9 +9,8 @@ import numpy as np
 import torch
 
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.fields.layout import FlatTables
 from hiddenfield.inference.cliques.loops import TABLE, collect, distribute
-from hiddenfield.inference.cliques.plan import CliquePlan
+from hiddenfield.inference.cliques.plan import BACK, CliquePlan
 from hiddenfield.ops.compile import as_array, compiled, subroutine
 from hiddenfield.shapes import Array
 
@@ -22,8 +21,8 @@ class Collected:
 
     Parameters
     ----------
-    values, logs
-        Tables scaled to a maximum of 1, and their logarithms; messages follow the tables in `values`.
+    values
+        Tables scaled to a maximum of 1; messages follow them.
     in_logs
         For each clique whether it was computed, and its message stored, in logarithms.
     log_scale
@@ -33,58 +32,46 @@ class Collected:
     """
 
     values: Array
-    logs: Array
     in_logs: Array
     log_scale: Array
     log_partition: Array
 
 
-def collect_messages(
-    field: FactorGraph,
-    tables: FlatTables,
-    plan: CliquePlan,
-    maximise: Array | None = None,
-    *,
-    owner: Array | None = None,
-    back: float = 0.0,
-) -> Collected:
-    """Run a plan from the leaves to the roots; where `maximise` says so a clique maximises instead of summing.
-
-    `owner` is the graph of every variable where the field's own numbering of graphs is not to be used. `back` is how
-    much longer the way back is going to take than the way up: a time limit has to leave that much.
-    """
-    values = np.empty(plan.num_tables + plan.num_messages)
-    torch.exp(torch.from_numpy(tables.logs), out=torch.from_numpy(values[: plan.num_tables]))
-    cliques = plan.tree.num_cliques
+def collect_messages(field: FactorGraph, plan: CliquePlan, *, owner: Array | None = None) -> Collected:
+    """Run a plan from the leaves to the roots; `owner` is the graph of every variable where it is not the field's."""
+    tables, layout, cliques = plan.tables, plan.layout, plan.tree.num_cliques
+    values = np.empty(len(tables.logs) + plan.num_messages)
+    torch.exp(torch.from_numpy(tables.logs), out=torch.from_numpy(values[: len(tables.logs)]))
     in_logs, log_scale = np.zeros((cliques, 2), np.bool_), np.zeros(cliques)
-    over = np.zeros(cliques, np.bool_) if maximise is None else maximise
-    collect(
-        plan.layout,
-        over,
-        plan.scratch,
-        values,
-        tables.logs,
-        in_logs,
-        log_scale,
-        work=(1 + back) * plan.products,
-    )
+    # A time limit has to leave as much as the way back is going to take.
+    work = plan.products * (1 + BACK if plan.marginals and plan.stage is None else 1)
+    collect(layout, plan.maximise, plan.scratch, values, tables.logs, in_logs, log_scale, work=work)
     graph = as_array(field.variable_graph) if owner is None else owner
     total = as_array(field.log_constant.detach().double()).copy()
     first = plan.tree.clique_variables[plan.tree.clique_ptr[:-1]]
     total += np.bincount(graph[first], log_scale, minlength=len(total))
     of_tables = graph[tables.port_variable[tables.port_ptr[:-1]]]
     total += np.bincount(of_tables, tables.top, minlength=len(total))
-    return Collected(values, tables.logs, in_logs, log_scale, total)
+    return Collected(values, in_logs, log_scale, total)
 
 
 def distribute_messages(plan: CliquePlan, collected: Collected) -> Array:
     """Run a plan from the roots to the leaves; return the marginals of variables, then of factors, end to end."""
-    out = np.zeros(plan.num_outputs + plan.num_messages)
-    layout = plan.layout
+    layout, size = plan.layout, plan.tables.num_marginals
+    out = np.zeros(size + plan.num_messages)
     out[layout.term_out[layout.term_ptr[:-1][plan.tree.parent < 0]]] = 1.0
-    numbers = (collected.values, collected.logs, collected.in_logs, collected.log_scale)
+    numbers = (collected.values, plan.tables.logs, collected.in_logs, collected.log_scale)
     distribute(layout, plan.scratch, *numbers, out, work=plan.products)
-    return out[: plan.num_outputs]
+    return out[:size]
+
+
+def chosen_states(plan: CliquePlan, collected: Collected, samples: int = 1, seed: int | None = None) -> Array:
+    """Return the best states of a plan with stages on the way back, or with a seed drawn ones, (variables, samples)."""
+    state = np.zeros((len(plan.alive_ptr) - 1, samples), np.int64)
+    messages = (collected.values, plan.tables.logs, collected.in_logs)
+    choose_states(plan.layout, *messages, plan.maximise, seed is not None, seed or 0, state)
+    # Numbers of live states become states.
+    return np.asarray(plan.layout.alive[(plan.alive_ptr[:-1] + state.T).T]) if state.size else state
 
 
 @subroutine

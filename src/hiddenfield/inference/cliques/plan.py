@@ -20,7 +20,7 @@ from hiddenfield.fields.graphs.elimination_order import (
 )
 from hiddenfield.fields.graphs.junction_tree import JunctionTree, junction_tree_of
 from hiddenfield.fields.hard_zeros import live_states
-from hiddenfield.fields.layout import FlatTables
+from hiddenfield.fields.layout import FlatTables, flat_tables
 from hiddenfield.inference.cliques.loops import MESSAGE, SEPARATOR, TABLE
 from hiddenfield.limits import check_time
 from hiddenfield.machine import available_memory
@@ -32,6 +32,9 @@ BLOCK = 1024
 
 SECONDS = 0.8e-9
 """What multiplying a number into a clique takes on the way up and down, within a factor of three on an idle core."""
+
+BACK = 1.5
+"""How much longer the way back to the leaves takes than the way up to the roots."""
 
 REMEDY = (
     "raise max_memory=, give evidence, or use an approximate method: 'loopy_bp', 'tree_reweighted' (an upper bound) or "
@@ -110,8 +113,14 @@ class CliquePlan:
         What the compiled loops read.
     term_table
         The table of every term, -1 where it is a message.
-    num_tables, num_outputs
-        Numbers in all tables and in all marginals; messages and separators follow them.
+    tables
+        The tables themselves; messages follow them, and separators follow the marginals.
+    stage
+        For every variable whether it is maximised over instead of summed over; None where nothing is.
+    max_memory
+        Most bytes that it may take, if that was said.
+    marginals
+        Whether messages go back to the leaves.
     """
 
     tree: JunctionTree
@@ -119,8 +128,22 @@ class CliquePlan:
     alive_ptr: Array
     layout: Layout
     term_table: Array
-    num_tables: int
-    num_outputs: int
+    tables: FlatTables
+    stage: Array | None = None
+    max_memory: float | None = None
+    marginals: bool = True
+
+    @property
+    def width(self) -> int:
+        """An upper bound on the treewidth."""
+        return self.order.width
+
+    @cached_property
+    def maximise(self) -> Array:
+        """Which cliques maximise."""
+        if self.stage is None:
+            return np.zeros(self.tree.num_cliques, np.bool_)
+        return self.stage[self.tree.clique_variables[self.tree.clique_ptr[1:] - 1]] == 1
 
     @cached_property
     def num_messages(self) -> int:
@@ -141,35 +164,39 @@ class CliquePlan:
 
     @cached_property
     def seconds(self) -> float:
-        """About how long marginals take on one core."""
-        return SECONDS * self.products
+        """About how long it takes on one core."""
+        return SECONDS * self.products / (1 if self.marginals else 1 + BACK)
 
-    def update(self, tables: FlatTables) -> None:
-        """Take other potentials: how far the numbers of every table range decides where logarithms are needed."""
+    def update(self) -> None:
+        """Read the tables again: how far the numbers of each range decides where logarithms are needed."""
         held = self.term_table >= 0
-        self.layout.term_range[held] = tables.least[self.term_table[held]]
+        self.layout.term_range[held] = self.tables.least[self.term_table[held]]
 
 
 def clique_plan(
     field: FactorGraph,
-    tables: FlatTables,
     *,
     order: str | EliminationOrder = "best",
     stage: Array | None = None,
-    merge: bool = True,
     max_memory: float | None = None,
+    marginals: bool = True,
     loose: Array | None = None,
 ) -> CliquePlan:
     """Plan exact inference on the live states of a field, or refuse with `TooLargeError` where it does not fit.
 
     Parameters
     ----------
-    field, tables
-        The field and its tables.
-    order, stage, merge
-        See `elimination_order` and `junction_tree_of`; or an order that is known.
+    field
+        The field.
+    order
+        See `elimination_order`; or an order that is known.
+    stage
+        If given, every clique eliminates one variable, those of stage 1 last and by maximising: what states are chosen
+        on.
     max_memory
         Most bytes that it may take; half of what is available by default.
+    marginals
+        Whether messages will go back to the leaves.
     loose
         Variables whose potentials are going to change.
     """
@@ -179,8 +206,9 @@ def clique_plan(
             "use 'loopy_bp', 'tree_reweighted' or 'mean_field', which run on counts, or ground it"
         )
     limit = available_memory() / 2 if max_memory is None else float(max_memory)
+    tables = flat_tables(field)
     alive, alive_ptr, graph = live_graph(field, tables)
-    found = order
+    found, merge = order, stage is None
     if isinstance(found, str):
         found = elimination_order(graph, found, stage=stage, limit=math.log2(max(limit, 8)) + 8)
     if not found.complete:
@@ -195,7 +223,8 @@ def clique_plan(
     if merge:
         tree, home = relieve(tree, home, tables.port_ptr, tables.port_variable)
     check_time()
-    return _lay_out(tree, found, tables, alive, alive_ptr, home, shift, loose)
+    parts = _lay_out(tree, tables, alive, alive_ptr, home, shift, loose)
+    return CliquePlan(tree, found, alive_ptr, *parts, tables, stage, max_memory, marginals)
 
 
 def live_graph(field: FactorGraph, tables: FlatTables) -> tuple[Array, Array, Interactions]:
@@ -227,15 +256,14 @@ def _gigabytes(number: float) -> str:
 
 def _lay_out(
     tree: JunctionTree,
-    found: EliminationOrder,
     tables: FlatTables,
     alive: Array,
     alive_ptr: Array,
     home: Array,
     shift: Array,
     loose: Array | None,
-) -> CliquePlan:
-    """Find the strides of every term in its clique."""
+) -> tuple[Layout, Array]:
+    """Find the strides of every term in its clique; return the arrays, and the table of every term."""
     cliques, terms = tree.num_cliques, len(tables.begin)
     axis_states = tree.states[tree.clique_variables]
     message_size, split, inner_size, num_blocks = (np.empty(cliques, np.int64) for _ in range(4))
@@ -284,7 +312,7 @@ def _lay_out(
         stride=stride,
         alive=alive,
     )
-    return CliquePlan(tree, found, alive_ptr, layout, table, len(tables.logs), tables.num_marginals)
+    return layout, table
 
 
 # -- cliques of many terms: these are multiplied into a few larger tables first ------------------------------

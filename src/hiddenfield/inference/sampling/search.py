@@ -14,8 +14,8 @@ from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.graphs.elimination_order import cut_to_width
 from hiddenfield.fields.hard_zeros import IMPOSSIBLE, feasible_assignments
 from hiddenfield.fields.layout import flat_tables
-from hiddenfield.inference.cliques.plan import live_graph
-from hiddenfield.inference.exact import plan_states, run_map_plan
+from hiddenfield.inference.cliques.plan import clique_plan, live_graph
+from hiddenfield.inference.exact import run_map_plan
 from hiddenfield.inference.posterior import MapState, impossible_status
 from hiddenfield.inference.sampling.chains import Chains, softened
 from hiddenfield.iteration import part_of
@@ -125,10 +125,12 @@ class Search:
         annealing finds another place to begin from, and the best of all is kept.
         """
         random, annealing = np.random.default_rng(0), self.rounds()
-        tables = flat_tables(self.field)
         owner = self.field.state_variable
         state = torch.arange(len(owner)) - self.field.state_ptr[owner]
-        graph, every = live_graph(self.field, tables)[2], np.ones(self.field.num_variables, np.int64)
+        graph, every = (
+            live_graph(self.field, flat_tables(self.field))[2],
+            np.ones(self.field.num_variables, np.int64),
+        )
         here, bits, idle = self.best, FIRST, 0
         while self.improves:
             begun, before = seconds_left(), self.field.log_value(here)
@@ -138,7 +140,7 @@ class Search:
                 fixed, order = cut_to_width(graph, bits, random)
                 out = torch.from_numpy(fixed)[owner] & (state != here[owner])
                 given = self.field.given(torch.where(out, -math.inf, 0.0).double())
-                here = run_map_plan(given, plan_states(given, every, order), every).assignment
+                here = run_map_plan(given, clique_plan(given, stage=every, order=order)).assignment
                 value = self.field.log_value(here)
                 self._note(here, value)
                 idle = 0 if bool((value > before + 1e-9 * before.abs()).any()) else idle + 1
