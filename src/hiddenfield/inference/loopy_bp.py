@@ -12,14 +12,7 @@ import torch
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.inference.messages.free_energy import evaluate
-from hiddenfield.inference.messages.loops import (
-    Ports,
-    Scratch,
-    gather,
-    load_cavities,
-    make_scratch,
-    total_of,
-)
+from hiddenfield.inference.messages.loops import Ports, make_scratch, port_message, total_of
 from hiddenfield.inference.messages.passing import MessagePassing, MessagePlan
 from hiddenfield.inference.messages.propagation import propagate
 from hiddenfield.inference.posterior import (
@@ -32,7 +25,8 @@ from hiddenfield.inference.posterior import (
     padded,
 )
 from hiddenfield.inference.sampling.search import improved
-from hiddenfield.ops.compile import as_array, compiled, subroutine
+from hiddenfield.ops.compile import as_array, compiled
+from hiddenfield.ops.dispatch import FLOATS
 from hiddenfield.shapes import Array, Float, Int, Tensor
 
 REMEDY = "try damping=0.5, schedule='residual', or method 'double_loop', which always converges"
@@ -265,78 +259,44 @@ def decode(passing: MessagePassing, messages: Float[Tensor, " messages"]) -> Int
     Cost: about one sweep of all messages. Runs on the CPU, wherever the messages are.
     """
     field = passing.field
-    if field.device.type != "cpu" or field.dtype not in (torch.float32, torch.float64):
-        dtype = field.dtype if field.dtype in (torch.float32, torch.float64) else torch.float32
-        weights = passing.weights
-        weights = None if weights is None else tuple(part.to("cpu", dtype) for part in weights)
-        there = MessagePassing(field.to("cpu", dtype), weights, maximise=True)
-        return decode(there, messages.to("cpu", dtype)).to(field.device)
+    dtype = field.dtype if field.dtype in FLOATS else torch.float32
+    if field.device.type != "cpu" or field.dtype != dtype:
+        passing = MessagePassing(field.to("cpu", dtype), maximise=True)
     plan = MessagePlan(passing)
-    plan.ports.messages[:] = as_array(messages.detach())
-    assignment = np.full(field.num_variables, -1, np.int64)
+    plan.ports.messages[:] = as_array(messages.detach().to("cpu", dtype))
+    assignment = np.zeros(field.num_variables, np.int64)
     scores = np.empty(int(field.cardinalities.max()) if field.num_variables else 0, plan.log_unary.dtype)
     order = np.argsort(plan.depths[0], kind="stable")
     work = 16 * len(plan.ports.messages)
     choose_in_turn(plan.ports._replace(maximise=True), order, scores, assignment, work=work)
-    return torch.from_numpy(assignment)
-
-
-@subroutine(allocates=False)
-def fix_chosen(factor: int, target: int, ports: Ports, assignment: Array, scratch: Scratch) -> bool:
-    """Let the factor's variables that have their state send it alone; return whether there are any."""
-    offset = 0
-    found = False
-    for position in range(ports.factor_ptr[factor + 1] - ports.factor_ptr[factor]):
-        states = scratch.sizes[position]
-        chosen = assignment[ports.port_variable[ports.factor_port[ports.factor_ptr[factor] + position]]]
-        if position != target and chosen >= 0:
-            found = True
-            for state in range(states):
-                scratch.logs[offset + state] = 0 if state == chosen else -np.inf
-        offset += states
-    return found
-
-
-@subroutine(allocates=False)
-def add_port(port: int, ports: Ports, assignment: Array, scratch: Scratch, scores: Array) -> None:
-    """Add what a port says about its variable, given the states that have been chosen."""
-    factor, target = ports.port_factor[port], ports.port_position[port]
-    first = ports.port_ptr[port]
-    states = ports.port_ptr[port + 1] - first
-    load_cavities(factor, target, ports, scratch)
-    if fix_chosen(factor, target, ports, assignment, scratch):
-        arity = ports.factor_ptr[factor + 1] - ports.factor_ptr[factor]
-        entries = 1
-        for position in range(arity):
-            entries *= scratch.sizes[position]
-        begin = ports.table_begin[factor]
-        gather(1, target, arity, ports.log_tables[begin : begin + entries], scratch.logs, scratch)
-        for state in range(states):
-            scores[state] += ports.port_weight[port] * scratch.out[state]
-    else:
-        for state in range(states):
-            scores[state] += ports.port_weight[port] * ports.messages[first + state]
+    return torch.from_numpy(assignment).to(field.device)
 
 
 @compiled(watched=True)
 def choose_in_turn(stop: Array, ports: Ports, order: Array, scores: Array, assignment: Array) -> None:
-    """Write the states that variables choose in the given order; `assignment` comes in as -1."""
+    """Write the states that variables choose in the given order, each by messages that know the choices before it."""
     stop[1] = 1
     scratch = make_scratch(ports)
     for variable in range(order.size):
         total_of(variable, ports)
-    for place in range(order.size):
+    for variable in order:
         if stop[0]:
             return
-        variable = order[place]
-        first = ports.state_ptr[variable]
-        states = ports.state_ptr[variable + 1] - first
-        for state in range(states):
+        first, end = ports.state_ptr[variable], ports.state_ptr[variable + 1]
+        for state in range(end - first):
             scores[state] = ports.log_unary[first + state]
         for at in range(ports.variable_ptr[variable], ports.variable_ptr[variable + 1]):
-            add_port(ports.variable_port[at], ports, assignment, scratch, scores)
+            port = ports.variable_port[at]
+            port_message(port, ports, scratch)
+            for state in range(end - first):
+                scores[state] += ports.port_weight[port] * scratch.out[state]
+                ports.messages[ports.port_ptr[port] + state] = (
+                    0  # nothing is left out of what it sends from now on
+                )
         best = 0
-        for state in range(states):
+        for state in range(end - first):
             if scores[state] > scores[best]:
                 best = state
         assignment[variable] = best
+        for state in range(end - first):
+            ports.totals[first + state] = 0 if state == best else -np.inf
