@@ -260,50 +260,7 @@ def site_sweeps(
 
 
 @subroutine(allocates=False, fast=True)
-def absorb(own: int, logs: bool, flat: FlatField, state: Array, chain: int, belief: Array) -> None:
-    """Multiply the belief of the variable at a place by its factor, given the states of the factor's other ones."""
-    factor, begin, step = flat.place_factor[own], flat.state_ptr[flat.scope[own]], flat.stride[own]
-    entry = entry_given(factor, own, own, flat, state, chain)
-    count = flat.factor_count[factor]
-    for x in range(flat.state_ptr[flat.scope[own] + 1] - begin):
-        if logs:
-            belief[begin + x] += count * flat.tables[entry + x * step]
-        else:
-            belief[begin + x] *= flat.tables[entry + x * step]
-
-
-@subroutine(allocates=False, fast=True)
-def pass_up(
-    own: int, other: int, logs: bool, flat: FlatField, state: Array, chain: int, belief: Array, weight: Array
-) -> None:
-    """Multiply a parent's belief by the message of a variable, scaled to a maximum of 1; or add its logarithm."""
-    factor, v, u = flat.place_factor[own], flat.scope[own], flat.scope[other]
-    begin, card = flat.state_ptr[v], flat.state_ptr[v + 1] - flat.state_ptr[v]
-    entry, above = entry_given(factor, own, other, flat, state, chain), flat.state_ptr[u]
-    most = 0.0
-    for y in range(flat.state_ptr[u + 1] - above):
-        here, total = entry + y * flat.stride[other], 0.0
-        if not logs:
-            for x in range(card):
-                total += belief[begin + x] * flat.tables[here + x * flat.stride[own]]
-            weight[y] = total
-            most = max(most, total)
-            continue
-        top, count = -np.inf, flat.factor_count[factor]
-        for x in range(card):
-            weight[x] = belief[begin + x] + count * flat.tables[here + x * flat.stride[own]]
-            top = max(top, weight[x])
-        for x in range(card):
-            total += np.exp(weight[x] - top) if top > -np.inf else 0.0
-        belief[above + y] += top + np.log(total)
-    if not logs:
-        scale = 1.0 / most if most > 0.0 else 0.0
-        for y in range(flat.state_ptr[u + 1] - above):
-            belief[above + y] *= weight[y] * scale
-
-
-@subroutine(allocates=False, fast=True)
-def absorb_together(
+def absorb(
     target: int,
     begin: int,
     end: int,
@@ -318,49 +275,51 @@ def absorb_together(
 ) -> None:
     """Multiply the belief of the variable at a place by its factor, summed over the beliefs of some siblings.
 
-    These are ``trees.order[begin:end]``; the factor's other variables have their states.
+    These are at ``trees.order[begin:end]``; the factor's other variables have their states. In probabilities the factor
+    is scaled to a maximum of 1; otherwise logarithms are added.
     """
     factor, above = flat.place_factor[target], flat.state_ptr[flat.scope[target]]
     card, count = flat.state_ptr[flat.scope[target] + 1] - above, flat.factor_count[factor]
-    base = flat.table_start[factor]
-    for place in range(flat.scope_ptr[factor], flat.scope_ptr[factor + 1]):
-        open_place = place == target
-        for i in range(begin, end):
-            open_place = open_place or trees.own_place[i] == place
-        if not open_place:
-            base += flat.stride[place] * state[flat.scope[place], chain]
-    most = 0.0
+    base = entry_given(factor, target, target, flat, state, chain)
+    for i in range(begin, end):
+        base -= flat.stride[trees.own_place[i]] * state[trees.order[i], chain]
+    most, states, step, first, one = 0.0, 1, 0, 0, 0.0 if logs else 1.0
+    if begin < end:
+        v = trees.order[begin]
+        first, step = flat.state_ptr[v], flat.stride[trees.own_place[begin]]
+        states = flat.state_ptr[v + 1] - first
     for y in range(card):
         top, total = -np.inf, 0.0
-        for summing in range(0 if logs else 1, 2):  # logarithms take a pass for the largest term
-            at = base + y * flat.stride[target]
-            for i in range(begin, end):
-                digit[i - begin] = 0
-            i = begin
-            while i < end or begin == end:
-                term = count * flat.tables[at] if logs else flat.tables[at]
-                for k in range(begin, end):
+        # Sums of logarithms take a pass for the largest term.
+        for summing in range(0 if logs else 1, 1 if logs and begin == end else 2):
+            at, i = base + y * flat.stride[target], begin
+            for k in range(begin + 1, end):
+                digit[k - begin] = 0
+            while i < max(end, begin + 1):
+                rest = one
+                for k in range(begin + 1, end):
                     own = belief[flat.state_ptr[trees.order[k]] + digit[k - begin]]
-                    term = term + own if logs else term * own
-                if not logs:
-                    total += term
-                elif summing == 0:
-                    top = max(top, term)
-                elif top > -np.inf:
-                    total += np.exp(term - top)
-                i = begin
+                    rest = rest + own if logs else rest * own
+                for x in range(states):
+                    entry, own = flat.tables[at + x * step], belief[first + x] if begin < end else one
+                    if not logs:
+                        total += rest * own * entry
+                    elif summing == 0:
+                        top = max(top, rest + own + count * entry)
+                    elif top > -np.inf:
+                        total += np.exp(rest + own + count * entry - top)
+                i = begin + 1
                 while i < end:
-                    step, v = flat.stride[trees.own_place[i]], trees.order[i]
+                    v = trees.order[i]
                     digit[i - begin] += 1
-                    at += step
+                    at += flat.stride[trees.own_place[i]]
                     if digit[i - begin] < flat.state_ptr[v + 1] - flat.state_ptr[v]:
+                        i = begin
                         break
-                    at -= step * digit[i - begin]
+                    at -= flat.stride[trees.own_place[i]] * digit[i - begin]
                     digit[i - begin] = 0
                     i += 1
-                if begin == end:
-                    break
-        weight[y] = total if not logs else (top + np.log(total) if top > -np.inf else -np.inf)
+        weight[y] = total if not logs else (top + np.log(total) if total > 0.0 else top)
         most = max(most, total)
     scale = 1.0 / most if most > 0.0 else 0.0
     for y in range(card):
@@ -405,28 +364,19 @@ def tree_sweeps(
                         belief[s] = flat.log_unary[s]
                     for p in range(flat.port_ptr[v], flat.port_ptr[v + 1]):
                         if not trees.internal[p]:
-                            absorb(flat.port_place[p], logs, flat, walk.state, c, belief)
+                            place = flat.port_place[p]
+                            absorb(place, 0, 0, logs, trees, flat, walk.state, c, belief, weight, digit)
                 for i in range(first, last):
                     if parent[i] < 0 or (i + 1 < last and trees.sibling[i + 1] == trees.sibling[i]):
                         continue  # a root, or one whose siblings are still to come
-                    start, other = trees.sibling[i], trees.parent_place[i]
-                    if start == i:
-                        pass_up(trees.own_place[i], other, logs, flat, walk.state, c, belief, weight)
-                    else:
-                        absorb_together(
-                            other, start, i + 1, logs, trees, flat, walk.state, c, belief, weight, digit
-                        )
+                    place, start = trees.parent_place[i], trees.sibling[i]
+                    absorb(place, start, i + 1, logs, trees, flat, walk.state, c, belief, weight, digit)
                 for i in range(last - 1, first - 1, -1):
                     v = order[i]
                     begin, card = flat.state_ptr[v], flat.state_ptr[v + 1] - flat.state_ptr[v]
                     if parent[i] >= 0:  # whose state has just been drawn
-                        start, own = trees.sibling[i], trees.own_place[i]
-                        if start == i:
-                            absorb(own, logs, flat, walk.state, c, belief)
-                        else:
-                            absorb_together(
-                                own, start, i, logs, trees, flat, walk.state, c, belief, weight, digit
-                            )
+                        place, start = trees.own_place[i], trees.sibling[i]
+                        absorb(place, start, i, logs, trees, flat, walk.state, c, belief, weight, digit)
                     if logs:
                         total = exponentials(belief, begin, 1, card)
                     else:
