@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
 
-from hiddenfield.ops import segment_sum
-from hiddenfield.ops.compile import compiled, prange, subroutine
+from hiddenfield.ops.compile import as_array, compiled, prange, subroutine
 from hiddenfield.shapes import Array, Float, Int, Tensor
 
 
@@ -34,8 +31,8 @@ class Mixing:
 
     Notes
     -----
-    A step costs `memory` times the numbers. On the CPU it is a compiled loop: with plain torch, `double_loop` on a
-    10 x 10 grid takes 2.2 times as long.
+    A step costs `memory` times the numbers. It is a compiled loop in host memory, also where
+    the states come from a GPU: in plain torch, `double_loop` on a 10 x 10 grid takes 2.2 times as long.
 
     References
     ----------
@@ -43,22 +40,19 @@ class Mixing:
     """
 
     def __init__(self, owner: Int[Tensor, " numbers"], graphs: int, memory: int, dtype: torch.dtype) -> None:
-        self.owner = owner
-        count = torch.bincount(owner, minlength=graphs)
-        self.ptr = torch.cat([count.new_zeros(1), count.cumsum(0)])
-        options: dict[str, Any] = {"dtype": dtype, "device": owner.device}
-        self.states = torch.zeros(len(owner), memory, **options)
-        self.changes = torch.zeros(len(owner), memory, **options)
-        self.gram = torch.zeros(graphs, memory, memory, **options)
-        self.filled = torch.zeros(graphs, dtype=torch.int64, device=owner.device)
-        self.best = torch.full((graphs,), math.inf, **options)
+        kind = torch.empty(0, dtype=dtype).numpy().dtype
+        self.ptr = as_array(
+            torch.cat([owner.new_zeros(1), torch.bincount(owner, minlength=graphs).cumsum(0)])
+        )
+        self.states, self.changes = np.zeros((2, len(owner), memory), kind)
+        self.gram = np.zeros((graphs, memory, memory), kind)
+        self.filled, self.best = np.zeros(graphs, np.int64), np.full(graphs, math.inf, kind)
         self.ridge = 1e-10 if dtype == torch.float64 else 1e-6
         self.steps = 0
 
     def forget(self) -> None:
         """Forget the past."""
-        self.filled.zero_()
-        self.best.fill_(math.inf)
+        self.filled[:], self.best[:] = 0, math.inf
         self.steps = 0
 
     @torch.no_grad()
@@ -78,62 +72,13 @@ class Mixing:
         Entries of -inf stay. With a `residual`, graphs that have settled keep their state, and one whose residual is
         three times its best forgets its past.
         """
-        residual = torch.ones_like(self.best) if residual is None else residual
         slot, ready = self.steps % self.gram.shape[1], self.steps >= max(begin, 1)
         self.steps += 1
-        if not state.is_cpu:
-            return self._torch_mix(state, change, weight, residual, tolerance, slot, ready)
-        out = torch.empty_like(state)
-        arrays = [tensor.detach().numpy() for tensor in (state, change, weight, residual, out)]
-        _mix(tolerance, self.ridge, slot, ready, self._past, *arrays, work=self.states.numel())
-        return out
-
-    @cached_property
-    def _past(self) -> tuple[Array, ...]:
-        kept = (self.ptr, self.best, self.filled, self.states, self.changes, self.gram)
-        return tuple(tensor.numpy() for tensor in kept)
-
-    def _torch_mix(
-        self,
-        state: Tensor,
-        change: Tensor,
-        weight: Tensor,
-        residual: Tensor,
-        tolerance: float,
-        slot: int,
-        ready: bool,
-    ) -> Tensor:
-        settled, worse = residual <= tolerance, residual > 3 * self.best
-        self.best.copy_(torch.where(worse, residual, torch.minimum(self.best, residual)))
-        alive = state.isfinite()
-        self.states[:, slot] = state.masked_fill(~alive, 0)
-        self.changes[:, slot] = (change * weight.sqrt()).masked_fill(~(alive & change.isfinite()), 0)
-        products = segment_sum(self.changes * self.changes[:, slot, None], self.ptr)
-        self.gram[:, slot] = self.gram[:, :, slot] = products
-        self.filled.copy_((self.filled.masked_fill(worse, 0) + 1).masked_fill(settled, 0))
-        self.filled.clamp_(max=self.gram.shape[1])
-        if not ready:
-            return state
-        mixed = (self.states * self._shares(slot)[self.owner]).sum(1)
-        return torch.where(alive & ~settled[self.owner], mixed, state)
-
-    def _shares(self, latest: int) -> Float[Tensor, "graphs memory"]:
-        """Return what each slot counts for; the latest alone where the system has no good solution."""
-        memory = self.gram.shape[1]
-        slots = torch.arange(memory, device=self.gram.device)
-        known = (latest - slots) % memory < self.filled[:, None]
-        scale = torch.where(known, self.gram.diagonal(dim1=1, dim2=2).sqrt(), 1)
-        inverse = torch.where(known & (scale > 0), 1 / scale, 0)
-        # Scaled to a unit diagonal, with a small ridge.
-        identity = torch.eye(memory, dtype=scale.dtype, device=scale.device)
-        system = self.gram * inverse[:, :, None] * inverse[:, None, :] + self.ridge * identity
-        right = (inverse / inverse.amax(1, keepdim=True))[:, :, None]
-        share = torch.linalg.solve_ex(system, right).result[:, :, 0] * inverse
-        total = share.sum(1, keepdim=True)
-        good = (scale.amin(1, keepdim=True) > 0) & (total.abs() > 1e-6 * share.abs().sum(1, keepdim=True))
-        share = share / total
-        good = good & share.isfinite().all(1, keepdim=True)
-        return torch.where(good, share, (slots == latest).to(share.dtype))
+        worst = np.ones_like(self.best) if residual is None else as_array(residual)
+        past = (self.ptr, self.best, self.filled, self.states, self.changes, self.gram)
+        given, out = map(as_array, (state, change, weight)), np.empty_like(as_array(state))
+        _mix(tolerance, self.ridge, slot, ready, past, *given, worst, out, work=self.states.size)
+        return torch.from_numpy(out).to(state.device)
 
 
 @compiled(fast=True)
