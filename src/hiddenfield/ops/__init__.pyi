@@ -19,7 +19,6 @@ from .segments import (
     segment_repeat as segment_repeat,
     segment_repeat_reference as segment_repeat_reference,
     segment_softmax as segment_softmax,
-    segment_softmax_reference as segment_softmax_reference,
     segment_sum as segment_sum,
     segment_sum_reference as segment_sum_reference,
 )

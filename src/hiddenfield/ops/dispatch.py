@@ -165,14 +165,13 @@ def over_segments(
     rows: Tensor,
     ptr: Tensor,
     *,
-    each_row: bool = False,
     dtype: torch.dtype | None = None,
     effort: int = 1,
 ) -> Tensor:
-    """Run ``loop(rows, ptr, out)`` on matrices, with one row of the result per segment or `each_row`."""
+    """Run ``loop(rows, ptr, out)`` on matrices, with one row of the result per segment."""
     pointers = as_array(ptr)
     check_total(pointers, rows.shape[0])
-    out = empty((rows.shape[0] if each_row else pointers.size - 1, *rows.shape[1:]), rows, dtype)
+    out = empty((pointers.size - 1, *rows.shape[1:]), rows, dtype)
     flat = rows.unsqueeze(1) if rows.ndim == 1 else rows
     target = out.view(out.shape[0], flat.shape[1]).numpy()
     loop(as_array(flat), pointers, target, work=effort * flat.numel())

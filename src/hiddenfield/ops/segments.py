@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hiddenfield.ops.compile import as_array, compiled, prange, subroutine
+from hiddenfield.ops.compile import as_array, compiled, prange
 from hiddenfield.ops.dispatch import Implementations, check_pointers, check_total, over_segments
 from hiddenfield.shapes import Array, Float, Int, Tensor
 
@@ -272,18 +272,10 @@ def segment_softmax(
     >>> segment_softmax(torch.tensor([0.0, 0.0, 7.0]), torch.tensor([0, 2, 2, 3]))
     tensor([0.5000, 0.5000, 1.0000])
     """
-    check_pointers(rows, ptr)
-    return _softmax(rows, ptr)
-
-
-def segment_softmax_reference(rows: Tensor, ptr: Tensor) -> Tensor:
-    """Subtract the maximum (0 for -inf), exponentiate, divide by the sum (1 for 0)."""
-    top = segment_max_reference(rows.detach(), ptr)
-    top = top.masked_fill(top == -torch.inf, 0)
-    weight = torch.exp(rows - segment_repeat_reference(top, ptr, rows.shape[0]))
-    total = segment_sum_reference(weight, ptr)
-    total = total.masked_fill(total == 0, 1)
-    return weight / segment_repeat_reference(total, ptr, rows.shape[0])
+    top = segment_max(rows.detach(), ptr)
+    weight = torch.exp(rows - segment_repeat(top.masked_fill(top == -torch.inf, 0), ptr, rows.shape[0]))
+    total = segment_sum(weight, ptr)
+    return weight / segment_repeat(total.masked_fill(total == 0, 1), ptr, rows.shape[0])
 
 
 def segment_logsumexp(
@@ -328,34 +320,6 @@ def segment_logsumexp_reference(rows: Tensor, ptr: Tensor) -> Tensor:
     return torch.log(total) + finite
 
 
-@subroutine
-def top_of(rows: Array, begin: int, end: int, column: int) -> float:
-    """Return the largest entry of a column of a segment, or 0 where it is -inf."""
-    top = rows.dtype.type(-np.inf)
-    for row in range(begin, end):
-        if rows[row, column] > top:
-            top = rows[row, column]
-    return top if top > -np.inf else rows.dtype.type(0)
-
-
-@compiled
-def _softmax_loop(rows: Array, ptr: Array, out: Array) -> None:
-    dim = rows.shape[1]
-    for segment in prange(ptr.size - 1):
-        begin = ptr[segment]
-        end = ptr[segment + 1]
-        for column in range(dim):
-            top = top_of(rows, begin, end, column)
-            total = rows.dtype.type(0)
-            for row in range(begin, end):
-                weight = math.exp(rows[row, column] - top)
-                out[row, column] = weight
-                total += weight
-            if total != 0:
-                for row in range(begin, end):
-                    out[row, column] /= total
-
-
 @compiled
 def _logsumexp_loop(rows: Array, ptr: Array, out: Array) -> None:
     dim = rows.shape[1]
@@ -363,7 +327,10 @@ def _logsumexp_loop(rows: Array, ptr: Array, out: Array) -> None:
         begin = ptr[segment]
         end = ptr[segment + 1]
         for column in range(dim):
-            top = top_of(rows, begin, end, column)
+            top = rows.dtype.type(-np.inf)
+            for row in range(begin, end):
+                if rows[row, column] > top:
+                    top = rows[row, column]
             if math.isinf(top):
                 top = rows.dtype.type(0)
             total = rows.dtype.type(0)
@@ -387,12 +354,6 @@ def _repeat_gradient(ctx: Any, gradient: Tensor) -> tuple[Tensor]:
     return (segment_sum(gradient, ctx.arguments[1]),)
 
 
-def _softmax_gradient(ctx: Any, gradient: Tensor) -> tuple[Tensor]:
-    (out,), (rows, ptr) = ctx.saved_tensors, ctx.arguments
-    weighted = out * gradient
-    return (weighted - out * segment_repeat(segment_sum(weighted, ptr), ptr, rows),)
-
-
 def _logsumexp_gradient(ctx: Any, gradient: Tensor) -> tuple[Tensor]:
     (values,), (rows, ptr) = ctx.saved_tensors, ctx.arguments
     return (segment_softmax(values, ptr) * segment_repeat(gradient, ptr, rows),)
@@ -401,12 +362,6 @@ def _logsumexp_gradient(ctx: Any, gradient: Tensor) -> tuple[Tensor]:
 _sum = Implementations(segment_sum_reference, partial(over_segments, _sum_loop), _sum_cuda, _sum_gradient)
 _repeat = Implementations(segment_repeat_reference, None, _repeat_cuda, _repeat_gradient)
 _argmax = Implementations(segment_argmax_reference, partial(over_segments, _argmax_loop, dtype=torch.int64))
-_softmax = Implementations(
-    segment_softmax_reference,
-    partial(over_segments, _softmax_loop, each_row=True, effort=4),
-    gradient=_softmax_gradient,
-    keep=lambda out, rows, ptr: [out],
-)
 _logsumexp = Implementations(
     segment_logsumexp_reference,
     partial(over_segments, _logsumexp_loop, effort=4),
