@@ -272,6 +272,7 @@ def segment_softmax(
     >>> segment_softmax(torch.tensor([0.0, 0.0, 7.0]), torch.tensor([0, 2, 2, 3]))
     tensor([0.5000, 0.5000, 1.0000])
     """
+    check_pointers(rows, ptr)
     top = segment_max(rows.detach(), ptr)
     weight = torch.exp(rows - segment_repeat(top.masked_fill(top == -torch.inf, 0), ptr, rows.shape[0]))
     total = segment_sum(weight, ptr)
