@@ -86,13 +86,13 @@ def trials(scale: Scale) -> list[Trial]:
         for trials in (
             *(_pair(name, model, variant) for model in MAIN for variant in ("plain", "recipe")),
             *(_pair(name, model, "recipe") for model in OTHERS),
-            [_five(name)],
+            [five_networks(name)],
         )
         for trial in trials
     ]
 
 
-def _five(name: str) -> Trial:
+def five_networks(name: str) -> Trial:
     """Return the trial of five networks whose probabilities are averaged; nothing is selected."""
     parameters = FIVE | {"epochs": EPOCHS["recipe"][name]}
     settings = AssessmentSettings(baselines=False)
