@@ -29,16 +29,18 @@ from hiddenfield.estimators.counting import (
     choose_weights,
     fit_counting,
 )
-from hiddenfield.estimators.inputs import Features, Reading, rows_read
+from hiddenfield.estimators.inputs import REPRESENTATIONS, Features, Reading, rows_read
 from hiddenfield.estimators.parameters import (
     COMMON,
     OF_NETWORK,
+    as_json,
     auto_batch_size,
     auto_ensemble,
     auto_epochs,
     auto_fraction,
     auto_patience,
     check,
+    from_json,
     plain,
 )
 from hiddenfield.estimators.targets import Answers, attach, check_held_out, checked_weights, split_held_out
@@ -88,6 +90,9 @@ class Fitted(BaseEstimator):  # type: ignore[misc]
     target_kinds_: tuple[str, ...]
     features_: Features
     reading_: Reading
+    representation: str
+    representation_options: Mapping[str, Any] | None
+    random_state: Any
     histories_: Sequence[History] = ()
     networks_: Sequence[Predictor] = ()
     blend_: Mapping[str, float] = MappingProxyType({})
@@ -113,13 +118,70 @@ class Fitted(BaseEstimator):  # type: ignore[misc]
     def embed(self, X: Any) -> Float[Array, "structures width"]:
         """Return one vector per structure."""
 
-    @abstractmethod
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Save the fitted estimator into a folder, to be opened with `hiddenfield.load`."""
+        """Save the fitted estimator into a folder, to be opened with `hiddenfield.load`.
+
+        It holds ``model.safetensors``, the arrays, and ``model.json``, all the rest, with checksums of both. The folder
+        appears whole or not at all. The `checkpoint` parameter, and a `random_state` that is a generator, belong to the
+        process and are left out.
+
+        Parameters
+        ----------
+        path
+            The folder, which must not exist.
+        overwrite
+            Whether to replace a model that was saved there before.
+        """
+        from hiddenfield.estimators.saving import save
+
+        check_is_fitted(self)
+        save(self, Path(path), overwrite=overwrite)
+
+    @abstractmethod
+    def _with_targets(self, structures: Structures, columns: list[Answers]) -> Structures:
+        """Return the structures with the columns of y as targets of the kind that is predicted."""
 
     @abstractmethod
     def _predictions(self, X: Any) -> list[Float[Array, "members ..."]]:
         """Return for every target what each member of an ensemble predicts: (members, N) or (members, N, classes)."""
+
+    def _read_training(self, X: Any) -> Structures:
+        """Read X, and keep how."""
+        self.reading_ = Reading.of(X, self.representation, self.representation_options)
+        return self.reading_.convert(X)
+
+    def _answered(self, X: Any, structures: Structures, y: Any) -> Structures:
+        """Return the structures with the columns of y, or their own, as targets, and keep what these are."""
+        given = None if y is None else len(X)
+        columns, self.single_target_ = attach(structures, y, rows_read(X, structures), given)
+        structures = self._with_targets(structures, columns)
+        self.task_, self.target_kinds_ = Task.of(structures), tuple(column.kind for column in columns)
+        return structures
+
+    def _described(self) -> dict[str, Any]:
+        """Return plain values of how new structures are read, and of what is predicted, if anything is."""
+        found = {
+            "features": self.features_.as_dict(),
+            "representation": self.reading_.representation,
+            "representation_options": as_json("representation_options", dict(self.reading_.options)),
+        }
+        if "task_" not in vars(self):
+            return found
+        return found | {
+            "task": self.task_.as_dict(),
+            "single_target": self.single_target_,
+            "target_kinds": list(self.target_kinds_),
+        }
+
+    def _take_description(self, content: Mapping[str, Any]) -> None:
+        """Take over what `_described` returned."""
+        if content["representation"] not in REPRESENTATIONS:
+            raise InputError(f"there is no representation {content['representation']!r:.50}")
+        self.features_ = Features.from_dict(content["features"])
+        self.reading_ = Reading(content["representation"], from_json(content["representation_options"]))
+        if "task" in content:
+            self.task_, self.target_kinds_ = Task.from_dict(content["task"]), tuple(content["target_kinds"])
+            self.single_target_ = content["single_target"]
 
     def _fitted(self, name: str) -> Any:
         """Return what `fit` has set; before it, this is an AttributeError, as of any attribute that is not there."""
@@ -138,6 +200,16 @@ class Fitted(BaseEstimator):  # type: ignore[misc]
                 stacklevel=4,
             )
         return rows
+
+    def __sklearn_tags__(self) -> Any:
+        """Return scikit-learn's tags: X holds structures, not arrays of numbers; targets may be missing or several."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.input_tags.string = True
+        tags.target_tags.multi_output = True
+        tags.non_deterministic = self.random_state is None
+        tags.no_validation = True
+        return tags
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -394,10 +466,6 @@ class StructureEstimator(Fitted):  # type: ignore[misc]
                 f"can go on as it began. Got {self.random_state!r} instead."
             )
 
-    @abstractmethod
-    def _with_targets(self, structures: Structures, columns: list[Answers]) -> Structures:
-        """Return the structures with the columns of y as targets of the kind that is predicted."""
-
     def _task(self, structures: Structures) -> Task:
         """Return what is to be learned."""
         return Task.of(
@@ -494,25 +562,6 @@ class StructureEstimator(Fitted):  # type: ignore[misc]
         parts = [predict(n, structures, device=self.device, function=n.embed) for n in self.networks_]
         return _spread(torch.cat(parts, dim=1).numpy(), self._rows(X, structures), X)
 
-    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Save the fitted estimator into a folder, to be opened with `hiddenfield.load`.
-
-        It holds ``model.safetensors``, the weights of every network, and ``model.json``, all the rest, with checksums
-        of both. The folder appears whole or not at all. The `checkpoint` parameter, and a `random_state` that is a
-        generator, belong to the process and are left out.
-
-        Parameters
-        ----------
-        path
-            The folder, which must not exist.
-        overwrite
-            Whether to replace a model that was saved there before.
-        """
-        from hiddenfield.estimators.saving import save
-
-        check_is_fitted(self)
-        save(self, Path(path), overwrite=overwrite)
-
     def _encoded(self, X: Any) -> Structures:
         check_is_fitted(self)
         return self.features_.encode(self.reading_.convert(X))
@@ -539,16 +588,6 @@ class StructureEstimator(Fitted):  # type: ignore[misc]
     def __sklearn_is_fitted__(self) -> bool:
         """Say whether `fit` has been called."""
         return "networks_" in vars(self)
-
-    def __sklearn_tags__(self) -> Any:
-        """Return scikit-learn's tags: X holds structures, not arrays of numbers; targets may be missing or several."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array = False
-        tags.input_tags.string = True
-        tags.target_tags.multi_output = True
-        tags.non_deterministic = self.random_state is None
-        tags.no_validation = True
-        return tags
 
 
 def _name_at(name_of: Callable[[int], str], kept: Int[Array, " kept"], position: int) -> str:

@@ -26,8 +26,8 @@ from hiddenfield.data.table import TableColumn
 from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.errors import InputError
 from hiddenfield.estimators.base import Fitted, _spread
-from hiddenfield.estimators.inputs import REPRESENTATIONS, Features, Reading, rows_read
-from hiddenfield.estimators.parameters import COUNT, POSITIVE, as_json, check, from_json
+from hiddenfield.estimators.inputs import REPRESENTATIONS, Features, rows_read
+from hiddenfield.estimators.parameters import COUNT, POSITIVE, check
 from hiddenfield.models.cgmm.context import Shape, States
 from hiddenfield.models.cgmm.fingerprints import FINGERPRINTS, fingerprints
 from hiddenfield.models.cgmm.layer import ContextLayer
@@ -150,8 +150,7 @@ class ContextualGraphMarkovModel(Fitted):  # type: ignore[misc]
         """Check the parameters, read X, and keep how."""
         check(self)
         self._growth()
-        self.reading_ = Reading.of(X, self.representation, self.representation_options)
-        structures = self.reading_.convert(X)
+        structures = self._read_training(X)
         if not structures.total_nodes:
             raise InputError("the structures have no nodes; there is nothing to learn from")
         features = Features.of(structures)
@@ -309,13 +308,6 @@ class ContextualGraphMarkovModel(Fitted):  # type: ignore[misc]
 
     # -- saving --------------------------------------------------------------------------------------------
 
-    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the fitted estimator into a folder, as safetensors and JSON; `hiddenfield.load` opens it."""
-        from hiddenfield.estimators.saving import save
-
-        check_is_fitted(self, "stack_")
-        save(self, Path(path), overwrite=overwrite)
-
     def as_saved(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return the arrays, and plain values that describe what was learned."""
         arrays = {
@@ -323,34 +315,21 @@ class ContextualGraphMarkovModel(Fitted):  # type: ignore[misc]
             for number, parameters in enumerate(self.stack_.parameters)
             for name, value in parameters.items()
         }
-        return arrays, {
-            "features": self.features_.as_dict(),
-            "representation": self.reading_.representation,
-            "representation_options": as_json("representation_options", dict(self.reading_.options)),
-            "traces": self.stack_.traces,
-            "scores": self.stack_.scores,
-        }
+        return arrays, self._described() | {"traces": self.stack_.traces, "scores": self.stack_.scores}
 
     def from_saved(self, content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Any:
         """Take over what `as_saved` returned; parameters that do not fit the model are an error."""
         check(self)
-        if content["representation"] not in REPRESENTATIONS:
-            raise InputError(f"there is no representation {content['representation']!r:.50}")
         if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
             raise InputError("the parameters are not finite")
-        self.features_ = Features.from_dict(content["features"])
-        self.reading_ = Reading(content["representation"], from_json(content["representation_options"]))
+        self._take_description(content)
         growth, emissions = self._growth(), self._emissions()
         labels = int(np.prod([len(words) for words in self.features_.arc_vocabularies]))
         layers, parameters = [], []
         for number in range(len(content["traces"])):
             below = tuple(self.num_states for back in growth.previous if back <= number)
             layer = ContextLayer(self.num_states, Shape(labels, below), emissions, self.smoothing)
-            own = {
-                name.removeprefix(f"layer.{number}."): tensor.numpy()
-                for name, tensor in tensors.items()
-                if name.startswith(f"layer.{number}.")
-            }
+            own = {name: tensor.numpy() for name, tensor in under(f"layer.{number}.", tensors).items()}
             if own["transition"].shape != (layer.shape.num_rows, self.num_states):
                 raise InputError(f"the transitions of layer {number} do not fit the states and arc labels")
             layers.append(layer)
@@ -363,12 +342,10 @@ class ContextualGraphMarkovModel(Fitted):  # type: ignore[misc]
         """Say whether `fit` has been called."""
         return "stack_" in vars(self)
 
-    def __sklearn_tags__(self) -> Any:
-        """Return scikit-learn's tags: X holds structures, not arrays of numbers."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array, tags.input_tags.string = False, True
-        tags.non_deterministic, tags.no_validation = self.random_state is None, True
-        return tags
+
+def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors whose names begin so, by the rest of the name."""
+    return {name.removeprefix(prefix): each for name, each in tensors.items() if name.startswith(prefix)}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -14,13 +14,10 @@ from sklearn.utils._param_validation import HasMethods, StrOptions
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError
 from hiddenfield.estimators.base import _spread
-from hiddenfield.estimators.cgmm import CGMMEncoder, ContextualGraphMarkovModel
+from hiddenfield.estimators.cgmm import CGMMEncoder, ContextualGraphMarkovModel, under
 from hiddenfield.estimators.heads import KERNELS, Machine, fit_head, head_arrays, head_from_arrays
-from hiddenfield.estimators.inputs import rows_read
 from hiddenfield.estimators.parameters import COUNT, POSITIVE
 from hiddenfield.estimators.supervised import PredictsClasses, PredictsNumbers
-from hiddenfield.estimators.targets import attach
-from hiddenfield.learning.task import Task
 from hiddenfield.shapes import Array, Float, Int, Tensor
 
 if TYPE_CHECKING:
@@ -39,12 +36,13 @@ class CGMMPredictor(ContextualGraphMarkovModel):
     Parameters
     ----------
     head
-        Fitted to the fingerprints: None or ``"linear"`` for ridge or logistic regression whose penalty is chosen on a
-        fifth of the training structures; ``"svm_rbf"``, ``"svm_jaccard"`` or ``"svm_linear"`` for a support vector
-        machine; or any classifier or regressor of scikit-learn.
+        Fitted to the fingerprints: ``"linear"`` for ridge or logistic regression whose penalty is chosen on a fifth of
+        the training structures; ``"svm_rbf"``, ``"svm_jaccard"`` or ``"svm_linear"`` for a support vector machine, for
+        numbers kernel ridge regression; or any classifier or regressor of scikit-learn. ``"auto"``: ``"svm_jaccard"``
+        for classes of at most 5,000 structures, else ``"linear"``.
     strength, gamma
-        Of a support vector machine: what an error costs, and the inverse width of the RBF kernel, as ``C`` and
-        ``gamma`` of scikit-learn.
+        Of a support vector machine: what an error costs, None for the best of 0.01 to 100 on a fifth of the training
+        structures; and the inverse width of the RBF kernel. They are ``C`` and ``gamma`` of scikit-learn.
     select
         What the best start of a layer and the depth are chosen by: ``"likelihood"``, with the depth as given; or
         ``"score"``, that of the head, cross-validated within the training structures.
@@ -61,15 +59,15 @@ class CGMMPredictor(ContextualGraphMarkovModel):
 
     model = "cgmm"
 
-    head: Any = None
-    strength: float = 1.0
+    head: Any = "auto"
+    strength: float | None = None
     gamma: Any = "scale"
     select: str = "likelihood"
     patience: int = 2
 
     _parameter_constraints: ClassVar[dict[str, Any]] = ContextualGraphMarkovModel._parameter_constraints | {
-        "head": [StrOptions({"linear", *KERNELS}), HasMethods(["fit", "predict"]), None],
-        "strength": [POSITIVE],
+        "head": [StrOptions({"auto", "linear", *KERNELS}), HasMethods(["fit", "predict"])],
+        "strength": [POSITIVE, None],
         "gamma": [POSITIVE, StrOptions({"scale"})],
         "select": [StrOptions({"likelihood", "score"})],
         "patience": [COUNT],
@@ -85,12 +83,7 @@ class CGMMPredictor(ContextualGraphMarkovModel):
         y
             Targets; None for the structures' own.
         """
-        structures = self._begin(X)
-        columns, self.single_target_ = attach(
-            structures, y, rows_read(X, structures), None if y is None else len(X)
-        )
-        structures = self._with_targets(structures, columns)
-        self.task_, self.target_kinds_ = Task.of(structures), tuple(column.kind for column in columns)
+        structures = self._answered(X, self._begin(X), y)
         assert structures.targets is not None
         targets = structures.targets.double().cpu().numpy()
         criterion = partial(self._validated, targets=targets) if self.select == "score" else None
@@ -121,15 +114,20 @@ class CGMMPredictor(ContextualGraphMarkovModel):
         return self
 
     def _fit_head(self, features: csr_matrix, y: Float[Array, " rows"], target: int) -> Any:
-        return fit_head(self.head, features, y, self._classes(target), seed=self._seed(), **self._of_head())
+        return fit_head(
+            self.head,
+            features,
+            y,
+            self._classes(target),
+            strength=self.strength,
+            gamma=self.gamma,
+            seed=self._seed(),
+        )
 
     def _classes(self, target: int) -> int | None:
         """Return how many classes a target has; None for a number."""
         classes = self.task_.columns[target].classes
         return None if classes is None else len(classes)
-
-    def _of_head(self) -> dict[str, Any]:
-        return {"strength": self.strength, "gamma": self.gamma}
 
     def _validated(self, features: csr_matrix, targets: Float[Array, "structures targets"]) -> float:
         """Return minus the mean error of the heads on parts of the training structures that they were not fitted to."""
@@ -169,33 +167,16 @@ class CGMMPredictor(ContextualGraphMarkovModel):
             own, plain = head_arrays(head)
             arrays |= {f"head.{k}.{name}": tensor for name, tensor in own.items()}
             described.append(plain)
-        return arrays, content | {
-            "heads": described,
-            "task": self.task_.as_dict(),
-            "single_target": self.single_target_,
-            "target_kinds": list(self.target_kinds_),
-        }
+        return arrays, content | {"heads": described}
 
     def from_saved(self, content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Any:
         """Take over what `as_saved` returned."""
         super().from_saved(content, tensors)
-        self.task_, self.target_kinds_ = Task.from_dict(content["task"]), tuple(content["target_kinds"])
-        self.single_target_ = content["single_target"]
-        self.heads_ = []
-        for k, plain in enumerate(content["heads"]):
-            own = {
-                name.removeprefix(f"head.{k}."): tensor
-                for name, tensor in tensors.items()
-                if name.startswith(f"head.{k}.")
-            }
-            self.heads_.append(head_from_arrays(own, plain, self.head, self._classes(k), **self._of_head()))
+        self.heads_ = [
+            head_from_arrays(under(f"head.{k}.", tensors), plain, self._classes(k), self.gamma)
+            for k, plain in enumerate(content["heads"])
+        ]
         return self
-
-    def __sklearn_tags__(self) -> Any:
-        """Return scikit-learn's tags: targets may be missing or several."""
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -44,12 +44,16 @@ KERNELS: Mapping[str, Callable[..., Callable[..., Array]]] = {
 Kernels are given as functions: libsvm's own products of sparse rows take several times as long.
 """
 HELD_OUT = 0.2
-"""Of the rows that the penalty of a linear head is chosen on."""
+"""Of the rows that the penalty or strength of a head is chosen on."""
+STRENGTHS = (0.01, 0.1, 1.0, 10.0, 100.0)
+"""Of a support vector machine: what an error may cost."""
+MOST_COMPARED = 5_000
+"""Structures up to which all pairs are compared where there is another way."""
 
 
 @dataclass(frozen=True, eq=False)
 class Machine:
-    """A fitted estimator of scikit-learn as a head, and the rows that it was fitted to, where it can be saved.
+    """A fitted estimator of scikit-learn as a head, and what it was fitted to, where it can be saved.
 
     Parameters
     ----------
@@ -57,20 +61,28 @@ class Machine:
         The estimator.
     classes
         How many there are; None for numbers.
-    rows, targets
-        Of a support vector machine, whose fit they repeat; None for an estimator from elsewhere.
+    name, kernel, rows, targets, strength
+        Of a machine of `KERNELS`: its name and kernel, the rows that it was fitted to, which are compared with new
+        ones, and what an error costs. Empty for an estimator from elsewhere.
     """
 
     model: Any
     classes: int | None
+    name: str = ""
+    kernel: Callable[..., Array] | None = None
     rows: csr_matrix | None = None
     targets: Float[Array, " rows"] | None = None
+    strength: float = 1.0
 
     def predict(self, features: Any) -> Float[Array, "rows ..."]:
         """Return numbers, or probabilities of the classes: without such, scores that are brought to sum to one."""
         from scipy.special import softmax
 
-        X: Any = features if self.rows is not None or isinstance(features, np.ndarray) else features.toarray()
+        X: Any = features
+        if self.kernel is not None:
+            X = self.kernel(features, self.rows)
+        elif not isinstance(features, np.ndarray):
+            X = features.toarray()
         if self.classes is None:
             return np.asarray(self.model.predict(X), np.float64)
         seen = np.asarray(self.model.classes_)
@@ -96,13 +108,56 @@ class Machine:
 Head = Linear | Machine
 
 
+def fit_machine(
+    gram: Float[Array, "rows rows"],
+    y: Float[Array, " rows"],
+    classes: int | None,
+    strength: float | None = None,
+    seed: int = 0,
+) -> tuple[Any, float]:
+    """Fit a support vector machine, or for numbers kernel ridge regression, to similarities of rows.
+
+    Returns
+    -------
+    model, strength
+        The estimator, and what an error costs; where that is not given, the best of `STRENGTHS` on a fifth of the rows.
+    """
+    chosen = STRENGTHS[2] if strength is None else strength
+    held_out, kept = np.split(np.random.default_rng(seed).permutation(len(y)), [int(HELD_OUT * len(y))])
+    if strength is None and len(held_out):
+        errors = []
+        for one in STRENGTHS:
+            machine = Machine(_machine(gram[np.ix_(kept, kept)], y[kept], classes, one), classes)
+            found = machine.predict(gram[np.ix_(held_out, kept)])
+            wrong = found.argmax(axis=1) != y[held_out] if classes is not None else (found - y[held_out]) ** 2
+            errors.append(wrong.mean())
+        chosen = STRENGTHS[int(np.argmin(errors))]
+    return _machine(gram, y, classes, chosen), chosen
+
+
+def _machine(gram: Array, y: Array, classes: int | None, strength: float) -> Any:
+    from sklearn.compose import TransformedTargetRegressor
+    from sklearn.dummy import DummyClassifier
+    from sklearn.kernel_ridge import KernelRidge
+    from sklearn.preprocessing import StandardScaler
+    from sklearn.svm import SVC
+
+    if classes is None:
+        ridge = KernelRidge(alpha=1 / strength, kernel="precomputed")
+        return TransformedTargetRegressor(ridge, transformer=StandardScaler()).fit(gram, y)
+    codes = y.astype(int)
+    several = len(np.unique(codes)) > 1
+    machine = SVC(C=strength, kernel="precomputed", break_ties=True) if several else DummyClassifier()
+    return machine.fit(gram, codes)
+
+
 def fit_head(
     head: Any,
     features: csr_matrix,
     y: Float[Array, " rows"],
     classes: int | None,
     *,
-    strength: float = 1.0,
+    strength: float | None = None,
     gamma: Any = "scale",
     seed: int = 0,
 ) -> Head:
@@ -111,8 +166,9 @@ def fit_head(
     Parameters
     ----------
     head
-        None or ``"linear"`` for ridge or logistic regression whose penalty is chosen on a fifth of the rows; a name of
-        `KERNELS` for a support vector machine; or any classifier or regressor of scikit-learn.
+        ``"linear"`` for ridge or logistic regression whose penalty is chosen on a fifth of the rows; a name of
+        `KERNELS`, see `fit_machine`; any classifier or regressor of scikit-learn; or ``"auto"``: ``"svm_jaccard"`` for
+        classes of at most 5,000 rows, else ``"linear"``.
     features, y
         Rows, and their numbers or class codes.
     classes
@@ -122,25 +178,17 @@ def fit_head(
     seed
         Of the choice of the fifth.
     """
-    from sklearn.svm import SVC, SVR
-
-    if head in (None, "linear"):
+    if isinstance(head, str) and head == "auto":
+        head = "svm_jaccard" if classes is not None and len(y) <= MOST_COMPARED else "linear"
+    if not isinstance(head, str):
+        return Machine(clone(head).fit(features.toarray(), y if classes is None else y.astype(int)), classes)
+    if head == "linear":
         order = np.random.default_rng(seed).permutation(len(y))
         size = int(HELD_OUT * len(y))
         return fit_linear(features, y, np.sort(order[size:]), np.sort(order[:size]), classes)
-    answers = y if classes is None else y.astype(int)
-    if not isinstance(head, str):
-        return Machine(clone(head).fit(features.toarray(), answers), classes)
-    options = {"C": strength, "kernel": KERNELS[head](features, gamma)}
-    if classes is None:
-        model = SVR(**options)
-    elif len(np.unique(answers)) > 1:
-        model = SVC(**options, break_ties=True)
-    else:
-        from sklearn.dummy import DummyClassifier
-
-        model = DummyClassifier()
-    return Machine(model.fit(features, answers), classes, features, y)
+    kernel = KERNELS[head](features, gamma)
+    model, strength = fit_machine(kernel(features, features), y, classes, strength, seed)
+    return Machine(model, classes, head, kernel, features, y, strength)
 
 
 def head_arrays(head: Head) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -152,12 +200,13 @@ def head_arrays(head: Head) -> tuple[dict[str, Tensor], dict[str, Any]]:
         assert head.rows is not None
         assert head.targets is not None
         arrays = {name: getattr(head.rows, name) for name in ("data", "indices", "indptr")}
-        arrays["targets"], content = head.targets, {"width": int(head.rows.shape[1])}
+        arrays["targets"] = head.targets
+        content = {"width": int(head.rows.shape[1]), "name": head.name, "strength": float(head.strength)}
     return {name: torch.from_numpy(np.array(value)) for name, value in arrays.items()}, content
 
 
 def head_from_arrays(
-    arrays: Mapping[str, Tensor], content: Mapping[str, Any], head: Any, classes: int | None, **options: Any
+    arrays: Mapping[str, Tensor], content: Mapping[str, Any], classes: int | None, gamma: Any
 ) -> Head:
     """Return the head that `head_arrays` described; a machine is fitted again, to the same rows."""
     from scipy.sparse import csr_matrix
@@ -167,4 +216,4 @@ def head_from_arrays(
         return Linear(**own, classes=classes is not None, unit=content["unit"], strength=content["strength"])
     shape = (len(own["targets"]), content["width"])
     rows = csr_matrix((own["data"], own["indices"], own["indptr"]), shape=shape)
-    return fit_head(head, rows, own["targets"], classes, **options)
+    return fit_head(content["name"], rows, own["targets"], classes, strength=content["strength"], gamma=gamma)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,20 +14,16 @@ from sklearn.utils.validation import check_is_fitted
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError
 from hiddenfield.estimators.base import Fitted, _spread
-from hiddenfield.estimators.heads import HELD_OUT, Machine, fit_head
-from hiddenfield.estimators.inputs import REPRESENTATIONS, Features, Reading, rows_read
-from hiddenfield.estimators.parameters import COUNT, POSITIVE, as_json, check, from_json
+from hiddenfield.estimators.heads import MOST_COMPARED, Machine, fit_head, fit_machine
+from hiddenfield.estimators.inputs import REPRESENTATIONS, Features, rows_read
+from hiddenfield.estimators.parameters import COUNT, POSITIVE, check
 from hiddenfield.estimators.supervised import PredictsClasses, PredictsNumbers
-from hiddenfield.estimators.targets import attach
 from hiddenfield.kernels.base import FeatureKernel, Kernel, make_kernel
 from hiddenfield.learning.linear import Linear
-from hiddenfield.learning.task import Task
 from hiddenfield.shapes import Array, Float, Tensor
 
-STRENGTHS = (0.01, 0.1, 1.0, 10.0, 100.0)
-"""Of a support vector machine: what an error may cost."""
-MOST_COMPARED, MOST_IN_GRAM = 5_000, 20_000
-"""Structures up to which all pairs are compared, where there are explicit features and where there are none."""
+MOST_IN_GRAM = 20_000
+"""Structures up to which all pairs are compared where there are no explicit features."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -129,14 +123,10 @@ class KernelPredictor(Fitted):
         """
         check(self)
         begun = time.perf_counter()
-        self.reading_ = Reading.of(X, self.representation, self.representation_options)
-        structures = self.reading_.convert(X)
+        structures = self._read_training(X)
         if not len(structures):
             raise InputError("there are no structures to learn from: X is empty")
-        given = None if y is None else len(X)
-        columns, self.single_target_ = attach(structures, y, rows_read(X, structures), given)
-        structures = self._with_targets(structures, columns)
-        self.task_, self.target_kinds_ = Task.of(structures), tuple(column.kind for column in columns)
+        structures = self._answered(X, structures, y)
         self.features_ = Features.of(structures)
         self._learn(structures)
         self.learning_ = time.perf_counter() - begun
@@ -169,7 +159,9 @@ class KernelPredictor(Fitted):
             present = np.flatnonzero(~np.isnan(y))
             classes = None if column.classes is None else len(column.classes)
             if self.form_ == "gram":
-                head: Linear | Machine = self._machine(rows[np.ix_(present, present)], y[present], classes)
+                gram = rows[np.ix_(present, present)]
+                model, _ = fit_machine(gram, y[present], classes, self.strength, self.random_state)
+                head: Linear | Machine = Machine(model, classes)
             else:
                 head = fit_head("linear", rows[present], y[present], classes, seed=self.random_state)
             self.heads_.append(head)
@@ -184,25 +176,6 @@ class KernelPredictor(Fitted):
         if self.form_ == "landmarks":
             return csr_matrix(self.kernel_.gram(structures, self.landmarks_) @ self.projection_)
         return self.kernel_.gram(structures, self.structures_)
-
-    def _machine(
-        self, gram: Float[Array, "rows rows"], y: Float[Array, " rows"], classes: int | None
-    ) -> Machine:
-        """Fit a support vector machine or kernel ridge regression; the strength is chosen on a fifth of the rows."""
-        chosen = STRENGTHS[2] if self.strength is None else self.strength
-        order = np.random.default_rng(self.random_state).permutation(len(y))
-        held_out, kept = np.split(order, [int(HELD_OUT * len(y))])
-        if self.strength is None and len(held_out):
-            errors = []
-            for strength in STRENGTHS:
-                machine = _fitted_machine(gram[np.ix_(kept, kept)], y[kept], classes, strength)
-                found = machine.predict(gram[np.ix_(held_out, kept)])
-                wrong = (
-                    found.argmax(axis=1) != y[held_out] if classes is not None else (found - y[held_out]) ** 2
-                )
-                errors.append(wrong.mean())
-            chosen = STRENGTHS[int(np.argmin(errors))]
-        return _fitted_machine(gram, y, classes, chosen)
 
     # -- fitted --------------------------------------------------------------------------------------------
 
@@ -239,23 +212,11 @@ class KernelPredictor(Fitted):
         rows = self._represent(structures)
         return _spread(rows if self.form_ == "gram" else rows.toarray(), rows_read(X, structures), X)
 
-    def __sklearn_tags__(self) -> Any:
-        """Return scikit-learn's tags: X holds structures; targets may be missing or several."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array = False
-        tags.input_tags.string = True
-        tags.target_tags.multi_output = True
-        tags.no_validation = True
-        return tags
+    def __sklearn_is_fitted__(self) -> bool:
+        """Say whether `fit` has been called."""
+        return "heads_" in vars(self)
 
     # -- saving --------------------------------------------------------------------------------------------
-
-    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Save into a folder, to be opened with `hiddenfield.load`, which fits again to the same structures."""
-        from hiddenfield.estimators.saving import save
-
-        check_is_fitted(self, "heads_")
-        save(self, Path(path), overwrite=overwrite)
 
     def as_saved(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return the structures that it was fitted to, and plain values."""
@@ -267,23 +228,14 @@ class KernelPredictor(Fitted):
             "targets": pack.targets,
         }
         arrays |= {"node_labels": pack.node_labels, "arc_labels": pack.arc_labels}
-        content = {
-            "features": self.features_.as_dict(),
-            "representation": self.reading_.representation,
-            "representation_options": as_json("representation_options", dict(self.reading_.options)),
-            "task": self.task_.as_dict(),
-            "single_target": self.single_target_,
-            "target_kinds": list(self.target_kinds_),
-        }
-        return {k: v.cpu().contiguous().clone() for k, v in arrays.items() if v is not None}, content
+        return {
+            k: v.cpu().contiguous().clone() for k, v in arrays.items() if v is not None
+        }, self._described()
 
     def from_saved(self, content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Any:
         """Take over what `as_saved` returned, and fit again."""
         check(self)
-        self.features_ = Features.from_dict(content["features"])
-        self.task_, self.target_kinds_ = Task.from_dict(content["task"]), tuple(content["target_kinds"])
-        self.single_target_ = content["single_target"]
-        self.reading_ = Reading(content["representation"], from_json(content["representation_options"]))
+        self._take_description(content)
         arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
         options = {
             f"{kind}_{what}": value
@@ -306,24 +258,6 @@ class KernelPredictor(Fitted):
         )
         self._learn(pack)
         return self
-
-
-def _fitted_machine(
-    gram: Float[Array, "rows rows"], y: Float[Array, " rows"], classes: int | None, strength: float
-) -> Machine:
-    from sklearn.compose import TransformedTargetRegressor
-    from sklearn.dummy import DummyClassifier
-    from sklearn.kernel_ridge import KernelRidge
-    from sklearn.preprocessing import StandardScaler
-    from sklearn.svm import SVC
-
-    if classes is None:
-        ridge = KernelRidge(alpha=1 / strength, kernel="precomputed")
-        return Machine(TransformedTargetRegressor(ridge, transformer=StandardScaler()).fit(gram, y), None)
-    codes = y.astype(int)
-    several = len(np.unique(codes)) > 1
-    machine = SVC(C=strength, kernel="precomputed", break_ties=True) if several else DummyClassifier()
-    return Machine(machine.fit(gram, codes), classes)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

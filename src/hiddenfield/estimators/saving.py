@@ -23,13 +23,11 @@ from hiddenfield.errors import InputError, ReadError
 from hiddenfield.estimators.cgmm import ContextualGraphMarkovModel
 from hiddenfield.estimators.cgmm_predictors import CGMM
 from hiddenfield.estimators.counting import KINDS, PREFIX, as_arrays, from_arrays
-from hiddenfield.estimators.inputs import REPRESENTATIONS, Features, Reading
 from hiddenfield.estimators.kernel_machines import KERNEL_MACHINES, KernelPredictor
 from hiddenfield.estimators.latent import LATENT, LatentEstimator
 from hiddenfield.estimators.parameters import as_json, from_json
 from hiddenfield.estimators.supervised import TYPES
 from hiddenfield.learning.checkpoint import History
-from hiddenfield.learning.task import Task
 
 if TYPE_CHECKING:
     from hiddenfield.estimators.base import StructureEstimator
@@ -93,13 +91,7 @@ def _of_networks(estimator: StructureEstimator) -> tuple[dict[str, Tensor], dict
     }
     if estimator.counting_ is not None:
         tensors |= {name: torch.from_numpy(value) for name, value in as_arrays(estimator.counting_).items()}
-    return tensors, {
-        "features": estimator.features_.as_dict(),
-        "representation": estimator.reading_.representation,
-        "representation_options": as_json("representation_options", dict(estimator.reading_.options)),
-        "task": estimator.task_.as_dict(),
-        "single_target": estimator.single_target_,
-        "target_kinds": list(estimator.target_kinds_),
+    return tensors, estimator._described() | {
         "network": estimator.network_.settings(),
         "members": len(estimator.networks_),
         "histories": [vars(history) for history in estimator.histories_],
@@ -221,11 +213,7 @@ def _build(content: Mapping[str, Any], tensors: dict[str, Tensor]) -> Any:
         return latent[name](**parameters).from_saved(content, tensors)
     estimator: StructureEstimator = getattr(estimators, name)(**parameters)
     estimator._check_parameters()
-    estimator.features_ = Features.from_dict(content["features"])
-    estimator.task_ = Task.from_dict(content["task"])
-    estimator.reading_ = Reading(content["representation"], from_json(content["representation_options"]))
-    estimator.single_target_ = content["single_target"]
-    estimator.target_kinds_ = tuple(content["target_kinds"])
+    estimator._take_description(content)
     estimator.histories_ = [History(**history) for history in content["histories"]]
     estimator.resolved_ = dict(content.get("resolved", {}))
     _check_consistent(estimator, content)
@@ -251,8 +239,6 @@ def _check_consistent(estimator: StructureEstimator, content: Mapping[str, Any])
     unwanted = {"StructureClassifier": False, "StructureRegressor": True}.get(content["class"])
     if any((v is not None) == unwanted or (v is not None and len(v) < 2) for v in words):
         raise InputError(f"the targets are not such as {content['class']} predicts")
-    if estimator.reading_.representation not in REPRESENTATIONS:
-        raise InputError(f"there is no representation {estimator.reading_.representation!r:.50}")
     features = estimator.features_
     scaled: list[Any] = [*columns, *features.node_attributes, *features.arc_attributes]
     numbers = [(each.mean, each.scale) for each in scaled]

@@ -95,6 +95,8 @@ def _frequencies(model: CGMMPredictor, test: Structures) -> str:
     tables = np.stack([table[:, np.argsort(-table.sum(axis=0), kind="stable")] for table in tables])
 
     def paint(figure: Figure) -> None:
+        from matplotlib.ticker import MaxNLocator
+
         panels = np.atleast_1d(figure.subplots(len(tables), 1, sharex=True))
         for number, (axes, table) in enumerate(zip(panels, tables, strict=True), start=1):
             image = axes.imshow(table, aspect="auto", cmap="magma", vmin=0, vmax=tables.max())
@@ -102,6 +104,7 @@ def _frequencies(model: CGMMPredictor, test: Structures) -> str:
             axes.set_title(f"layer {number}", loc="left", fontsize=9)
             axes.grid(visible=False)
         axes.set_xlabel("state, by its frequency in the layer")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         figure.colorbar(image, ax=panels, label="share of the nodes")
 
     height = 0.9 + len(tables) * (0.35 + 0.2 * tables.shape[1])

@@ -87,7 +87,8 @@ def _fair(name: str) -> Trial:
     settings = AssessmentSettings(nested=True, space=FEW)
     figure = Figure(FAIR[name] / 100, "CGMM, on these splits", FAIR_PROTOCOL)
     fair = partial(load_graphs, name, True)
-    return Trial(name, "cgmm", "nested", fair, settings, FIXED, (figure,), "one start, linear head")
+    parameters = FIXED | {"head": "linear"}
+    return Trial(name, "cgmm", "nested", fair, settings, parameters, (figure,), "one start, linear head")
 
 
 def load_molecules(name: str, data: Path) -> tuple[Structures, Sequence[Split] | None]:
