@@ -209,6 +209,16 @@ def test_a_first_layer_is_a_mixture_and_missing_labels_are_summed_out():
     np.testing.assert_allclose(stack.infer(pack, every)[1][0], np.log(prior[0] @ emitted[:, 0]))
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_rare_labels_have_states_of_their_own(seed):
+    """All of them would be in one state if a start were smoothed without regard to how often labels occur."""
+    values = np.repeat(np.arange(10.0), [5000, *[3] * 9])[:, None]
+    column = TableColumn("label", "categorical", Vocabulary("label", tuple("abcdefghij")))
+    pack = hf.data.from_edges([], [], node_ptr=[0, len(values)])
+    stack = grow(pack, values, [Symbols(column, (0,), 40, 1.001)], Growth(40, 1), seed=seed)
+    assert len(np.unique(stack.infer(pack, values)[0][0])) >= 7
+
+
 @pytest.mark.parametrize("soft", [False, True])
 def test_relabelled_nodes_have_the_same_states(soft):
     draw = np.random.default_rng(1)

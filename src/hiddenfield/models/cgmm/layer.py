@@ -13,16 +13,20 @@ from hiddenfield.data.rows import Rows
 from hiddenfield.errors import InputError
 from hiddenfield.learning.em import Arrays, Fill
 from hiddenfield.learning.starts import group_rows
+from hiddenfield.models import dirichlet
 from hiddenfield.models.cgmm.context import Context, Shape, States
 from hiddenfield.models.cgmm.loops import BLOCK, infer_states
 from hiddenfield.models.dirichlet import Probabilities
-from hiddenfield.models.hidden_markov.emissions import Emission, Numbers
+from hiddenfield.models.hidden_markov.emissions import Emission, Numbers, Symbols
 from hiddenfield.models.parts import Composed, Part
 from hiddenfield.ops.equal_rows import Rows as Words, number_rows
 from hiddenfield.shapes import Array, Float, Int
 
 CHUNK = 16 * BLOCK
 """Nodes whose responsibilities are held at once."""
+
+SHARING = 0.2
+"""Concentration of the Dirichlet distribution by which equal nodes are shared among states at the start."""
 
 MOST_AT_START = 2**17
 """Nodes that the first emissions are found from; of more, so many at random."""
@@ -132,23 +136,31 @@ class ContextLayer(Composed):
     def start(self, data: Seen, how: str, generator: np.random.Generator) -> Arrays:
         """Return random transitions, equal weights of labels and layers, and emissions of grouped or shared nodes.
 
-        Nodes with numbers are grouped by nearness; those with symbols alone are shared at random among all states.
+        Nodes with numbers are grouped by nearness; those with symbols alone are shared among a few states at random,
+        equal ones alike, so that rare symbols have states of their own too.
         """
-        table = generator.dirichlet(np.ones(self.num_states), self.shape.num_rows)
-        groups = self.shape.group[-1] + 1
-        found = {"transition": table, "switch": np.full(groups, 1 / groups)}
         if len(data) > MOST_AT_START:
             data = data.take(generator.choice(len(data), MOST_AT_START, replace=False))
         numbers = [emission for emission in self.emissions if isinstance(emission, Numbers)]
         if numbers:
             rows = np.nan_to_num(data.block(numbers[0].columns).values)
             group = group_rows(rows, data.counts, self.num_states, "auto", generator)
-            owners = 0.9 * np.eye(self.num_states)[group] + 0.1 / self.num_states
+            shares = np.eye(self.num_states)[group]
         else:
-            owners = generator.dirichlet(np.ones(self.num_states), len(data))
-        owners = owners * data.counts[:, None]
+            kinds, kind = np.unique(np.nan_to_num(data.values, nan=-1.0), axis=0, return_inverse=True)
+            shares = generator.dirichlet(np.full(self.num_states, SHARING), len(kinds))[kind.reshape(-1)]
+        owners = (0.95 * shares + 0.05 / self.num_states) * data.counts[:, None]
+        table = generator.dirichlet(np.ones(self.num_states), self.shape.num_rows)
+        groups = self.shape.group[-1] + 1
+        found = {"transition": table, "switch": np.full(groups, 1 / groups)}
+        if not self.shape.below:
+            found["transition"] = dirichlet.mean(owners.sum(axis=0, keepdims=True))
         for emission in self.emissions:
-            found |= emission.start(data.block(emission.columns), owners, generator)
+            block = data.block(emission.columns)
+            found |= emission.start(block, owners, generator)
+            if isinstance(emission, Symbols):
+                counts = emission.statistics(block, owners, found, Fill())[emission.key]
+                found[emission.key] = dirichlet.mean(counts + 1e-6)
         return found
 
     def expected_statistics(self, data: Seen, parameters: Arrays, fill: Fill) -> Arrays:
