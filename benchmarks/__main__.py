@@ -34,6 +34,7 @@ QUESTIONS = (
     "mixtures",
     "tables",
     "hidden_markov",
+    "chunking",
     "cgmm",
 )
 ROOT = Path(__file__).resolve().parents[1]

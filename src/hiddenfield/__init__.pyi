@@ -26,6 +26,7 @@ from .estimators import (
     CGMMClassifier as CGMMClassifier,
     CGMMEncoder as CGMMEncoder,
     CGMMRegressor as CGMMRegressor,
+    ConditionalRandomField as ConditionalRandomField,
     FactorAnalysis as FactorAnalysis,
     GaussianMixture as GaussianMixture,
     HiddenMarkovModel as HiddenMarkovModel,

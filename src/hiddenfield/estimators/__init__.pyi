@@ -2,6 +2,7 @@ from .base import StructureEstimator as StructureEstimator
 from .bayesian_network import BayesianNetwork as BayesianNetwork
 from .cgmm import CGMMEncoder as CGMMEncoder
 from .cgmm_predictors import CGMMClassifier as CGMMClassifier, CGMMRegressor as CGMMRegressor
+from .crf import ConditionalRandomField as ConditionalRandomField
 from .factor_analysis import FactorAnalysis as FactorAnalysis, ProbabilisticPCA as ProbabilisticPCA
 from .gaussian_mixture import GaussianMixture as GaussianMixture
 from .hidden_markov import Forecast as Forecast, HiddenMarkovModel as HiddenMarkovModel

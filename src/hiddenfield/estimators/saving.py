@@ -23,6 +23,7 @@ from hiddenfield.errors import InputError, ReadError
 from hiddenfield.estimators.cgmm import ContextualGraphMarkovModel
 from hiddenfield.estimators.cgmm_predictors import CGMM
 from hiddenfield.estimators.counting import KINDS, PREFIX, as_arrays, from_arrays
+from hiddenfield.estimators.crf import ConditionalRandomField
 from hiddenfield.estimators.kernel_machines import KERNEL_MACHINES, KernelPredictor
 from hiddenfield.estimators.latent import LATENT, LatentEstimator
 from hiddenfield.estimators.parameters import as_json, from_json
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 FORMAT, VERSION = "hiddenfield estimator", 1
 DESCRIPTION, WEIGHTS = "model.json", "model.safetensors"
-SelfSaved = LatentEstimator | ContextualGraphMarkovModel | KernelPredictor
+SelfSaved = LatentEstimator | ContextualGraphMarkovModel | KernelPredictor | ConditionalRandomField
 """Estimators that say themselves what of them is saved."""
 CLASSES = ("StructureClassifier", "StructureEncoder", "StructureRegressor")
 # A description of this size has more symbols in its vocabularies than any model that was ever fitted here.
@@ -202,6 +203,7 @@ def _build(content: Mapping[str, Any], tensors: dict[str, Tensor]) -> Any:
     """Make the estimator; whatever is wrong with the content becomes an error here, and none of it is run."""
     name = content["class"]
     latent = {cls.__name__: cls for cls in LATENT.values()} | CGMM | KERNEL_MACHINES
+    latent["ConditionalRandomField"] = ConditionalRandomField
     if name not in (*CLASSES, *latent):
         raise InputError(
             f"there is no class {name!r:.50}; it must be one of {', '.join((*CLASSES, *latent))}"

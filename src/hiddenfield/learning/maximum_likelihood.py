@@ -15,6 +15,8 @@ from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Float
 
 OPTIMISERS = {"lbfgs": "L-BFGS-B", "conjugate_gradient": "CG"}
+MOST_TRACED = 10_000
+"""Parameters beyond which a trace has the first and the last step only."""
 BOUND = 50.0
 """A parameter beyond this has run away: there is no maximum in sight."""
 NEWTON_STEPS = 8
@@ -37,7 +39,7 @@ class Ascent:
     status
         How it ended, in words.
     trace
-        The parameters after each step.
+        The parameters after each step; the first and the last alone where there are more than `MOST_TRACED`.
     standard_errors
         From the curvature at a maximum; None where none was confirmed.
     ran_away
@@ -108,16 +110,21 @@ def maximise(
         pass
 
     def look(x: Array) -> None:
+        if len(begin) > MOST_TRACED:
+            del trace[1:]
         trace.append(np.array(x) * unit)
         if np.abs(trace[-1]).max() > BOUND:
             raise _Runaway
 
-    ran_away, last = False, math.inf
+    ran_away, last, left = False, math.inf, max_iterations
     try:
         # What is small beside the value at the start may be large beside that at the end.
-        while (goal := tolerance * max(1.0, abs(_at(objective, trace[-1])[0]))) < last / 2:
-            options = {"maxiter": max_iterations, "gtol": goal}
-            minimize(descend, trace[-1] / unit, jac=True, method=method, callback=look, options=options)
+        while (goal := tolerance * max(1.0, abs(_at(objective, trace[-1])[0]))) < last / 2 and left > 0:
+            options = {"maxiter": left, "gtol": goal}
+            found = minimize(
+                descend, trace[-1] / unit, jac=True, method=method, callback=look, options=options
+            )
+            left -= found.nit
             _backtrack(descend, trace[-1] / unit, goal, look)
             last = goal
     except _Runaway:

@@ -87,6 +87,11 @@ class Forest:
         return len(self.parent)
 
     @cached_property
+    def in_order(self) -> bool:
+        """Whether the nodes stand as they were given."""
+        return bool((self.order == np.arange(self.num_nodes)).all())
+
+    @cached_property
     def structure_of_node(self) -> Int[Array, " nodes"]:
         """The number of each node's tree."""
         return np.repeat(np.arange(len(self)), np.diff(self.structure_ptr))
