@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import torch
 
-from hiddenfield.errors import InputError
+from hiddenfield.errors import InputError, checked_integer
 from hiddenfield.limits import OutOfTimeError, seconds_left
 from hiddenfield.shapes import Bool, Float, Int, Tensor
 
@@ -66,8 +65,7 @@ def check_damping(damping: float) -> None:
 def check_least(least: int, **given: Any) -> None:
     """Refuse options that are no whole numbers, or too small ones."""
     for name, number in given.items():
-        if isinstance(number, bool) or not isinstance(number, numbers.Integral) or number < least:
-            raise InputError(f"{name} must be a whole number of at least {least}, got {number!r}")
+        checked_integer(number, name, least)
 
 
 def iterate(

@@ -423,15 +423,15 @@ OTHER = from_factors([[0, 2], [1, 2]], [np.zeros((2, 2))] * 2)
     [
         (
             lambda field: infer(field, "gibbs", temperatures=0),
-            "temperatures must be a whole number of at least 1",
+            "temperatures must be an integer of at least 1",
         ),
-        (lambda field: infer(field, "mean_field", seed=-1), "seed must be a whole number of at least 0"),
-        (lambda field: infer(field, "tree_reweighted", seed=-1), "seed must be a whole number of at least 0"),
-        (lambda field: gibbs_sample(field, 3, seed=-1), "seed must be a whole number of at least 0"),
+        (lambda field: infer(field, "mean_field", seed=-1), "seed must be an integer of at least 0"),
+        (lambda field: infer(field, "tree_reweighted", seed=-1), "seed must be an integer of at least 0"),
+        (lambda field: gibbs_sample(field, 3, seed=-1), "seed must be an integer of at least 0"),
         (lambda field: sample(field, -1), "num_samples must be a whole number"),
         (
             lambda field: infer(field, "relaxed", max_iterations=0),
-            "max_iterations must be a whole number of at least 1",
+            "max_iterations must be an integer of at least 1",
         ),
         (lambda field: infer(field, "relaxed", log2_states=math.nan), "log2_states must not be negative"),
         (lambda field: infer(field, memory_limit=-1.0), "memory_limit is a number of bytes above 0"),

@@ -11,13 +11,13 @@ from hypothesis import given, strategies as st
 from sklearn.decomposition import PCA
 
 import hiddenfield as hf
+from hiddenfield.data.convert.sequences import first_other
 from hiddenfield.evaluation.assessment.details import error_ranges
 from hiddenfield.report.examples import (
     best_and_worst,
     draw_graph,
     draw_molecule,
     draw_sequence,
-    is_chain,
     layout,
     share_colours,
 )
@@ -82,10 +82,10 @@ def test_any_structure_can_be_drawn(pack, coloured):
 
 
 def test_sequences_are_told_from_other_structures():
-    assert is_chain(hf.data.from_sequences(["GATTACA"])[0])
-    assert is_chain(hf.data.from_sequences(["G"])[0])
+    assert first_other(hf.data.from_sequences(["GATTACA"])[0]) is None
+    assert first_other(hf.data.from_sequences(["G"])[0]) is None
     ring = hf.Structures.from_edges([0, 1, 2], [1, 2, 0], node_ptr=[0, 3])
-    assert not is_chain(ring)
+    assert first_other(ring) == 0
     assert draw_sequence(ring, None) is None
     drawn = draw_sequence(hf.data.from_sequences([[ATTACK, "b"]]), share_colours(np.array([1.0, -1.0])))
     assert "<script" not in drawn

@@ -287,11 +287,7 @@ class Structures:
         }
         features = {name: columns.map(move) for name, columns in self.features.items()}
         result = dataclasses.replace(self, features=features, **arrays)
-        for name in (
-            "_host_bounds",
-            "symmetric",
-            *(["longest_range"] if "longest_range" in vars(self) else []),
-        ):
+        for name in {"_host_bounds", "symmetric"} | ({"longest_range"} & vars(self).keys()):
             result.__dict__[name] = getattr(self, name)
         return result
 
@@ -486,14 +482,11 @@ def resolve_index(index: Any, length: int) -> Int[Tensor, " chosen"]:
         raise InputError(f"{EXPECTED}, got {type(index).__name__}: {index!r}"[:300])
     if array.ndim > 1:
         raise InputError(f"{EXPECTED}, got an array of shape {array.shape}")
-    if array.dtype == bool and array.size:
-        if array.shape != (length,):
-            raise InputError(
-                f"a boolean mask must have one entry per structure ({length}), got {array.shape}"
-            )
+    if array.dtype == bool and array.shape == (length,):
         return torch.from_numpy(np.flatnonzero(array))
-    if array.dtype.kind == "f" and array.size:
-        raise InputError(f"{EXPECTED}, got numbers of type {array.dtype}; convert them to integers first")
+    if array.dtype.kind in "bf" and array.size:
+        what = f"a mask of shape {array.shape}" if array.dtype == bool else f"numbers of type {array.dtype}"
+        raise InputError(f"{EXPECTED} for {length} structures, got {what}")
     chosen = array.astype(np.int64).reshape(-1)
     bad = (chosen < -length) | (chosen >= length)
     if bad.any():

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from sklearn.utils._param_validation import Interval
 
-from hiddenfield.data.convert.sequences import _first_other
+from hiddenfield.data.convert.sequences import first_other
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError
 from hiddenfield.kernels.base import KERNELS, BlockKernel, FeatureKernel, Labels, tally
@@ -45,7 +45,7 @@ class WindowKernel(BlockKernel):
     def _blocks(
         self, structures: Structures, known: list[Any] | None
     ) -> Iterator[tuple[float, csr_matrix, Any]]:
-        other = _first_other(structures)
+        other = first_other(structures)
         if other is not None:
             raise InputError(
                 f"{type(self).__name__} compares sequences, and {structures.name_of(other)} is none: each node must be "

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hiddenfield.data.convert.sequences import first_other
 from hiddenfield.data.structures import Structures
 from hiddenfield.report.drawing import clean_svg, draw
 from hiddenfield.report.page import escape, shortened
@@ -168,26 +169,9 @@ def _molecule(structure: Structures) -> Any:
     return molecule
 
 
-def is_chain(structure: Structures) -> bool:
-    """Return whether a structure is a sequence: each node joined to the next, and to nothing else.
-
-    Examples
-    --------
-    >>> import hiddenfield as hf
-    >>> (
-    ...     is_chain(hf.data.from_sequences(["CAT"])),
-    ...     is_chain(hf.Structures.from_edges([0, 0], [1, 2], node_ptr=[0, 3])),
-    ... )
-    (True, False)
-    """
-    source, target = structure.source.cpu().numpy(), structure.target.cpu().numpy()
-    forward = np.unique(np.minimum(source, target))
-    return bool(np.all(np.abs(source - target) == 1)) and len(forward) == max(structure.total_nodes - 1, 0)
-
-
 def draw_sequence(structure: Structures, colours: Colours) -> str | None:
     """Return the symbols as HTML, each on its colour; None if the structure is no sequence of labels."""
-    if structure.node_labels is None or structure.total_nodes == 0 or not is_chain(structure):
+    if structure.node_labels is None or structure.total_nodes == 0 or first_other(structure) is not None:
         return None
     codes = structure.node_labels[:MOST_SYMBOLS, 0].cpu().numpy()
     symbols = [str(symbol) for symbol in structure.node_vocabularies[0].decode(codes)]

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.decomposition import PCA
 from sklearn.metrics import confusion_matrix
 
 from hiddenfield.evaluation.assessment.details import GRID, error_ranges, mean_roc
+from hiddenfield.evaluation.measuring import NAMES
 from hiddenfield.evaluation.records import Roc
 from hiddenfield.learning import History
 from hiddenfield.report.drawing import BLUE, COLOURS, GREY, MANY_POINTS, RED, plain_log_scale, plot
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-METRICS = {"valid_mae": "mean absolute error", "valid_accuracy": "accuracy"}
+METRICS = {f"valid_{name}": NAMES[name] for name in ("mae", "accuracy")}
 MOST_CURVES = 8
 MOST_CELLS = 20
 MOST_COLOURS = 9
@@ -70,11 +72,10 @@ def _by_epoch(
             points: list[Any] = [(row["epoch"], row[name]) for row in history.rows if name in row]
             style: dict[str, Any] = {
                 "marker": "o" if len(points) < 40 else None,
-                "markersize": 3,
-                "linewidth": 1.4,
+                "label": what if not number else None,
             }
             if points:
-                axes.plot(*zip(*points, strict=True), color=colour, label=None if number else what, **style)
+                axes.plot(*zip(*points, strict=True), color=colour, markersize=3, linewidth=1.4, **style)
     axes.set(xlabel="epoch", ylabel=label)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     return axes
@@ -211,17 +212,11 @@ def principal_components(
     >>> places[:, 0].tolist(), shares.round(6).tolist()
     ([-5.0, 0.0, 5.0], [1.0, 0.0])
     """
-    chosen_rows = rows if of is None else rows[of]
-    centred = rows.astype(np.float64) - chosen_rows.mean(axis=0, dtype=np.float64)
-    deciding = centred if of is None else centred[of]
-    variances, directions = np.linalg.eigh(deciding.T @ deciding)
-    order = np.argsort(-variances, kind="stable")[:count]
-    chosen = directions[:, order]
-    chosen = chosen * np.sign(chosen[np.abs(chosen).argmax(axis=0), np.arange(chosen.shape[1])])
-    places, total = centred @ chosen, max(float(variances.sum()), 1e-300)
-    shares = np.clip(variances[order], 0, None) / total
-    missing = count - places.shape[1]
-    return np.pad(places, ((0, 0), (0, missing))), np.pad(shares, (0, missing))
+    deciding = rows if of is None else rows[of]
+    found = PCA(min(count, *deciding.shape), svd_solver="full").fit(deciding)
+    missing = (0, count - found.n_components_)
+    shares = found.explained_variance_ / max(float(deciding.var(axis=0, ddof=1).sum()), 1e-300)
+    return np.pad(found.transform(rows), ((0, 0), missing)), np.pad(shares, missing)
 
 
 def far_rows(rows: Float[Array, "structures width"]) -> Bool[Array, " structures"]:

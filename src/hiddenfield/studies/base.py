@@ -419,14 +419,8 @@ def join_results(experiment: Experiment, results: Sequence[Result]) -> Result:
 
 
 def _described(experiment: Experiment, content: Result) -> Result:
-    return msgspec.structs.replace(
-        content,
-        title=experiment.title,
-        about=experiment.about,
-        layout=experiment.layout,
-        remarks=experiment.remarks,
-        averages=experiment.averages,
-    )
+    told = {name: getattr(experiment, name) for name in ("title", "about", "layout", "remarks", "averages")}
+    return msgspec.structs.replace(content, **told)
 
 
 def _ordered(experiment: Experiment, content: Result) -> Result:

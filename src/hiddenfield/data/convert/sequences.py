@@ -121,7 +121,7 @@ def to_sequences(structures: Structures) -> list[str] | list[list[Symbol]]:
             f"sequences have one column of node labels, but the structures have {len(vocabularies)}; "
             f"join several with single_labels()"
         )
-    other = _first_other(structures, both_ways=True)
+    other = first_other(structures, both_ways=True)
     if other is not None:
         raise InputError(
             f"{structures.name_of(other)} is no chain: expected arcs both ways between each node and the next, "
@@ -270,7 +270,7 @@ def with_kmers(structures: Structures, k: int = 3, name: str | None = None) -> S
     if labels is None:
         raise InputError("k-mers are words of labels, and these nodes have none")
     name = f"{k}-mer" if name is None else name
-    other = _first_other(structures)
+    other = first_other(structures)
     if other is not None:
         raise InputError(
             f"k-mers are words of a sequence, and {structures.name_of(other)} is none: each node must be joined with "
@@ -310,7 +310,7 @@ def _with_label(structures: Structures, name: str, codes: Tensor, symbols: tuple
     )
 
 
-def _first_other(structures: Structures, *, both_ways: bool = False) -> int | None:
+def first_other(structures: Structures, *, both_ways: bool = False) -> int | None:
     """Return the first structure that is not a chain in the order of its nodes; `both_ways`: with one arc each way."""
     source, target = structures.source.long(), structures.target.long()
     owner = structures.structure_of_node.long()

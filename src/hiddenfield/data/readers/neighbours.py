@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import zipfile
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -12,7 +11,6 @@ from hiddenfield.data.build import from_arcs
 from hiddenfield.data.columns import Columns
 from hiddenfield.data.formats import FORMATS, Format
 from hiddenfield.data.paths import (
-    UNREADABLE,
     Member,
     decode,
     existing,
@@ -63,7 +61,7 @@ def read(path: str | Path, *, name: str | None = None) -> Structures:
     """
     path = existing(path)
     if path.suffix.lower() == ".zip":
-        return _parsed(_chosen(path, zip_members(path, ".txt"), name))
+        return _parsed(_chosen(path, name))
     if name is not None:
         raise InputError(f"{path} is no archive, so that there is nothing to choose; leave out name={name!r}")
     return _parsed(Member(str(path), lambda: read_bytes(path)))
@@ -143,9 +141,13 @@ def _lines(file: Member) -> list[tuple[int, list[int]]]:
 # -- which text of an archive, and whether a text is one of these ------------------------------------------
 
 
-def _chosen(path: Path, members: dict[str, Member], name: str | None) -> Member:
+def _texts(path: Path) -> dict[str, Member]:
+    return {name: file for name, file in zip_members(path, ".txt").items() if not NO_GRAPHS.search(name)}
+
+
+def _chosen(path: Path, name: str | None) -> Member:
     """Return the one text that may be meant, or the one that is named."""
-    texts = {member: file for member, file in members.items() if not NO_GRAPHS.search(member)}
+    texts = _texts(path)
     known = {member: (member, PurePosixPath(member).name, PurePosixPath(member).stem) for member in texts}
     found = [member for member, names in known.items() if name is None or name in names]
     if len(found) > 1:
@@ -183,15 +185,9 @@ def _recognises(path: Path) -> bool:
     if path.suffix.lower() != ".zip":
         return inner_suffix(path) in (".txt", "") and _begins(first_bytes(path, START))
     try:
-        with zipfile.ZipFile(path) as archive:
-            for member in archive.namelist():
-                if member.endswith(".txt") and not NO_GRAPHS.search(member):
-                    with archive.open(member) as file:
-                        if _begins(file.read(START)):
-                            return True
-    except UNREADABLE:
-        pass
-    return False
+        return any(_begins(file.read()[:START]) for file in _texts(path).values())
+    except ReadError:
+        return False
 
 
 FORMAT = FORMATS.add(

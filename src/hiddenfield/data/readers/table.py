@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from hiddenfield.data import arrow_tables as arrow
+from hiddenfield.data.arrow_tables import write
 from hiddenfield.data.columns import ROWS, Columns, chosen_names
 from hiddenfield.data.convert.sequences import from_sequences
 from hiddenfield.data.formats import FORMATS, Format
 from hiddenfield.data.molecules import USUAL_EXTRA, read_molecules, skipped_rows
 from hiddenfield.data.paths import existing, inner_suffix, write_text
-from hiddenfield.data.readers import arrow as arrow_reader
+from hiddenfield.data.readers import arrow
 from hiddenfield.data.readers.delimited import (
     MISSING,
     SUFFIXES,
@@ -417,13 +417,13 @@ def _cached(given: Mapping[str, Any], cache: Path, build: Callable[[], Outcome])
     skipped = _record_of(cache, stamp)
     if skipped is not None:
         try:
-            return arrow_reader.read(cache), SkippedInputWarning(**skipped) if skipped else None
+            return arrow.read(cache), SkippedInputWarning(**skipped) if skipped else None
         except ReadError:
             pass  # damaged since: build it anew
     pack, warning = build()
     record = cache.with_name(cache.name + ".json")
     record.unlink(missing_ok=True)  # so that a crash leaves no record of another file
-    arrow.write(pack, cache)
+    write(pack, cache)
     skipped = {} if warning is None else {"message": str(warning), **vars(warning)}
     contents = {"stamp": stamp, "cache": [cache.stat().st_size, cache.stat().st_mtime_ns], "skipped": skipped}
     write_text(record, json.dumps(contents))

@@ -368,34 +368,26 @@ def _parse_slowly(contents: bytes, file: Member, dtype: Any) -> Array:
     lines = LINE_END.split(contents[:-1])
     if lines == [b""]:
         raise file.refuse("expected numbers, got an empty file; is it complete?")
-    columns = lines[0].count(b",") + 1
-    rows = []
+    columns, rows = lines[0].count(b",") + 1, []
+    pattern, kind = (INTEGER, "an integer") if dtype is np.int64 else (DECIMAL, "a number")
     for number, line in enumerate(lines, start=1):
         if not line.strip(b" \t"):
             where = "" if number == 1 else " before others"
             raise file.refuse(f"expected numbers, got a blank line{where}; remove it", number)
-        fields = line.split(b",")
-        row = [_convert(field, dtype is np.int64, file, number) for field in fields[:columns]]
+        fields = [field.strip(b" \t") for field in line.split(b",")]
+        for field in fields[:columns]:
+            shown = field[:40].decode("utf-8", errors="backslashreplace") + "…" * (len(field) > 40)
+            if not pattern.fullmatch(field):
+                raise file.refuse(f"expected {kind}, got {shown!r}", number)
+            # Python refuses to convert thousands of digits, and int64 has nineteen.
+            if dtype is np.int64 and not (len(field) < 100 and -(2**63) <= int(field) < 2**63):
+                raise file.refuse(f"expected an integer of at most 64 bits, got {shown}", number)
         if len(fields) != columns:
             wanted = f"expected {columns} number{'s' if columns > 1 else ''}, as on the first line"
             came = "more" if len(fields) > columns else len(fields)
             raise file.refuse(f"{wanted}, got {came}", number)
-        rows.append(row)
+        rows.append(list(map(int if dtype is np.int64 else float, fields)))
     return np.array(rows, dtype=dtype)
-
-
-def _convert(field: bytes, whole: bool, file: Member, line: int) -> int | float:
-    field = field.strip(b" \t")
-    shown = field[:40].decode("utf-8", errors="backslashreplace") + ("…" if len(field) > 40 else "")
-    if not (INTEGER if whole else DECIMAL).fullmatch(field):
-        raise file.refuse(f"expected {'an integer' if whole else 'a number'}, got {shown!r}", line)
-    if not whole:
-        return float(field)
-    # Python refuses to convert thousands of digits, and int64 has nineteen.
-    value = int(field) if len(field) < 100 else 2**63
-    if not -(2**63) <= value < 2**63:
-        raise file.refuse(f"expected an integer of at most 64 bits, got {shown}", line)
-    return value
 
 
 FORMAT = FORMATS.add(
