@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 from hiddenfield.errors import InputError
@@ -102,9 +102,21 @@ def choose(family: str, choices: Mapping[str, T], name: Any) -> T:
     """
     if name in choices:
         return choices[name]
-    close = difflib.get_close_matches(str(name), list(choices), n=1)
-    hint = f" (did you mean {close[0]!r}?)" if close and close[0] != str(name) else ""
-    raise InputError(f"unknown {family} {name!r}{hint}; choose from: {', '.join(choices)}")
+    raise InputError(
+        f"unknown {family} {name!r}{did_you_mean(name, choices)}; choose from: {', '.join(choices)}"
+    )
+
+
+def did_you_mean(name: Any, choices: Iterable[Any]) -> str:
+    """Return a hint at the choice that is spelt like a name; nothing where there is none.
+
+    Examples
+    --------
+    >>> did_you_mean("residul", ["parallel", "residual"])
+    " (did you mean 'residual'?)"
+    """
+    close = difflib.get_close_matches(str(name), [str(choice) for choice in choices], n=1)
+    return f" (did you mean {close[0]!r}?)" if close and close[0] != str(name) else ""
 
 
 def _home(entry: Any) -> tuple[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 HELP = "Relational models: inference, learning and landscapes from a scheme (a TOML file) and networks."
 
-Scheme = Annotated[Path, Argument(metavar="SCHEME", help="A scheme: a TOML file.", show_default=False)]
 Fix = Annotated[
     list[str] | None, Option("--fix", metavar="FEATURE=WEIGHT", help="Keep a weight fixed at a value.")
 ]
@@ -31,7 +31,34 @@ Theta = Annotated[
 Weights = Annotated[str, Option(help="ground or binding: what a weight counts.")]
 
 
+@dataclass(frozen=True)
+class Given:
+    """A scheme, its name, and the networks or numbers of vertices that a command is about."""
+
+    name: str
+    scheme: RelationalScheme
+    networks: list[Network]
+    size: dict[str, int] | int | None
+
+    def all(self, needed: str) -> list[Network]:
+        """Return the networks, of which there must be one."""
+        if not self.networks:
+            raise InputError(f"give the network {needed}: --network edges.csv")
+        return self.networks
+
+    def one(self, what: str) -> tuple[Network | None, dict[str, int]]:
+        """Return the only network, where there is one, and the numbers of vertices."""
+        if len(self.networks) > 1:
+            raise InputError(f"{what} is about one network; give --network once")
+        if self.networks:
+            return self.networks[0], self.networks[0].sizes
+        if self.size is None:
+            raise InputError("how many vertices are there? Give --size or --network")
+        return None, self.scheme.check_sizes(self.size)
+
+
 def _domain(
+    path: Path = Argument(metavar="SCHEME", help="A scheme: a TOML file.", show_default=False),
     network: list[Path] | None = Option(
         None,
         "--network",
@@ -45,8 +72,16 @@ def _domain(
         metavar="NUMBER | TYPE=NUMBER",
         help="Number of vertices (per type, by name), if no network is given or some vertices have no edges.",
     ),
-) -> dict[str, Any]:
-    return {"network": network or [], "vertices": vertices, "size": _size(size)}
+) -> Given:
+    from hiddenfield.fields.relational import read_scheme
+    from hiddenfield.models.relational import read_network
+
+    scheme, paths, number = read_scheme(path), network or [], _size(size)
+    if vertices is not None and len(paths) != 1:
+        raise InputError("--vertices belongs to one network: give it with one --network")
+    return Given(
+        path.stem, scheme, [read_network(scheme, file, vertices, size=number) for file in paths], number
+    )
 
 
 def _size(texts: list[str] | None) -> dict[str, int] | int | None:
@@ -74,13 +109,12 @@ def _conventions(
     return {"bindings": bindings, "weights": weights}
 
 
-Domain = Annotated[dict[str, Any], _domain]
+Domain = Annotated[Given, _domain]
 Conventions = Annotated[dict[str, Any], _conventions]
 
 
 def infer(
-    path: Scheme,
-    domain: Domain,
+    given: Domain,
     conventions: Conventions,
     theta: Theta = None,
     json: Json = False,
@@ -92,19 +126,17 @@ def infer(
     """
     import numpy as np
 
-    from hiddenfield.fields.relational import read_scheme
     from hiddenfield.models.relational import predict_pairs
     from hiddenfield.models.relational.observations import classes_of
     from hiddenfield.models.relational.phases import find_phases
     from hiddenfield.report.relational import describe_phases, describe_prediction
 
-    scheme = read_scheme(path)
-    given = _all_weights(scheme, theta)
-    network, sizes = _one_network(scheme, domain, "inference")
-    row = np.array(list(given.values()))
+    scheme = given.scheme
+    values, (network, sizes) = _all_weights(scheme, theta), given.one("inference")
+    row = np.array(list(values.values()))
     classes = None if network is None else classes_of(scheme, network)
     points = find_phases(scheme, sizes, row, given=classes, **conventions)
-    record, lines = describe_phases(scheme, sizes, given, points, **conventions)
+    record, lines = describe_phases(scheme, sizes, values, points, **conventions)
     if network is not None and network.unknown:
         found = predict_pairs(scheme, network, row, **conventions)
         further, more = describe_prediction(network, found)
@@ -113,8 +145,7 @@ def infer(
 
 
 def learn(
-    path: Scheme,
-    domain: Domain,
+    given: Domain,
     conventions: Conventions,
     method: str = Option(
         "auto",
@@ -137,14 +168,13 @@ def learn(
     json: Json = False,
 ) -> None:
     """Fit the weights of a scheme to networks, with standard errors, and report where no maximum exists."""
-    from hiddenfield.fields.relational import read_scheme
     from hiddenfield.models.relational import fit_relational
     from hiddenfield.models.relational.learning import choose_method
     from hiddenfield.progress import progress
     from hiddenfield.report.relational import describe_fit, write_fit_report
 
-    scheme = read_scheme(path)
-    networks = _networks(scheme, domain, needed="to learn from")
+    scheme = given.scheme
+    networks = given.all("to learn from")
     check_suffix(out, "a report's file", ".html", ".htm")
     method = choose_method(scheme, method)
     with progress(starts, f"learning by {method}") as advance:
@@ -165,14 +195,13 @@ def learn(
         )
     record, lines = describe_fit(networks, fit)
     if out is not None:
-        write_fit_report(out, scheme, networks, fit, title=f"{path.stem}: {method}")
+        write_fit_report(out, scheme, networks, fit, title=f"{given.name}: {method}")
         lines.append(f"report: {out}")
     emit(record, "\n".join(lines), json)
 
 
 def landscape(
-    path: Scheme,
-    domain: Domain,
+    given: Domain,
     conventions: Conventions,
     x: str = Option(metavar="FEATURE=LOW:HIGH", help="The feature on the x axis."),
     y: str = Option(metavar="FEATURE=LOW:HIGH", help="The feature on the y axis."),
@@ -186,14 +215,13 @@ def landscape(
     json: Json = False,
 ) -> None:
     """Compute and draw the log-likelihood over a grid of two weights, with ascents from several starts."""
-    from hiddenfield.fields.relational import read_scheme
     from hiddenfield.models.relational.landscape import landscape as explore
     from hiddenfield.progress import progress
     from hiddenfield.report.drawing import save_figure
     from hiddenfield.report.relational import describe_landscape, paint_landscape, write_landscape_report
 
-    scheme = read_scheme(path)
-    networks = _networks(scheme, domain, needed="whose likelihood is drawn")
+    scheme = given.scheme
+    networks = given.all("whose likelihood is drawn")
     check_suffix(out, "a report's file", ".html", ".htm")
     check_suffix(plot, "a plot's file", *IMAGES)
     with progress(points * points, "landscape") as advance:
@@ -215,14 +243,13 @@ def landscape(
         save_figure(plot, paint_landscape, found, width=6.4, height=5)
         lines.append(f"plot: {plot}")
     if out is not None:
-        write_landscape_report(out, networks, found, title=f"{path.stem}: landscape")
+        write_landscape_report(out, networks, found, title=f"{given.name}: landscape")
         lines.append(f"report: {out}")
     emit(record, "\n".join(lines), json)
 
 
 def sample(
-    path: Scheme,
-    domain: Domain,
+    given: Domain,
     theta: Theta = None,
     number: int = Option(1, "--number", "-n", min=1, help="Number of networks."),
     burn_in: float = Option(200, min=0, help="Sweeps before the first network."),
@@ -239,17 +266,16 @@ def sample(
 
     Prints the features of each and, with --out, writes the edges of each into a file that `learn` reads.
     """
-    from hiddenfield.fields.relational import read_scheme
     from hiddenfield.models.relational.sampling import as_drawn, sample_networks
 
-    scheme = read_scheme(path)
-    given, (network, sizes) = _all_weights(scheme, theta), _one_network(scheme, domain, "sampling")
+    scheme = given.scheme
+    values, (network, sizes) = _all_weights(scheme, theta), given.one("sampling")
     if out is not None and out.exists() and any(out.iterdir() if out.is_dir() else [out]):
         raise InputError(f"{out} is there already and is not an empty folder; name a new one")
     drawn = sample_networks(
         scheme,
         sizes,
-        given,
+        values,
         samples=number,
         burn_in=burn_in,
         thin=thin,
@@ -261,7 +287,7 @@ def sample(
     )
     rows = [dict(zip(drawn.features, row, strict=True)) for row in drawn.statistics[0].tolist()]
     size = drawn.size if len(sizes) == 1 else sizes
-    record: dict[str, Any] = {"size": size, "seed": seed, "theta": given, "networks": rows, "files": []}
+    record: dict[str, Any] = {"size": size, "seed": seed, "theta": values, "networks": rows, "files": []}
     lines = [repr(drawn), *("  ".join(f"{name} {value:g}" for name, value in row.items()) for row in rows)]
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
@@ -278,8 +304,7 @@ def sample(
 
 
 def goodness(
-    path: Scheme,
-    domain: Domain,
+    given: Domain,
     theta: Theta = None,
     number: int = Option(100, "--number", "-n", min=1, help="Number of sampled networks."),
     weights: Weights = "ground",
@@ -288,19 +313,15 @@ def goodness(
     json: Json = False,
 ) -> None:
     """Compare degrees (of each type), shared partners and distances of a network with those of sampled networks."""
-    from hiddenfield.fields.relational import read_scheme
     from hiddenfield.models.relational import goodness_of_fit
     from hiddenfield.report.drawing import save_figure
     from hiddenfield.report.relational import describe_goodness, paint_goodness
 
-    scheme = read_scheme(path)
+    scheme = given.scheme
     check_suffix(plot, "a plot's file", *IMAGES)
-    given, (network, _) = (
-        _all_weights(scheme, theta),
-        _one_network(scheme, domain, "goodness of fit", "to compare with"),
-    )
-    assert network is not None
-    found = goodness_of_fit(scheme, network, given, networks=number, weights=weights, seed=seed)
+    values, (network, _) = _all_weights(scheme, theta), given.one("goodness of fit")
+    network = given.all("to compare with")[0] if network is None else network
+    found = goodness_of_fit(scheme, network, values, networks=number, weights=weights, seed=seed)
     record, lines = describe_goodness(found)
     if plot is not None:
         save_figure(plot, paint_goodness, found, width=3.4 * len(found), height=3.2)
@@ -317,31 +338,6 @@ def _all_weights(scheme: RelationalScheme, theta: list[str] | None) -> dict[str,
 
 
 COMMANDS = {"infer": infer, "learn": learn, "landscape": landscape, "sample": sample, "goodness": goodness}
-
-
-def _networks(scheme: RelationalScheme, domain: dict[str, Any], needed: str = "") -> list[Network]:
-    from hiddenfield.models.relational import read_network
-
-    paths, vertices = domain["network"], domain["vertices"]
-    if vertices is not None and len(paths) != 1:
-        raise InputError("--vertices belongs to one network: give it with one --network")
-    if needed and not paths:
-        raise InputError(f"give the network {needed}: --network edges.csv")
-    return [read_network(scheme, path, vertices, size=domain["size"]) for path in paths]
-
-
-def _one_network(
-    scheme: RelationalScheme, domain: dict[str, Any], what: str, needed: str = ""
-) -> tuple[Network | None, dict[str, int]]:
-    """Return the only network, where there is one, and the numbers of vertices."""
-    networks = _networks(scheme, domain, needed)
-    if len(networks) > 1:
-        raise InputError(f"{what} is about one network; give --network once")
-    if networks:
-        return networks[0], networks[0].sizes
-    if domain["size"] is None:
-        raise InputError("how many vertices are there? Give --size or --network")
-    return None, scheme.check_sizes(domain["size"])
 
 
 def _numbers(scheme: RelationalScheme, texts: list[str] | None, option: str) -> dict[str, float]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import gzip
 import io
 import lzma
@@ -20,6 +19,7 @@ from typing import Any
 
 from hiddenfield.errors import InputError, ReadError
 from hiddenfield.machine import available_memory
+from hiddenfield.registry import did_you_mean
 
 # Makers of decompressors that give as many bytes at a time as they are asked for.
 COMPRESSIONS: dict[str, Callable[[], Any]] = {
@@ -55,9 +55,9 @@ def existing(path: str | Path) -> Path:
         if path.is_symlink():
             raise ReadError(f"is a link to {os.readlink(path)}, which does not exist", file=path)
         near = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
-        close = difflib.get_close_matches(path.name, near, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else "; check the name"
-        raise ReadError(f"no such file or folder{hint}", file=path)
+        raise ReadError(
+            f"no such file or folder{did_you_mean(path.name, near) or '; check the name'}", file=path
+        )
     return path
 
 

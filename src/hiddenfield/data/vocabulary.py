@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import numpy as np
 
 from hiddenfield.data.arrow_arrays import to_numpy
 from hiddenfield.errors import InputError, UnknownSymbolError
+from hiddenfield.registry import did_you_mean
 from hiddenfield.shapes import Array, Int, Shaped
 
 Symbol = str | int
@@ -138,8 +138,7 @@ encode it with a vocabulary that has it, or replace it before
         return np.array([other._codes.get(symbol, -1) for symbol in self.symbols], dtype=np.int32)
 
     def _unknown(self, symbol: Symbol, position: int) -> str:
-        close = difflib.get_close_matches(str(symbol), [str(s) for s in self.symbols], n=1)
-        hint = f" (did you mean {close[0]!r}?)" if close and len(self) > 8 else ""
+        hint = did_you_mean(symbol, self.symbols) if len(self) > 8 else ""
         return (
             f"{self.name} {symbol!r} at position {position} is not in the vocabulary of {len(self)}: "
             f"{_listing(self.symbols)}{hint}; encode it with a vocabulary that has it, or replace it before"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from hiddenfield.data.arrow_arrays import to_numpy
 from hiddenfield.data.paths import inner_suffix, read_text
 from hiddenfield.data.vocabulary import Symbol, Vocabulary
 from hiddenfield.errors import InputError, ReadError
+from hiddenfield.registry import did_you_mean
 from hiddenfield.shapes import Array, Float
 
 if TYPE_CHECKING:
@@ -60,8 +60,7 @@ class Table:
             raise InputError(f"{option}={column}: {self.file} has the columns 0 to {len(self.names) - 1}")
         if column in self.names:
             return self.names.index(column)
-        close = difflib.get_close_matches(str(column), self.names, n=1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        hint = did_you_mean(column, self.names)
         raise InputError(f"{option}={column!r}: no such column in {self.file}{hint}; it has {self.listing()}")
 
     def refuse(self, message: str, row: int) -> ReadError:
