@@ -21,11 +21,7 @@ from hiddenfield.errors import InputError, ReadError
 from hiddenfield.machine import available_memory
 from hiddenfield.registry import did_you_mean
 
-# Makers of decompressors that give as many bytes at a time as they are asked for.
-COMPRESSIONS: dict[str, Callable[[], Any]] = {
-    ".gz": lambda: zlib.decompressobj(wbits=31),
-    ".xz": lambda: lzma.LZMADecompressor(),
-}
+COMPRESSIONS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 PIECE = 1 << 24
 
 # Everything that the standard library raises on damaged, encrypted or unknown files and archives.
@@ -89,22 +85,14 @@ def read_bytes(path: str | Path) -> bytes:
 
 
 def _decompress(contents: bytes, suffix: str, label: str | Path) -> bytes:
-    """Decompress piece by piece, several members end to end, and refuse what would not fit into memory."""
-    limit = most_unpacked()
-    pieces: list[bytes] = []
-    total, rest = 0, contents
-    while rest:
-        machine = COMPRESSIONS[suffix]()
-        while not machine.eof:
-            piece = machine.decompress(rest, PIECE)
-            rest = getattr(machine, "unconsumed_tail", b"")
-            if not piece and not rest and getattr(machine, "needs_input", True) and not machine.eof:
-                raise EOFError("the data end before their end marker")
+    """Decompress piece by piece, and refuse what would not fit into memory."""
+    limit, total, pieces = most_unpacked(), 0, list[bytes]()
+    with COMPRESSIONS[suffix](io.BytesIO(contents)) as file:
+        while piece := file.read(PIECE):
             pieces.append(piece)
             total += len(piece)
             if total > limit:
                 raise ReadError(_too_large(total, len(contents), "more than "), file=label)
-        rest = machine.unused_data.lstrip(b"\0")  # padding
     return b"".join(pieces)
 
 
@@ -190,10 +178,9 @@ def first_bytes(path: Path, size: int = 4096) -> bytes:
     """Return the first bytes of a file, decompressed; nothing if it cannot be read. Reads no further than needed."""
     if not path.is_file():
         return b""  # Not a folder; and a pipe would wait for somebody to write.
-    openers: dict[str, Callable[..., io.BufferedIOBase]] = {".gz": gzip.open, ".xz": lzma.open}
     try:
-        with openers.get(path.suffix.lower(), open)(path, "rb") as file:
-            return file.read(size)
+        with COMPRESSIONS.get(path.suffix.lower(), open)(path, "rb") as file:
+            return bytes(file.read(size))
     except UNREADABLE:
         return b""
 

@@ -325,18 +325,13 @@ def _box_plots(found: Assessment) -> str:
         for place, name in enumerate(names):
             values = np.asarray(columns[name], dtype=np.float64)
             colour = BLUE if place == last else GREY
-            axes.boxplot(
-                values,
-                positions=[place],
-                widths=0.55,
-                orientation="horizontal",
-                showfliers=False,
-                patch_artist=True,
-                boxprops={"facecolor": colour + "33", "edgecolor": colour},
-                medianprops={"color": colour, "linewidth": 1.8},
-                whiskerprops={"color": colour},
-                capprops={"color": colour},
-            )
+            style: dict[str, Any] = {
+                f"{part}props": {"color": colour} for part in ("whisker", "cap", "median")
+            }
+            style["boxprops"] = {"facecolor": colour + "33", "edgecolor": colour}
+            style["medianprops"]["linewidth"] = 1.8
+            style |= {"orientation": "horizontal", "showfliers": False, "patch_artist": True, "widths": 0.55}
+            axes.boxplot(values, positions=[place], **style)
             # The folds keep their order from top to bottom, so that points of the same fold can be followed.
             spread = np.linspace(-0.18, 0.18, len(values)) if len(values) > 1 else np.zeros(1)
             axes.plot(values, place + spread, "o", color=colour, markersize=3.2, alpha=0.8)

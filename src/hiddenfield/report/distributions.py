@@ -59,7 +59,7 @@ class Distributions:
             for number, (paint_panel, name, values) in enumerate(panels):
                 paint_panel(figure.add_subplot(rows, columns, number + 1), name, values)
 
-        save_figure(path, paint, width=4.2 * columns, height=3.1 * rows, settings={})
+        save_figure(path, paint, width=4.2 * columns, height=3.1 * rows)
 
     def _panels(self, description: Description) -> list[tuple[Callable[..., None], str, Any]]:
         panels: list[tuple[Callable[..., None], str, Any]] = [
@@ -86,7 +86,6 @@ def _histogram(axes: Axes, name: str, values: np.ndarray) -> None:
     axes.hist(values, bins=bins, color=RED if name.startswith("target") else BLUE)
     axes.set_xlabel(name)
     axes.set_ylabel("structures")
-    axes.spines[["top", "right"]].set_visible(False)
 
 
 def _bars(axes: Axes, name: str, counts: Any, most: int = 15) -> None:
@@ -101,4 +100,3 @@ def _bars(axes: Axes, name: str, counts: Any, most: int = 15) -> None:
     axes.set_xlabel(name + (f" ({most} most frequent of {len(counts)})" if len(counts) > most else ""))
     axes.set_ylabel("structures" if name.startswith("target") else "occurrences")
     axes.set_yscale("log" if shown and shown[0][1] > 100 * max(shown[-1][1], 1) else "linear")
-    axes.spines[["top", "right"]].set_visible(False)

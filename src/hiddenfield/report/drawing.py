@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,25 +23,7 @@ IMAGES = (".png", ".svg", ".pdf")
 # A scatter plot of more points is drawn as an image inside the SVG, or the page would grow by 100 bytes per point.
 MANY_POINTS = 1000
 
-SETTINGS: dict[Any, Any] = {
-    "svg.fonttype": "none",  # text stays text: sharp, searchable, small
-    "svg.hashsalt": "hiddenfield",  # the same numbers give the same file
-    "text.parse_math": False,  # names come from files, and a dollar sign in one is no equation
-    "font.family": ["sans-serif"],
-    "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial", "sans-serif"],
-    "font.size": 9.0,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#5c6873",
-    "axes.labelcolor": "#1c232b",
-    "axes.grid": True,
-    "grid.color": "#e8ecf0",
-    "grid.linewidth": 0.8,
-    "axes.axisbelow": True,
-    "legend.frameon": False,
-    "savefig.dpi": 200,
-    "axes.unicode_minus": True,
-}
+STYLE = Path(__file__).with_name("page.mplstyle")
 
 
 def draw(
@@ -74,7 +56,7 @@ def draw(
     import matplotlib
     from matplotlib.figure import Figure
 
-    with matplotlib.rc_context(SETTINGS), warnings.catch_warnings():
+    with matplotlib.rc_context(fname=STYLE), warnings.catch_warnings():
         # A glyph that matplotlib's font lacks is drawn by the browser, with its own.
         warnings.filterwarnings("ignore", message="Glyph .* missing")
         figure = Figure(figsize=(width, height), layout="constrained")
@@ -111,7 +93,6 @@ def save_figure(
     width: float = 5.6,
     height: float = 4.2,
     dpi: int = 130,
-    settings: Mapping[Any, Any] = SETTINGS,
 ) -> None:
     """Write what ``paint(figure, *content)`` draws into a .png, .svg or .pdf file; folders are made."""
     import matplotlib
@@ -120,7 +101,7 @@ def save_figure(
     path = Path(path)
     check_suffix(path, "a plot's file", *IMAGES)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with matplotlib.rc_context(dict(settings)):
+    with matplotlib.rc_context(fname=STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")
         paint(figure, *content)
         figure.savefig(path, dpi=dpi, metadata={"Software": None} if path.suffix == ".png" else None)

@@ -16,7 +16,7 @@ from scipy.optimize import isotonic_regression
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.readers.text import ROUNDING
-from hiddenfield.report.drawing import SETTINGS, save_figure
+from hiddenfield.report.drawing import save_figure
 from hiddenfield.report.page import shortened
 from hiddenfield.shapes import Array, Float
 
@@ -91,7 +91,7 @@ def draw_field(field: FactorGraph, marginals: Sequence[Array], path: str | Path,
         _legend(axes, field)
 
     width, height = side * shape[0], side * shape[1] + 0.6
-    save_figure(path, paint, width=width, height=height, dpi=150, settings={**SETTINGS, "axes.grid": False})
+    save_figure(path, paint, width=width, height=height, dpi=150)
 
 
 # -- Bayesian networks, in inches ----------------------------------------------------------------------------
@@ -164,7 +164,6 @@ def _draw_network(
         width=scale * (right - left),
         height=scale * (top - bottom) + head + foot,
         dpi=150,
-        settings={**SETTINGS, "axes.grid": False},
     )
 
 

@@ -96,10 +96,6 @@ def learned_as_text(record: LearnRecord) -> str:
     return "\n".join(lines)
 
 
-def _head(name: str) -> str:
-    return "held out" if name == "cross_validation" else name.upper()
-
-
 def _word(record: LearnRecord) -> str:
     return (record.size_parameter or "size").removeprefix("num_")
 
@@ -107,7 +103,8 @@ def _word(record: LearnRecord) -> str:
 def _size_table(record: LearnRecord) -> tuple[list[str], list[list[str]]]:
     """Return the heads and rows of a table of sizes."""
     names = [name for name in CRITERIA if any(name in one.criteria for one in record.sizes)]
-    heads = [_word(record), "log-likelihood", "free", *(_head(name) for name in names), "turns", "status"]
+    heads = ["held out" if name == "cross_validation" else name.upper() for name in names]
+    heads = [_word(record), "log-likelihood", "free", *heads, "turns", "status"]
     rows = []
     for one in record.sizes:
         values = [one.log_likelihood, *(one.criteria.get(name) for name in names)]
@@ -182,8 +179,12 @@ def write_learned_report(
 
 def _data_section(data: LearnData) -> str:
     table, gone = data.table, data.table.missing.sum(axis=0)
+
+    def use(name: str) -> str:
+        return "target" if name in data.targets else "learned from" if name in data.used else "left out"
+
     rows = [
-        [str(column), f"{count:,}", f"{count / max(len(table), 1):.1%}", _role(data, column.name)]
+        [str(column), f"{count:,}", f"{count / max(len(table), 1):.1%}", use(column.name)]
         for column, count in zip(table.columns, gone, strict=True)
     ]
     listed = html_table(["column", "missing", "share", "use"], rows, text=(0, 3))
@@ -198,10 +199,6 @@ def _data_section(data: LearnData) -> str:
     return listed + figures(
         [plot("patterns", caption, paint_patterns, *shown, **size, title="patterns of missingness")]
     )
-
-
-def _role(data: LearnData, name: str) -> str:
-    return "target" if name in data.targets else "learned from" if name in data.used else "left out"
 
 
 def _learning_section(estimator: Any, record: LearnRecord) -> str:
@@ -272,7 +269,8 @@ def found_sections(estimator: Any, data: LearnData) -> Iterator[Section]:
     if hasattr(type(estimator), "covariances_") and hasattr(type(estimator), "means_"):
         yield "Components", _components(estimator, data)
     if hasattr(estimator, "profiles"):
-        yield "Classes", _classes(estimator)
+        shares = ", ".join(f"class {k}: {weight:.1%}" for k, weight in enumerate(estimator.weights_))
+        yield "Classes", f"<p>{escape(f'Shares: {shares}.')}</p>" + _profiles(estimator.profiles())
     if hasattr(type(estimator), "loadings_"):
         yield "Factors", _factors(estimator, data)
     if hasattr(type(estimator), "transitions_"):
@@ -307,12 +305,6 @@ def _components(estimator: Any, data: LearnData) -> str:
         for k, (weight, mean) in enumerate(zip(estimator.weights_, means, strict=False))
     ]
     return figures(boxes) + html_table(["component", "weight", *names], rows)
-
-
-def _classes(estimator: Any) -> str:
-    """Draw what each column is like in each class."""
-    shares = ", ".join(f"class {k}: {weight:.1%}" for k, weight in enumerate(estimator.weights_))
-    return f"<p>{escape(f'Shares: {shares}.')}</p>" + _profiles(estimator.profiles())
 
 
 def _profiles(profiles: Mapping[str, Mapping[str, Sequence[float]]]) -> str:
@@ -480,15 +472,9 @@ def _outliers(estimator: Any, data: LearnData) -> str:
         return figures([box]) + "<p>No row is an outlier.</p>"
     table = data.table
     cells = [table.decoded(place) for place in range(len(table.names))]
-    rows = [
-        [_row_name(table, row), f"{shown[row]:.1f}", *(_cell(column[row]) for column in cells)]
-        for row in chosen
-    ]
+    names = np.arange(len(table)) if table.ids is None else table.ids
+    rows = [[str(names[k]), f"{shown[k]:.1f}", *(_cell(column[k]) for column in cells)] for k in chosen]
     return figures([box]) + html_table(["row", "outlyingness", *table.names], rows)
-
-
-def _row_name(table: Table, row: Any) -> str:
-    return str(row) if table.ids is None else str(table.ids[row])
 
 
 def _cell(value: Any) -> str:

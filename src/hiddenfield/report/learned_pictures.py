@@ -198,31 +198,25 @@ def paint_states(
             f"{number}\n{transitions[number, number]:.2f}", places[number], ha="center", va="center", color="white",
             fontsize=8, fontweight="bold", zorder=4,
         )  # fmt: skip
-        outward = (
-            places[number] * (1 + radii[number] + 0.12)
-            if count > 1
-            else places[number] - [0, radii[0] + 0.12]
-        )
+        outward = places[number] * (1 + radii[number] + 0.12) - [0, (radii[0] + 0.12) * (count == 1)]
         side = "left" if outward[0] > 0.2 else "right" if outward[0] < -0.2 else "center"
         edge = "bottom" if outward[1] > 0 else "top"
         axes.annotate(labels[number], outward, ha=side, va=edge, fontsize=7.5, color="#46525e")
-    for source in range(count):
-        for target in range(count):
-            share = transitions[source, target]
-            if source == target or share < LEAST_SHARE:
-                continue
-            way = (places[target] - places[source]) / np.linalg.norm(places[target] - places[source])
-            start, end = places[source] + way * radii[source], places[target] - way * radii[target]
-            arrow = FancyArrowPatch(
-                start, end, connectionstyle="arc3,rad=-0.18", arrowstyle="-|>", mutation_scale=11,
-                linewidth=0.6 + 4 * share, color=colour_of(source), alpha=0.75, shrinkA=1, shrinkB=1, zorder=2,
-            )  # fmt: skip
-            axes.add_patch(arrow)
-            across = np.array([-way[1], way[0]]) * 0.13 * np.linalg.norm(end - start)
-            axes.annotate(
-                f"{share:.2g}", 0.6 * start + 0.4 * end + across, ha="center", va="center", fontsize=7.5,
-                bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.85}, zorder=5,
-            )  # fmt: skip
+    shown = np.argwhere((transitions >= LEAST_SHARE) & ~np.eye(count, dtype=bool))
+    for source, target in shown:
+        share, way = transitions[source, target], places[target] - places[source]
+        way /= np.linalg.norm(way)
+        start, end = places[source] + way * radii[source], places[target] - way * radii[target]
+        arrow = FancyArrowPatch(
+            start, end, connectionstyle="arc3,rad=-0.18", arrowstyle="-|>", mutation_scale=11,
+            linewidth=0.6 + 4 * share, color=colour_of(source), alpha=0.75, shrinkA=1, shrinkB=1, zorder=2,
+        )  # fmt: skip
+        axes.add_patch(arrow)
+        across = np.array([-way[1], way[0]]) * 0.13 * np.linalg.norm(end - start)
+        axes.annotate(
+            f"{share:.2g}", 0.6 * start + 0.4 * end + across, ha="center", va="center", fontsize=7.5,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.85}, zorder=5,
+        )  # fmt: skip
     axes.set(xlim=(-1.75, 1.75), ylim=(-0.7, 0.7) if count == 2 else (-1.55, 1.55))
 
 

@@ -589,14 +589,10 @@ def targets_table(found: FitRecord) -> tuple[list[str], list[list[str]]]:
                 VERDICTS.get(verdict, verdict),
             ]
         )
-    means = [_mean([measures[name] for measures in found.test.values()]) for name in (main, second)]
+    every = [[v for m in found.test.values() if (v := m[name]) is not None] for name in (main, second)]
+    means = [float(np.mean(values)) if values else None for values in every]
     rows.append(["mean", "", _known(main, means[0]), "", _known(second, means[1]), "", "", ""])
     return heads, rows
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return float(np.mean(known)) if known else None
 
 
 def _listed(measures: Metrics, intervals: Mapping[str, Sequence[float] | None] | None = None) -> str:

@@ -329,30 +329,20 @@ def cut_down(
         splits = splits[: scale.folds]
     if scale.structures is None or len(structures) <= scale.structures:
         return structures, None if splits is None else list(splits)
-    generator = np.random.default_rng(seed)
-    everything = np.arange(len(structures))
-    parts = [everything] if splits is None else [split.test for split in splits]
-    rest = np.setdiff1d(everything, np.concatenate(parts))
-    if len(rest) and len(parts) == 1:
-        parts = [*parts, rest]
-    quota = max(scale.structures // len(parts), 2)
-    kept = np.unique(np.concatenate([_some(part, structures, quota, generator) for part in parts]))
+    # As many of every class and test part; what is in none is a part of its own.
+    part = np.full(len(structures), -1)
+    for number, split in enumerate(splits or ()):
+        part[split.test] = number
+    classed = structures.targets is not None and structures.target_vocabularies[0] is not None
+    codes = structures.targets[:, 0].cpu().numpy() if classed else np.zeros(len(structures))
+    _, group, counts = np.unique(np.stack([part, codes]), axis=1, return_inverse=True, return_counts=True)
+    order = np.random.default_rng(seed).permutation(len(structures))
+    order = order[np.argsort(group.reshape(-1)[order], kind="stable")]
+    rank = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+    kept = np.sort(order[rank < max(scale.structures // len(counts), 2)])
     place = np.full(len(structures), -1, dtype=np.int64)
     place[kept] = np.arange(len(kept))
     return structures[kept], None if splits is None else [_renumbered(split, place) for split in splits]
-
-
-def _some(
-    part: Int[Array, " part"], structures: Structures, quota: int, generator: np.random.Generator
-) -> Int[Array, " some"]:
-    """Draw some positions; of every class at least two, if there are two."""
-    order = generator.permutation(part)
-    if structures.targets is None or structures.target_vocabularies[0] is None:
-        return order[:quota]
-    codes = structures.targets[:, 0].cpu().numpy()[order]
-    first = np.concatenate([np.flatnonzero(codes == code)[:2] for code in np.unique(codes)])
-    others = np.setdiff1d(np.arange(len(order)), first)
-    return order[np.concatenate([first, others])[: max(quota, len(first))]]
 
 
 def _renumbered(split: Split, place: Int[Array, " structures"]) -> Split:
