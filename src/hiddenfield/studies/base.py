@@ -333,8 +333,8 @@ def cut_down(
     part = np.full(len(structures), -1)
     for number, split in enumerate(splits or ()):
         part[split.test] = number
-    classed = structures.targets is not None and structures.target_vocabularies[0] is not None
-    codes = structures.targets[:, 0].cpu().numpy() if classed else np.zeros(len(structures))
+    targets, words = structures.targets, structures.target_vocabularies
+    codes = np.zeros(len(structures)) if targets is None or words[0] is None else targets[:, 0].cpu().numpy()
     _, group, counts = np.unique(np.stack([part, codes]), axis=1, return_inverse=True, return_counts=True)
     order = np.random.default_rng(seed).permutation(len(structures))
     order = order[np.argsort(group.reshape(-1)[order], kind="stable")]
