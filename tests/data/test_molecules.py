@@ -153,7 +153,7 @@ def test_what_cannot_be_read_is_named_with_the_reason(
 ) -> None:
     with pytest.raises(InputError) as caught:
         from_smiles(["C", text, "O"])
-    assert str(caught.value).startswith(f"row 1: {text!r} is no molecule that RDKit can read")
+    assert str(caught.value).startswith(f"row 1: {text!r} cannot be read as a molecule by RDKit")
     assert reason.lower() in str(caught.value).lower()
     assert capfd.readouterr() == ("", "")
 

@@ -258,7 +258,7 @@ def test_index_error_ends_iteration_as_python_expects():
                 "node_labels": [2],
                 "node_vocabularies": [hf.Vocabulary("v", ("a",))],
             },
-            "no code of its",
+            "not one of its",
         ),
         (
             {"source": [], "target": [], "node_ptr": [0, 1, 2], "node_attributes": [[1.0], [math.nan]]},

@@ -28,5 +28,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:  # before, between or after commands
         if debug:
             raise
-        print("hiddenfield: interrupted: nothing was left half-written", file=sys.stderr)
+        print("hiddenfield: interrupted: no partial output was left", file=sys.stderr)
         raise SystemExit(130) from None

@@ -93,7 +93,7 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
         except MemoryError as failure:
             _say(
                 "error",
-                f"out of memory{f' ({failure})' if str(failure) else ''}; give it less, or a larger machine",
+                f"out of memory{f' ({failure})' if str(failure) else ''}; use less data, or a machine with more memory",
             )
             raise typer.Exit(1) from None
         except (HiddenfieldError, OSError) as failure:
@@ -125,7 +125,7 @@ def _what_is_left(options: Mapping[str, Any]) -> str:
     """Say what an interrupted command left behind, and how to go on where that is possible."""
     out = options.get("out")
     if "resume" not in options or out is None or not Path(out).is_dir() or not any(Path(out).iterdir()):
-        return "nothing was left half-written"
+        return "no partial output was left"
     command = command_line() or "the same command"
     again = command if options["resume"] else f"{command} --resume"
     return f"what was finished is in {out}; go on with: {again}"

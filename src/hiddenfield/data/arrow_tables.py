@@ -157,15 +157,17 @@ class Layout:
             raise
         except (LookupError, TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
             cause = f"{type(error).__name__}: {error}"
-            raise ReadError(f"its metadata {KEY!r} are damaged ({cause}); write it anew", file=file) from None
+            raise ReadError(
+                f"its metadata {KEY!r} are damaged ({cause}); write it again", file=file
+            ) from None
         spoken = {column.field for columns in parts.values() for column in columns}
         for missing in sorted((spoken | {"id"} if ids else spoken) - set(fields)):
             raise ReadError(
-                f"the metadata speak of a column {missing!r} that is not there; write it anew", file=file
+                f"the metadata name a column {missing!r} that is not there; write it again", file=file
             )
         parts["columns"] += tuple(Column(name, name) for name in fields if name not in {*spoken, *TOPOLOGY})
         if len({column.name for column in parts["columns"]}) < len(parts["columns"]):
-            raise ReadError(f"its metadata {KEY!r} name a further column twice; write it anew", file=file)
+            raise ReadError(f"its metadata {KEY!r} name a further column twice; write it again", file=file)
         there = {part: parts[part] for part in PARTS if part == "columns" or described[part] is not None}
         return cls("id" in fields, there, shard=shard)
 

@@ -328,7 +328,7 @@ def _check_codes(codes: Array, vocabulary: Vocabulary, what: str, unit: Unit) ->
         wrong = (codes < 0) | (codes >= len(vocabulary)) | (codes % 1 > 0)
         if wrong.any():
             row = int(np.argmax(wrong))
-            reason = f"is {codes[row]}, which is no code of its {len(vocabulary)} symbols (0 to {len(vocabulary) - 1})"
+            reason = f"is {codes[row]}, which is not one of its {len(vocabulary)} codes (0 to {len(vocabulary) - 1})"
             raise unit.refuse(row, f"{what} {vocabulary.name!r}", reason)
 
 

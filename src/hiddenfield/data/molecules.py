@@ -111,7 +111,7 @@ def from_smiles(
     ['element', 'degree', 'hydrogens', 'valence', 'aromatic', 'charge', 'chirality']
     >>> from_smiles(["CCO", "C1CC"])
     Traceback (most recent call last):
-    hiddenfield.errors.InputError: row 1: 'C1CC' is no molecule that RDKit can read: unclosed ring; \
+    hiddenfield.errors.InputError: row 1: 'C1CC' cannot be read as a molecule by RDKit: unclosed ring; \
 correct it, or leave such rows out with on_error="skip"
     """
     texts = _texts(smiles)
@@ -179,7 +179,7 @@ def read_molecules(
             failures += [(number * CHUNK + position, reason) for position, reason in chunk.failures]
             if failures and on_error == "raise":
                 position, reason = failures[0]
-                message = f"{texts[position]!r:.200} is no molecule that RDKit can read: {reason}; "
+                message = f"{texts[position]!r:.200} cannot be read as a molecule by RDKit: {reason}; "
                 message += 'correct it, or leave such rows out with on_error="skip"'
                 raise (
                     complain(position, message)

@@ -103,8 +103,8 @@ def most_unpacked() -> int:
 
 def _too_large(unpacked: int, packed: int, more: str = "") -> str:
     return (
-        f"{packed:,} bytes unpack to {more}{unpacked:,}, over half of the memory that is free, or beyond reason; "
-        f"unpack it yourself and cut it into parts if that is right"
+        f"{packed:,} bytes unpack to {more}{unpacked:,}, more than half of the free memory, or than 16 GiB; "
+        f"unpack it and cut it into parts if that size is right"
     )
 
 

@@ -104,7 +104,7 @@ def _size_table(record: LearnRecord) -> tuple[list[str], list[list[str]]]:
     """Return the heads and rows of a table of sizes."""
     names = [name for name in CRITERIA if any(name in one.criteria for one in record.sizes)]
     heads = ["held out" if name == "cross_validation" else name.upper() for name in names]
-    heads = [_word(record), "log-likelihood", "free", *heads, "turns", "status"]
+    heads = [_word(record), "log-likelihood", "free", *heads, "iterations", "status"]
     rows = []
     for one in record.sizes:
         values = [one.log_likelihood, *(one.criteria.get(name) for name in names)]
@@ -208,7 +208,7 @@ def _learning_section(estimator: Any, record: LearnRecord) -> str:
     if runs:
         best = max(range(len(runs)), key=lambda k: runs[k].objective)
 
-        caption = f"The objective of {len(runs)} run{'s' * (len(runs) > 1)}, turn by turn."
+        caption = f"The objective of {len(runs)} run{'s' * (len(runs) > 1)}, by iteration."
         traces = [run.trace for run in runs]
         boxes.append(plot("traces", caption, paint_traces, traces, best, title="objective by turn"))
     done = [one for one in record.sizes if one.error is None and one.size is not None]

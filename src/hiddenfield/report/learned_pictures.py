@@ -74,7 +74,7 @@ def paint_traces(figure: Figure, traces: Sequence[Sequence[float]], best: int) -
         axes.set_ylim(low - 0.05 * (high - low or 1.0), high + 0.05 * (high - low or 1.0))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.ticklabel_format(axis="y", useOffset=False)
-    axes.set(xlabel="turn", ylabel="objective")
+    axes.set(xlabel="iteration", ylabel="objective")
 
 
 def paint_sizes(

@@ -128,13 +128,13 @@ def test_rows_must_match() -> None:
     [
         (
             from_edges([0, 1, 2], [1, 2, 0], node_ptr=[0, 3]),
-            "structure 0 is no tree: it has 3 nodes and 3 edges",
+            "structure 0 is not a tree: it has 3 nodes and 3 edges",
         ),
-        (from_edges([1, 2, 3], [2, 3, 1], node_ptr=[0, 4]), "structure 0 is no tree: it falls into"),
-        (from_edges([1, 2], [1, 2], node_ptr=[0, 0, 3]), "structure 1 is no tree: it falls into"),
-        (from_edges([0, 0], [1, 1], node_ptr=[0, 3]), "structure 0 is no tree: it falls into"),
-        (from_arcs([0], [1], node_ptr=[0, 2]), "structure 0 is no tree: it has arcs that go one way only"),
-        (from_edges([], [], node_ptr=[0, 1, 3]), "structure 1 is no tree: it has 2 nodes and 0 edges"),
+        (from_edges([1, 2, 3], [2, 3, 1], node_ptr=[0, 4]), "structure 0 is not a tree: it falls into"),
+        (from_edges([1, 2], [1, 2], node_ptr=[0, 0, 3]), "structure 1 is not a tree: it falls into"),
+        (from_edges([0, 0], [1, 1], node_ptr=[0, 3]), "structure 0 is not a tree: it falls into"),
+        (from_arcs([0], [1], node_ptr=[0, 2]), "structure 0 is not a tree: it has arcs that go one way only"),
+        (from_edges([], [], node_ptr=[0, 1, 3]), "structure 1 is not a tree: it has 2 nodes and 0 edges"),
     ],
 )
 def test_the_first_that_is_no_tree_is_named(pack: Structures, words: str) -> None:

@@ -144,7 +144,7 @@ def test_what_is_no_chain_is_named(arcs: list[tuple[int, int]], wrong: int) -> N
     pack = hf.Structures.from_arcs(
         source, target, node_ptr=[0, 3, 5, 6], node_labels=["a"] * 6, ids=["p", "q", "r"]
     )
-    with pytest.raises(InputError, match=rf"structure {wrong} \('{'pqr'[wrong]}'\) is no chain"):
+    with pytest.raises(InputError, match=rf"structure {wrong} \('{'pqr'[wrong]}'\) is not a chain"):
         to_sequences(pack)
 
 

@@ -377,15 +377,15 @@ def test_a_newer_version_is_refused() -> None:
         (lambda d: d["node_labels"][0]["vocabulary"].update(symbols=[1.5, 2, 3]), "damaged"),
         (
             lambda d: d["node_labels"][0]["vocabulary"].update(symbols=["C", "N"]),
-            "row 0: label 'atom' of node 1 is 2, which is no code",
+            "row 0: label 'atom' of node 1 is 2, which is not one of its",
         ),
         (
             lambda d: d["targets"][1]["vocabulary"].update(symbols=["no"]),
-            "row 0: target 'active' is 1.0, which is no code",
+            "row 0: target 'active' is 1.0, which is not one of its",
         ),
         (
             lambda d: d["targets"][0].update(field="target_x"),
-            "speak of a column 'target_x' that is not there",
+            "name a column 'target_x' that is not there",
         ),
         (lambda d: d["targets"][0].update(field="source"), "column 'source' must hold numbers"),
         (
@@ -404,7 +404,7 @@ def test_tampered_metadata_are_refused(change: Callable[[dict[str, Any]], None],
 
 def test_a_missing_id_column_is_refused_and_an_added_one_read() -> None:
     table = writing.to_table(arrow.from_table(plain_table()))
-    with pytest.raises(ReadError, match="speak of a column 'id' that is not there"):
+    with pytest.raises(ReadError, match="name a column 'id' that is not there"):
         arrow.from_table(table.drop_columns("id"))
     without = writing.to_table(arrow.from_table(plain_table(id=None)))
     assert arrow.from_table(without.append_column("id", table["id"])).ids.tolist() == [
@@ -469,7 +469,7 @@ def test_a_missing_shard_is_noticed(folder: Path) -> None:
 
 def test_an_extra_shard_is_noticed(folder: Path) -> None:
     (folder / "part-00003.parquet").write_bytes((folder / "part-00000.parquet").read_bytes())
-    with pytest.raises(ReadError, match=r"part-00003.parquet: is no shard of this set"):
+    with pytest.raises(ReadError, match=r"part-00003.parquet: is not listed in _manifest.json"):
         arrow.read(folder)
 
 

@@ -104,7 +104,7 @@ def test_an_empty_file_is_an_empty_network(tmp_path: Path) -> None:
         ("a b 1\na c x\n", {}, 2, "expected a finite number as the weight, got 'x'; is it a label?"),
         ("a b nan\n", {}, 1, "finite number"),
         ("a b 1e300\n", {}, 1, "finite number"),
-        ("a b 1\nb a 2\n", {}, 2, "b and a stand with 2 here and with 1 on line 1"),
+        ("a b 1\nb a 2\n", {}, 2, "the edge between b and a has 2 here and 1 on line 1"),
     ],
 )
 def test_what_is_wrong_is_named(

@@ -81,7 +81,7 @@ def test_blank_lines_ends_compression_and_archives(tmp_path: Path) -> None:
     for name, message in (("Y", "no text named 'Y'; it has: X/X.txt, X/README.txt"), ("README", "line 1")):
         with pytest.raises(ReadError, match=message):
             neighbours.read(zipped, name=name)
-    with pytest.raises(InputError, match="is no archive"):
+    with pytest.raises(InputError, match="is not an archive"):
         neighbours.read(plain, name="X")
 
 

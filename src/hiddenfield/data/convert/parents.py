@@ -187,7 +187,7 @@ def to_parents(structures: Structures) -> list[Int[Array, " nodes"]]:
     Raises
     ------
     InputError
-        Naming the first structure that is no tree. Cost: linear.
+        Naming the first structure that is not a tree. Cost: linear.
 
     Examples
     --------
@@ -196,7 +196,7 @@ def to_parents(structures: Structures) -> list[Int[Array, " nodes"]]:
     [array([-1,  0,  1]), array([-1])]
     >>> to_parents(hf.data.from_edges([0, 1, 2], [1, 2, 0], node_ptr=[0, 3]))
     Traceback (most recent call last):
-    hiddenfield.errors.InputError: structure 0 is no tree: it has 3 nodes and 3 edges, a tree has one edge fewer
+    hiddenfield.errors.InputError: structure 0 is not a tree: it has 3 nodes and 3 edges, a tree has one edge fewer
     """
     structures = structures.to("cpu")
     bounds = structures.node_ptr.numpy().astype(np.int64)
@@ -206,13 +206,13 @@ def to_parents(structures: Structures) -> list[Int[Array, " nodes"]]:
     if len(odd):
         at = int(odd[0])
         raise InputError(
-            f"{structures.name_of(at)} is no tree: it has {sizes[at]} nodes and {edges[at]} edges, "
+            f"{structures.name_of(at)} is not a tree: it has {sizes[at]} nodes and {edges[at]} edges, "
             "a tree has one edge fewer"
         )
     if not structures.symmetric:
         arc = int(np.argmax(structures.reverse.numpy() < 0))
         at = int(np.searchsorted(structures.arc_ptr.numpy(), arc, side="right")) - 1
-        raise InputError(f"{structures.name_of(at)} is no tree: it has arcs that go one way only")
+        raise InputError(f"{structures.name_of(at)} is not a tree: it has arcs that go one way only")
     if structures.arc_labels is not None and DIRECTIONS in structures.arc_vocabularies:
         labels = structures.arc_labels[:, structures.arc_vocabularies.index(DIRECTIONS)]
         down = labels.numpy() == DOWN
@@ -225,7 +225,7 @@ def to_parents(structures: Structures) -> list[Int[Array, " nodes"]]:
         _checked(local, bounds, structures.ids)
     except InputError as error:
         raise InputError(
-            f"{structures.name_of(error.structure or 0)} is no tree: it falls into parts, or has a cycle"
+            f"{structures.name_of(error.structure or 0)} is not a tree: it falls into parts, or has a cycle"
         ) from None
     return np.split(local, bounds[1:-1]) if len(sizes) else []
 

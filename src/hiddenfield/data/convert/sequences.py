@@ -124,7 +124,7 @@ def to_sequences(structures: Structures) -> list[str] | list[list[Symbol]]:
     other = first_other(structures, both_ways=True)
     if other is not None:
         raise InputError(
-            f"{structures.name_of(other)} is no chain: expected arcs both ways between each node and the next, "
+            f"{structures.name_of(other)} is not a chain: expected arcs both ways between each node and the next, "
             f"and no others, over {int(structures.num_nodes[other])} nodes; leave it out"
         )
     bounds = structures.node_ptr.tolist()

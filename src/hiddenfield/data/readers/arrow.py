@@ -194,7 +194,7 @@ def _open(file: Path) -> _File:
         parts = [partial(pyarrow.Table.from_batches, [batch]) for batch in batches]
     else:
         raise ReadError(
-            "is neither a Parquet nor an Arrow IPC file; is it complete? Fetch or write it anew", file=file
+            "is neither a Parquet nor an Arrow IPC file; is it complete? fetch or write it again", file=file
         )
     # A file without a single group still has its schema: an empty pack.
     return _File(schema, rows, parts or [schema.empty_table])
@@ -211,7 +211,7 @@ def _guarded(file: Path, action: Any) -> Any:
     except (pyarrow.ArrowException, *UNREADABLE, MemoryError, TypeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ReadError(
-            f"cannot be read: {reason[:300]}; is it complete? Fetch or write it anew", file=file
+            f"cannot be read: {reason[:300]}; is it complete? fetch or write it again", file=file
         ) from None
 
 
@@ -223,9 +223,7 @@ def _shards(path: Path) -> list[Shard]:
     if manifest.is_file():
         listed = _read_manifest(manifest)
         for name in sorted(set(names) - set(listed)):
-            raise ReadError(
-                f"is no shard of this set, whose {MANIFEST} does not list it; move it away", file=path / name
-            )
+            raise ReadError(f"is not listed in {MANIFEST}; move it out of the folder", file=path / name)
         return [_expect(path / name, rows) for name, rows in listed.items()]
     if not names:
         raise ReadError(f"holds no file that ends in {', '.join(SUFFIXES)}", file=path)
@@ -560,7 +558,7 @@ class Field:
         number = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
         if not (number or is_text(kind)):
             raise self.refuse(
-                f"holds {kind}, which does not travel with a pack (texts and numbers do); name the columns to keep "
+                f"holds {kind}, which cannot be a further column (texts and numbers can); name the columns to keep "
                 "with columns="
             )
         self.no_null("fill it in, or name the columns to keep with columns=")

@@ -183,7 +183,7 @@ def _third_column(texts: list[str], third: str, kind: str, numbers: list[int], p
     if len(wrong):
         at = int(wrong[0])
         raise ReadError(
-            f"expected a finite number as the weight, got {texts[at]!r}; is it a label? Then say third='label'",
+            f"expected a finite number as the weight, got {texts[at]!r}; if it is a label, pass third='label'",
             file=path,
             line=numbers[at],
         )
@@ -208,8 +208,8 @@ def _merged(
             here, before = int(other[0]), int(original[other[0]])
             one, two, value = (column[here] for column in columns)
             raise ReadError(
-                f"{one} and {two} stand with {value} here and with {columns[2][before]} on line {numbers[before]}; "
-                "to have both edges, say repeated='keep'",
+                f"the edge between {one} and {two} has {value} here and {columns[2][before]} on line "
+                f"{numbers[before]}; to keep both edges, pass repeated='keep'",
                 file=path,
                 line=numbers[here],
             )

@@ -63,7 +63,7 @@ def read(path: str | Path, *, name: str | None = None) -> Structures:
     if path.suffix.lower() == ".zip":
         return _parsed(_chosen(path, name))
     if name is not None:
-        raise InputError(f"{path} is no archive, so that there is nothing to choose; leave out name={name!r}")
+        raise InputError(f"{path} is not an archive; leave out name={name!r}")
     return _parsed(Member(str(path), lambda: read_bytes(path)))
 
 
