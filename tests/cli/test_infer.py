@@ -300,7 +300,7 @@ def test_contradicting_and_pointless_options_are_refused(
             "are not finite; temperature=0 is max-product",
         ),
         (["--method", "gibbs", "-p", "burn_in=-1"], "burn_in must be an integer of at least 0, got -1"),
-        (["--method", "gibbs", "-p", "seed=-1"], "seed must be a whole number"),
+        (["--method", "gibbs", "-p", "seed=-1"], "seed must be an integer"),
         (["--method", "tree_reweighted", "-p", "samples=0"], "samples must be an integer of at least 1"),
     ]:
         code, _, err = call(capsys, "infer", grid, *words)

@@ -200,10 +200,10 @@ def test_bad_batch_size(size):
     [
         (3, "3 structures .* got index 3"),
         ([0, -4], "got index -4"),
-        ([0.5], "convert them to integers"),
+        ([0.5], "got numbers of type float64"),
         ("a", "got str"),
         ([[0], [1]], "shape"),
-        ([True], "one entry per structure"),
+        ([True], r"for 3 structures, got a mask of shape \(1,\)"),
         ((0, 1), "one axis"),
         (None, "got NoneType"),
         ([[0], [1, 2]], "got list"),

@@ -428,7 +428,7 @@ OTHER = from_factors([[0, 2], [1, 2]], [np.zeros((2, 2))] * 2)
         (lambda field: infer(field, "mean_field", seed=-1), "seed must be an integer of at least 0"),
         (lambda field: infer(field, "tree_reweighted", seed=-1), "seed must be an integer of at least 0"),
         (lambda field: gibbs_sample(field, 3, seed=-1), "seed must be an integer of at least 0"),
-        (lambda field: sample(field, -1), "num_samples must be a whole number"),
+        (lambda field: sample(field, -1), "num_samples must be an integer"),
         (
             lambda field: infer(field, "relaxed", max_iterations=0),
             "max_iterations must be an integer of at least 1",
