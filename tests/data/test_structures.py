@@ -195,6 +195,17 @@ def test_bad_batch_size(size):
         hf.data.from_sequences(["AB"]).batches(size)
 
 
+def test_columns_by_name_may_be_tensors_and_arrays():
+    targets = {"a": torch.tensor([1.5, 2.5]), "b": np.array([True, False]), "c": [None, "x"]}
+    pack = from_arcs([], [], node_ptr=[0, 1, 2], targets=targets)
+    assert pack.features["targets"].decoded() == [[1.5, 2.5], [1.0, 0.0], [None, "x"]]
+    words = [hf.Vocabulary("k", ("x", "y"))]
+    pack = from_arcs(
+        [], [], node_ptr=[0, 1, 2], targets={"k": torch.tensor([1, 0])}, target_vocabularies=words
+    )
+    assert pack.features["targets"].decoded() == [["y", "x"]]
+
+
 @pytest.mark.parametrize(
     ("index", "message"),
     [

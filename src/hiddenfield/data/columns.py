@@ -394,6 +394,7 @@ def as_targets(
 
 
 def _target(column: Any, name: str, words: Vocabulary | None, unit: Unit) -> tuple[Array, Vocabulary | None]:
+    column = as_array(column, name) if isinstance(column, Tensor) else column
     numeric = isinstance(column, np.ndarray) and column.dtype.kind in "iufb"
     if words is not None and not numeric:
         known = [not is_missing(value) for value in column]
@@ -429,6 +430,7 @@ def coded(
     """
     if hasattr(values, "combine_chunks"):
         return _of_arrow(values, name)
+    values = as_array(values, name) if isinstance(values, Tensor) else values
     if isinstance(values, np.ndarray) and values.dtype.kind in "iufb":
         return values.astype(np.float64), None
     entries = values.tolist() if isinstance(values, np.ndarray) else list(values)

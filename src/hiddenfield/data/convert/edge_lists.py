@@ -129,22 +129,29 @@ def to_edge_lists(structures: Structures, *, directed: bool | None = None) -> li
     [array([[1, 0],
            [1, 1]])]
     """
-    structures = structures.to("cpu")
-    if directed is None:
-        directed = not structures.symmetric
-    reverse = structures.reverse.numpy()
-    arc_ptr = structures.arc_ptr.numpy()
-    if not directed and not structures.symmetric:
-        at = int(np.searchsorted(arc_ptr, np.argmax(reverse < 0), side="right")) - 1
-        raise InputError(f"{structures.name_of(at)} has arcs that go one way only; use directed=True")
+    pack = structures.to("cpu")
+    _, pairs, bounds, _ = edges_of(pack, pack.reverse.numpy() < 0, directed, "arcs that go one way only")
+    return np.split(pairs, bounds[1:-1]) if len(pack) else []
+
+
+def edges_of(
+    pack: Structures, one_way: Array, directed: bool | None, which: str
+) -> tuple[Int[Array, " edges"], Int[Array, "edges 2"], Int[Array, " bounds"], bool]:
+    """Return the arcs that stand for the edges, their ends within the structures, bounds, and whether it is directed.
+
+    By default it is where there are arcs that are `one_way`; undirected ones may have none.
+    """
+    arc_ptr, reverse = pack.arc_ptr.numpy(), pack.reverse.numpy()
+    if directed is False and one_way.any():
+        at = int(np.searchsorted(arc_ptr, np.argmax(one_way), side="right")) - 1
+        raise InputError(f"{pack.name_of(at)} has {which}; use directed=True")
+    directed = bool(one_way.any()) if directed is None else directed
     kept = np.arange(len(reverse)) if directed else np.flatnonzero(reverse >= np.arange(len(reverse)))
     bounds = np.searchsorted(kept, arc_ptr)
-    offsets = np.repeat(structures.node_ptr[:-1].numpy(), np.diff(bounds)).astype(np.int64)
-    source = structures.source.numpy()[kept] - offsets
-    target = structures.target.numpy()[kept] - offsets
+    offsets = np.repeat(pack.node_ptr[:-1].numpy(), np.diff(bounds)).astype(np.int64)
+    ends = [end.numpy()[kept] - offsets for end in (pack.source, pack.target)]
     # Of the two arcs of an edge the first is the one into the smaller node.
-    pairs = np.stack([source, target] if directed else [target, source], axis=1)
-    return np.split(pairs, bounds[1:-1]) if len(structures) else []
+    return kept, np.stack(ends if directed else ends[::-1], axis=1), bounds, directed
 
 
 # -- rows given structure by structure, laid end to end ------------------------------------------------------

@@ -10,6 +10,7 @@ import numpy as np
 
 from hiddenfield.data.build import from_arcs, from_edges
 from hiddenfield.data.columns import Columns
+from hiddenfield.data.convert.edge_lists import edges_of
 from hiddenfield.data.structures import FEATURES, Structures
 from hiddenfield.errors import InputError
 from hiddenfield.shapes import Array
@@ -228,23 +229,13 @@ def to_networkx(structures: Structures, *, directed: bool | None = None) -> list
     import networkx
 
     pack = structures.to("cpu")
-    different = _one_way(pack)
-    if directed is None:
-        directed = bool(different.any())
-    elif not directed and different.any():
-        at = int(np.searchsorted(pack.arc_ptr.numpy(), np.argmax(different), side="right")) - 1
-        raise InputError(
-            f"{pack.name_of(at)} has an arc without a reverse of the same labels and attributes; use directed=True"
-        )
-    source, target, reverse = pack.source.numpy(), pack.target.numpy(), pack.reverse.numpy()
-    kept = np.arange(len(reverse)) if directed else np.flatnonzero(reverse >= np.arange(len(reverse)))
-    parallel = bool(np.any((np.diff(source[kept]) == 0) & (np.diff(target[kept]) == 0)))
+    which = "an arc without a reverse of the same labels and attributes"
+    kept, pairs, bounds, directed = edges_of(pack, _one_way(pack), directed, which)
+    same = [np.diff(end.numpy()[kept]) == 0 for end in (pack.source, pack.target)]
     classes = {(0, 0): "Graph", (1, 0): "DiGraph", (0, 1): "MultiGraph", (1, 1): "MultiDiGraph"}
-    graph_class = getattr(networkx, classes[int(directed), int(parallel)])
-    node_of = np.arange(pack.total_nodes) - pack.node_ptr.numpy()[pack.structure_of_node.numpy()]
-    ends = [node_of[end[kept]].tolist() for end in ((source, target) if directed else (target, source))]
+    graph_class = getattr(networkx, classes[int(directed), int((same[0] & same[1]).any())])
     node_data, edge_data = _data(pack, "node", np.arange(pack.total_nodes)), _data(pack, "arc", kept)
-    node_ptr, edge_ptr = pack.node_ptr.tolist(), np.searchsorted(kept, pack.arc_ptr.numpy()).tolist()
+    node_ptr, edge_ptr, ends = pack.node_ptr.tolist(), bounds.tolist(), pairs.T.tolist()
     graphs = []
     for at, data in enumerate(_data(pack, "structure", np.arange(len(pack)))):
         nodes, edges = slice(*node_ptr[at : at + 2]), slice(*edge_ptr[at : at + 2])
