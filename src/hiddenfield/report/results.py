@@ -41,7 +41,7 @@ Shares = Callable[[Int[Array, " chosen"]], list[Float[Array, " nodes"]]]
 """For some of the structures, what each of their nodes contributes."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False)
 class Panels:
     """Truth and predictions of one target, as `Results` has them."""
 
@@ -51,8 +51,8 @@ class Panels:
     classes: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Results(Panels):
+@dataclass(frozen=True, eq=False)
+class Results:
     """Results of a model on test structures.
 
     Parameters
@@ -90,8 +90,12 @@ class Results(Panels):
     """
 
     title: str
+    target: str
     structures: Structures
+    truth: Float[Array, " structures"]
+    predicted: Float[Array, "structures ..."]
     scores: Sequence[ScoreRecord]
+    classes: tuple[str, ...] | None = None
     embeddings: Float[Array, "structures width"] | None = None
     histories: Sequence[History] = ()
     shares: Shares | None = None
@@ -188,10 +192,13 @@ def collect(
     metrics = measure(own.truth, own.predicted)
     scores.append(Score(estimator.model, metrics, estimator.num_parameters_, seconds, note))
     return Results(
-        **vars(own),
         title=title or f"Predicting {column.name}",
+        target=own.target,
         structures=test,
+        truth=own.truth,
+        predicted=own.predicted,
         scores=[score.record() for score in scores],
+        classes=own.classes,
         embeddings=estimator.embed(test),
         histories=histories,
         shares=_shares(estimator, test, own.predicted, position) if estimator.networks_ else None,
@@ -296,11 +303,10 @@ def _panels(estimator: Fitted, position: int, packs: Sequence[Structures]) -> tu
     test = result[-1]
     classes = None if words is None else tuple(str(symbol) for symbol in words.symbols)
     assert test.targets is not None
-    truth = test.targets[:, 0].cpu().numpy()
     predicted: Array = estimator._predictions(test)[position].mean(axis=0) if len(test) else np.zeros(0)
     if classes is not None and len(test):
         predicted = np.pad(predicted, ((0, 0), (0, len(classes) - predicted.shape[1])))
-    return result, Panels(target=column.name, truth=truth, predicted=predicted, classes=classes)
+    return result, Panels(column.name, test.targets[:, 0].cpu().numpy(), predicted, classes)
 
 
 def _shares(estimator: Fitted, test: Structures, predicted: Array, position: int) -> Shares:
@@ -429,7 +435,8 @@ def _sections(results: Results) -> list[Section]:
     if curves := learning_curves(results.histories):
         sections.append(("Learning curves", curves))
     sections += results.own
-    for number, shown in enumerate([results, *results.others], start=1):
+    every: list[Panels | Results] = [results, *results.others]
+    for number, shown in enumerate(every, start=1):
         heading, key = (f"Predictions: {shown.target}", f"-{number}") if number > 1 else ("Predictions", "")
         sections.append((heading, figures(_predictions(shown, key))))
     if results.embeddings is not None and np.ptp(results.embeddings) > 0:
@@ -440,7 +447,7 @@ def _sections(results: Results) -> list[Section]:
     return sections
 
 
-def _predictions(shown: Panels, key: str) -> list[str]:
+def _predictions(shown: Panels | Results, key: str) -> list[str]:
     if shown.classes is None:
         panels = (parity, error_by_range)
         return [panel(shown.target, shown.truth, shown.predicted, key) for panel in panels]
