@@ -265,6 +265,7 @@ def test_picture(capsys, network, grid, tmp_path):
         (["--compare", "--out", "x.MAR"], 1, "a result file holds one answer"),
         (["--plot", "x.txt"], 1, "must end in .png"),
         (["--evidence", "nothing.evid"], 1, "no such file"),
+        (["--evidence", "rain=yes"], 1, "with --given rain=yes"),
         (["--query", "marginal-map"], 1, "give --variable"),
         (["--samples", "3"], 1, "--samples goes with --query samples"),
         (["--query", "samples", "--method", "loopy_bp"], 1, "unknown method for samples 'loopy_bp'"),

@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies
 import hiddenfield as hf
 from hiddenfield.errors import InputError, MissingDependencyError, TooLargeError
 from hiddenfield.fields import FactorGraph
-from hiddenfield.inference import joint, map_state, marginal_map
+from hiddenfield.inference import joint, map_state, marginal_map, sample
 from hiddenfield.inference.posterior import MAP_METHODS
 from tests.fields.strategies import fields
 from tests.inference.oracle import enumerate_field
@@ -81,8 +81,10 @@ def test_assignments_by_name(network: FactorGraph, method: str) -> None:
 
 
 def test_marginal_map_by_name(network: FactorGraph) -> None:
-    best = marginal_map(network.given({"grass": "wet"}), ["rain"])
+    best = marginal_map(network, ["rain"], evidence={"grass": "wet"})
+    assert best.log_value == marginal_map(network.given({"grass": "wet"}), ["rain"]).log_value
     assert best.to_dict() == {"rain": "yes"}
+    assert (sample(network, 9, evidence={"grass": "wet"})[:, network.index_of("grass")] == 1).all()
     with pytest.raises(InputError, match="was summed over"):
         _ = best["cloudy"]
     with pytest.raises(InputError, match="did you mean 'rain'"):

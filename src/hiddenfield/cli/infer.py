@@ -77,6 +77,10 @@ def infer(
         from hiddenfield.report.terminal import answer_as_text, write_table
 
         _check_options(compare, query, variable, samples, out, plot)
+        if evidence is not None and "=" in str(evidence) and not evidence.exists():
+            raise InputError(
+                f"--evidence takes a UAI evidence file; give observations by name with --given {evidence}"
+            )
         if sample is not None and evidence is None:
             raise InputError("--sample chooses among the sets of an evidence file: give --evidence too")
         memory = None if memory_limit is None else memory_size(memory_limit)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -164,6 +165,7 @@ def marginal_map(
     field: FactorGraph,
     variables: Sequence[int | str] | Int[Tensor, " chosen"],
     *,
+    evidence: Mapping[Any, Any] | Tensor | None = None,
     order: str = "best",
     max_memory: float | None = None,
 ) -> MapState:
@@ -177,9 +179,11 @@ def marginal_map(
     Parameters
     ----------
     field
-        The field, evidence included.
+        The field.
     variables
         The variables to choose states for, by number or name.
+    evidence
+        As in `hiddenfield.inference.infer`.
     order, max_memory
         See `exact`.
 
@@ -208,6 +212,7 @@ def marginal_map(
     (tensor([0, 0]), tensor([ 1, -1]))
     """
     check_field(field, "marginal_map")
+    field = field if evidence is None else field.given(evidence)
     chosen = np.zeros(field.num_variables, np.int64)
     chosen[field.indices_of(variables)] = 1
     return run_map_plan(field, clique_plan(field, stage=chosen, order=order, max_memory=max_memory))
@@ -226,6 +231,7 @@ def sample(
     field: FactorGraph,
     num_samples: int,
     *,
+    evidence: Mapping[Any, Any] | Tensor | None = None,
     seed: int | torch.Generator = 0,
     order: str = "best",
     max_memory: float | None = None,
@@ -238,9 +244,11 @@ def sample(
     Parameters
     ----------
     field
-        The field, evidence included.
+        The field.
     num_samples
         How many.
+    evidence
+        As in `hiddenfield.inference.infer`.
     seed
         A number, or a generator to draw one from.
     order, max_memory
@@ -264,6 +272,7 @@ def sample(
     (torch.Size([1000, 2]), True, True)
     """
     check_field(field, "sample")
+    field = field if evidence is None else field.given(evidence)
     check_least(0, num_samples=num_samples)
     if not isinstance(seed, torch.Generator):
         check_least(0, seed=seed)
