@@ -244,7 +244,7 @@ def rows_of(model: Published) -> Iterable[dict[str, Any]]:
     pseudo = fit_relational(scheme, network, method="pseudo_likelihood", check=False)
     begun, sampled, spread = time.perf_counter(), None, np.zeros(len(pseudo.names))
     if model.sampled:
-        sampled = fit_relational(scheme, network, method="monte_carlo", check=False)
+        sampled = fit_relational(scheme, network, method="monte_carlo")
         spread = noise(sampled) if sampled.converged else spread
     seconds = time.perf_counter() - begun
     for place, name in enumerate(pseudo.names):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -341,15 +340,10 @@ COMMANDS = {"infer": infer, "learn": learn, "landscape": landscape, "sample": sa
 
 
 def _numbers(scheme: RelationalScheme, texts: list[str] | None, option: str) -> dict[str, float]:
-    from hiddenfield.models.relational.likelihood import find_feature
+    from hiddenfield.models.relational.likelihood import check_weights
 
-    found = {}
-    for name, value in named_values(texts, option).items():
-        find_feature(scheme, name)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-            raise InputError(f"{option} expects FEATURE=WEIGHT with a number, got {name}={value}")
-        found[name] = float(value)
-    return found
+    found = check_weights(scheme, named_values(texts, option), f"{option} FEATURE=WEIGHT")
+    return {list(scheme.features)[place]: value for place, value in found.items()}
 
 
 def _axis(text: str, option: str) -> tuple[str, float, float]:

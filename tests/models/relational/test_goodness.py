@@ -63,6 +63,9 @@ def test_the_bridge_meets_the_exact_likelihood() -> None:
     assert abs(fit.log_likelihood - exact) < 5 * fit.log_likelihood_error + 1e-3
     assert fit.aic == pytest.approx(6 - 2 * fit.log_likelihood)
     assert fit.bic == pytest.approx(3 * math.log(28) - 2 * fit.log_likelihood)
+    unchecked = fit_relational(scheme, network, method="monte_carlo", check=False)
+    assert unchecked.theta.tolist() == fit.theta.tolist()
+    assert math.isnan(unchecked.aic)
 
 
 def directed_scheme() -> RelationalScheme:

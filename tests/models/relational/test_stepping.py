@@ -124,6 +124,18 @@ def test_diagnostics_of_a_slow_chain() -> None:
     assert not apart.mixed
 
 
+def test_networks_much_denser_than_the_data_are_told() -> None:
+    """Without a weight on edges, half of all pairs are edges wherever no triangle is near."""
+    scheme = graph_scheme("triangle")
+    edges = [(3 * i + j, 3 * i + (j + 1) % 3) for i in range(10) for j in range(3)]
+    network = network_from_edges(scheme, edges, vertices=range(110))
+    fit = fit_relational(scheme, network, method="monte_carlo", max_iterations=2, check=False)
+    assert not fit.converged
+    assert (
+        "more than 20 times the edges of the data: where no feature counts edges alone, add one" in fit.status
+    )
+
+
 def test_chains_that_stay_in_different_phases_end_the_search() -> None:
     """However many samples are asked for, half of the chains stay far below the data, and half far above."""
     asked: list[int] = []

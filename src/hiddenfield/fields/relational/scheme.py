@@ -52,6 +52,11 @@ class ComplexType:
         """Whether they are pairs between two types, as of persons and the events that they attend."""
         return len(self.parts) == 2 and self.parts[0] != self.parts[1]
 
+    @property
+    def directed(self) -> bool:
+        """Whether they are ordered pairs of one type."""
+        return len(self.parts) == 2 and not (self.unordered or self.two_mode)
+
     def count(self, sizes: Mapping[str, int]) -> int:
         """Return how many entities there are whose parts of one type all differ."""
         total = 1

@@ -1,6 +1,6 @@
 """Relational models: evaluate, fit and explore them on observed networks."""
 
-from hiddenfield.models.relational.counts import change_statistics, count_features
+from hiddenfield.models.relational.counts import count_features
 from hiddenfield.models.relational.diagnostics import ChainDiagnostics
 from hiddenfield.models.relational.enumeration import NetworkCounts, enumerate_networks
 from hiddenfield.models.relational.evaluation import Evaluation, evaluate
@@ -15,6 +15,7 @@ from hiddenfield.models.relational.observations import Network, network_from_edg
 from hiddenfield.models.relational.prediction import PairPrediction, predict_pairs
 from hiddenfield.models.relational.reading import read_network
 from hiddenfield.models.relational.sampling import NetworkSamples, sample_networks
+from hiddenfield.models.relational.sampling_basis import change_statistics
 
 __all__ = [
     "LIKELIHOODS",

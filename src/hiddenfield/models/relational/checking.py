@@ -18,7 +18,6 @@ from hiddenfield.errors import InputError
 from hiddenfield.fields.relational import RelationalScheme, weight_scale
 from hiddenfield.models.relational.observations import Network, count_pairs
 from hiddenfield.models.relational.sampling import check_sampled, sample_networks
-from hiddenfield.models.relational.sampling_basis import sampling_basis
 from hiddenfield.shapes import Array, Bool, Float
 
 CHAINS, BURN_IN, SAMPLES = 4, 50, 200
@@ -26,8 +25,6 @@ CHAINS, BURN_IN, SAMPLES = 4, 50, 200
 MOST_PROPOSALS = 20_000_000
 """Draws of a pair in all; networks that leave fewer than `FEWEST` sweeps are not simulated."""
 FEWEST = 20
-MOST_GROUND = 60_000
-"""Ground features that are not counted on bits."""
 FAR = 0.5
 """Standard errors that a weight may be off, beyond the noise of the simulation."""
 
@@ -116,8 +113,6 @@ def check_by_simulation(
     sweeps = MOST_PROPOSALS / CHAINS / max(sum(count_pairs(scheme, network) for network in firsts), 1)
     if sweeps < FEWEST or not all(network.complete for network in networks):
         return None
-    if any(_slow(scheme, network) for network in firsts):
-        return None
     # Several networks have a smaller standard error: their simulation must be as much less noisy.
     burn_in = min(BURN_IN, sweeps / 4)
     samples = int(min(SAMPLES * math.sqrt(len(networks)), (sweeps - burn_in) / 2))
@@ -156,10 +151,3 @@ def check_by_simulation(
     return SimulationCheck(
         tuple(scheme.features), observed, means.mean(0), np.sqrt(np.diag(covariance)), steps, noise
     )
-
-
-def _slow(scheme: RelationalScheme, network: Network) -> bool:
-    """Whether a sample would walk along more ground features than `MOST_GROUND`, none of them counted on bits."""
-    if sampling_basis(scheme, network.sizes, network) is not None:
-        return False
-    return sum(f.count_bindings(network.sizes) for f in scheme.features.values()) > MOST_GROUND

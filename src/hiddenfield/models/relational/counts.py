@@ -7,29 +7,20 @@ pattern, which are found by walking along the network's edges: the cost depends 
 
 from __future__ import annotations
 
+import functools
 import math
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain, combinations
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from itertools import chain, combinations, permutations
 
 import numpy as np
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.relational import Feature, RelationalScheme, weight_scale
-from hiddenfield.models.relational.observations import Network, pair_attribute
-from hiddenfield.models.relational.term_counts import change_term, check_terms, count_term
+from hiddenfield.models.relational.observations import Network, covariate_of, pair_attribute
 from hiddenfield.ops.compile import compiled
-from hiddenfield.shapes import Array, Float, Int
-
-STATISTICS = {
-    "edge": ((1, 1), 2),
-    "triangle": ((2, 2, 2), 6),
-    "star2": ((1, 1, 2), 2),
-    "star3": ((1, 1, 1, 3), 6),
-    "quadruplet": ((2, 2, 2, 2), 8),
-}
-"""Patterns that `sampling_loops` counts on bits, in this order: the degrees by which each is known, its symmetries."""
+from hiddenfield.shapes import Array, Float
 
 
 def count_features(
@@ -52,34 +43,16 @@ def count_features(
     if not network.complete:
         raise InputError("features are counted in complete networks; this one has unknown values")
     check_terms(scheme)
-    whole = np.zeros((1, 2), dtype=np.int64)
     totals = [
-        sum(_occurrences(pattern, network, whole)[0] for pattern in graph_patterns(feature))
-        / len(feature.symmetries)
+        sum(
+            share * _occurrences(pattern, network)
+            for pattern, share in graph_patterns(feature, network.sizes).items()
+        )
         if feature.term is None
-        else count_term(feature, network)
+        else _count_term(feature, network)
         for feature in scheme.features.values()
     ]
     return np.array(totals, dtype=np.float64) * weight_scale(scheme, weights)
-
-
-def change_statistics(
-    scheme: RelationalScheme, network: Network, pairs: Array, *, weights: str = "ground"
-) -> Float[Array, "pairs features"]:
-    """Return for each pair how much each count grows when the pair goes from 0 to 1, all else as observed."""
-    check_terms(scheme)
-    out = np.zeros((len(pairs), len(scheme.features)))
-    for column, feature in enumerate(scheme.features.values()):
-        if feature.term is not None:
-            out[:, column] = change_term(feature, network, pairs)
-            continue
-        for pattern in graph_patterns(feature):
-            for place in range(len(pattern.edges)):
-                out[:, column] += _occurrences(pattern, network, pairs, place)
-                if not pattern.ordered:
-                    out[:, column] += _occurrences(pattern, network, pairs[:, ::-1], place)
-        out[:, column] /= len(feature.symmetries)
-    return out * weight_scale(scheme, weights)
 
 
 def independent_features(scheme: RelationalScheme) -> list[int]:
@@ -95,118 +68,138 @@ def independent_features(scheme: RelationalScheme) -> list[int]:
     ]
 
 
+def check_terms(scheme: RelationalScheme) -> None:
+    """Raise an `InputError` where a term is not for networks of the scheme: directed, or two-mode."""
+    kind = pair_attribute(scheme).type
+    for feature in scheme.features.values():
+        if feature.term is not None:
+            feature.term.check_pairs(two_mode=kind.two_mode, ordered=not kind.unordered)
+
+
+def _count_term(feature: Feature, network: Network) -> float:
+    """Count a term in a complete network. Cost: a product of adjacency matrices for shared partners."""
+    term, rows = feature.term, next(iter(network.pairs.values()))
+    assert term is not None
+    if term.independent:
+        return float(covariate_of(network, feature)[rows[:, 0], rows[:, 1]].sum())
+    if term.kind == "gwesp":
+        near = network.adjacency().astype(np.float64)
+        counts = (near @ near).astype(np.int64)[rows[:, 0], rows[:, 1]]
+    else:
+        of_type = 0 if term.mode is None else term.mode
+        counts = np.bincount(
+            rows.reshape(-1) if term.mode is None else rows[:, of_type], minlength=network.shape[of_type]
+        )
+    return float(term.weighted(max(network.shape))[counts].sum())
+
+
 def has_terms(scheme: RelationalScheme) -> bool:
     """Whether a scheme has features without template."""
     return any(feature.term is not None for feature in scheme.features.values())
 
 
-class Statistics(NamedTuple):
-    r"""Features as combinations of what the sampler counts, plus a constant.
+@dataclass(frozen=True, order=True)
+class Pattern:
+    """A product of pair atoms, and the coefficient that it has for each value of its vertex atoms.
 
     Parameters
     ----------
-    combine, constant
-        A column for each of `STATISTICS` and then for each of `stars`.
-    stars
-        Of a two-mode network, (type, edges): ordered choices of so many edges that meet in a vertex of the first (0) or
-        second (1) type, :math:`\sum_i d_i (d_i - 1) \cdots`.
+    types
+        Of the arguments, each of which an edge or a vertex atom touches.
+    edges
+        Pairs of places of arguments.
+    vertices
+        (place, attribute) of each vertex atom.
+    shape, coefficients
+        Numbers of their values, and what each combination counts, the last atom the quickest.
+    ordered
+        Whether edges have a direction.
     """
 
-    combine: Float[Array, "features statistics"]
-    constant: Float[Array, " features"]
-    stars: tuple[tuple[int, int], ...] = ()
+    types: tuple[str, ...]
+    edges: tuple[tuple[int, int], ...]
+    vertices: tuple[tuple[int, str], ...]
+    shape: tuple[int, ...]
+    coefficients: tuple[float, ...]
+    ordered: bool
+
+    def canonical(self, given: tuple[int, ...] = ()) -> Pattern:
+        """Return the pattern with its arguments in an order that all equal patterns have, those `given` first."""
+        others = set(range(len(self.types))) - set(given)
+        return min(self._with_order((*given, *order)) for order in permutations(sorted(others)))
+
+    def _with_order(self, order: Sequence[int]) -> Pattern:
+        new = {old: place for place, old in enumerate(order)}
+        ends = [(new[a], new[b]) for a, b in self.edges]
+        atoms = sorted((new[place], name, axis) for axis, (place, name) in enumerate(self.vertices))
+        axes = [axis for *_, axis in atoms]
+        table = np.reshape(self.coefficients, self.shape).transpose(axes)
+        return Pattern(
+            tuple(self.types[place] for place in order),
+            tuple(sorted(ends if self.ordered else ((min(pair), max(pair)) for pair in ends))),
+            tuple((place, name) for place, name, _ in atoms),
+            table.shape,
+            tuple(table.reshape(-1).tolist()),
+            self.ordered,
+        )
 
 
-def as_statistics(scheme: RelationalScheme, sizes: Mapping[str, int] | int) -> Statistics | None:
-    """Return each feature as a combination of statistics plus a constant, None if one is not; not for ordered pairs.
+def graph_patterns(feature: Feature, sizes: Mapping[str, int]) -> dict[Pattern, float]:
+    """Write a feature as a sum of products of pair atoms: what each occurrence of a pattern counts.
 
     Examples
     --------
-    An open chain is two edges that meet, less three for each triangle; no edge is one less the edge.
+    An open chain is two edges that meet, in both orders, less each triangle three times.
 
     >>> from hiddenfield.fields.relational import graph_scheme
     >>> scheme = graph_scheme("open_chain")
-    >>> exist = scheme.attributes["exist"]
-    >>> absent = scheme.feature("absent", lambda a, b: ~exist[a, b])
-    >>> as_statistics(scheme, 5)
-    Statistics(combine=array([[ 0., -3.,  1.,  0.,  0.],
-           [-1.,  0.,  0.,  0.,  0.]]), constant=array([ 0., 10.]), stars=())
+    >>> found = graph_patterns(scheme.features["open_chain"], {"vertex": 5})
+    >>> {pattern.edges: share for pattern, share in found.items()}
+    {((0, 1), (0, 2)): 0.5, ((0, 1), (0, 2), (1, 2)): -0.5}
     """
-    size, kind = scheme.check_sizes(sizes), pair_attribute(scheme).type
-    if not (kind.unordered or kind.two_mode):
-        return None
-    columns: dict[Any, int] = {name: i for i, name in enumerate(STATISTICS)}
-    found: list[tuple[int, Any, float]] = []
-    for row, feature in enumerate(scheme.features.values()):
-        if feature.term is not None or any(len(atom.arguments) == 1 for atom in feature.atoms):
-            return None
-        for pattern in graph_patterns(feature):
-            name, symmetries = known_statistic(pattern, two_mode=kind.two_mode)
-            if symmetries == 0:
-                return None
-            used = sorted({place for edge in pattern.edges for place in edge})
-            share = float(pattern.coefficients) * _ways(pattern.types, used, size) / len(feature.symmetries)
-            found.append((row, name, share * symmetries))
-            if name is not None:
-                columns.setdefault(name, len(columns))
-    combine, constant = np.zeros((len(scheme.features), len(columns))), np.zeros(len(scheme.features))
-    for row, name, share in found:
-        if name is None:
-            constant[row] += share
-        else:
-            combine[row, columns[name]] += share
-    return Statistics(combine, constant, tuple(list(columns)[len(STATISTICS) :]))
-
-
-def known_statistic(pattern: Pattern, *, two_mode: bool) -> tuple[Any, int]:
-    """Return which statistic a pattern counts, and how often each of them; None for no edges, 0 for none of them."""
-    places, counts = np.unique(pattern.edges, return_counts=True)
-    degrees = tuple(sorted(counts.tolist()))
-    if not degrees:
-        return None, 1
-    if not two_mode:
-        known = {shape: (name, symmetries) for name, (shape, symmetries) in STATISTICS.items()}
-        return known.get(degrees, (None, 0))
-    edges = len(pattern.edges)
-    if edges == 1:
-        return "edge", 1
-    if degrees == STATISTICS["quadruplet"][0]:
-        return "quadruplet", 4  # either side in both orders
-    if counts.max() == edges:  # all edges meet in one vertex
-        centre = int(places[counts.argmax()])
-        return (0 if centre == pattern.edges[0][0] else 1, edges), 1
-    return None, 0
-
-
-@dataclass(frozen=True)
-class Pattern:
-    """A product of pair atoms, and the coefficient it has for each value of the vertex atoms."""
-
-    types: tuple[str, ...]  # of the arguments
-    edges: tuple[tuple[int, int], ...]  # pairs of argument places
-    ordered: bool
-    vertices: tuple[tuple[str, int], ...]  # (attribute, argument place) of each vertex atom
-    coefficients: Array
-
-
-def graph_patterns(feature: Feature) -> Iterator[Pattern]:
-    """Write a feature as a sum of products of pair atoms, and yield those that count."""
     atoms = [
         (atom, tuple(feature.arguments.index(name) for name in atom.arguments)) for atom in feature.atoms
     ]
     pairs = [i for i, (_, places) in enumerate(atoms) if len(places) == 2]
     single = [i for i, (_, places) in enumerate(atoms) if len(places) == 1]
     table = np.transpose(feature.table, pairs + single)
-    vertices = tuple((atoms[i][0].attribute.name, atoms[i][1][0]) for i in single)
+    vertices = tuple((atoms[i][1][0], atoms[i][0].attribute.name) for i in single)
     ordered = any(not atoms[i][0].attribute.type.unordered for i in pairs)
+    found: defaultdict[Pattern, float] = defaultdict(float)
     for subset in _subsets(range(len(pairs))):
         coefficients = np.zeros(table.shape[len(pairs) :])
         for inner in _subsets(subset):
             index = tuple(int(i in inner) for i in range(len(pairs)))
             coefficients = coefficients + (-1) ** (len(subset) - len(inner)) * table[index]
-        if np.any(coefficients != 0):
-            edges = tuple((atoms[pairs[i]][1][0], atoms[pairs[i]][1][1]) for i in subset)
-            yield Pattern(feature.argument_types, edges, ordered, vertices, np.asarray(coefficients))
+        if not np.any(coefficients != 0):
+            continue
+        edges = [(atoms[pairs[i]][1][0], atoms[pairs[i]][1][1]) for i in subset]
+        used = sorted({place for edge in edges for place in edge} | {place for place, _ in vertices})
+        new = {old: place for place, old in enumerate(used)}
+        share = _ways(feature.argument_types, used, sizes) / len(feature.symmetries)
+        if not vertices:
+            share, coefficients = share * float(coefficients), np.ones(())
+        pattern = Pattern(
+            tuple(feature.argument_types[place] for place in used),
+            tuple((new[a], new[b]) for a, b in edges),
+            tuple((new[place], name) for place, name in vertices),
+            coefficients.shape,
+            tuple(coefficients.reshape(-1).tolist()),
+            ordered,
+        )
+        found[pattern.canonical()] += share
+    return {pattern: share for pattern, share in found.items() if share}
+
+
+@functools.cache
+def around_edge(pattern: Pattern) -> Counter[Pattern]:
+    """Return what is left of a pattern where one of its edges lies on a given pair, its first two arguments."""
+    found: Counter[Pattern] = Counter()
+    for place, (a, b) in enumerate(pattern.edges):
+        rest = replace(pattern, edges=pattern.edges[:place] + pattern.edges[place + 1 :])
+        for ends in ((a, b),) if pattern.ordered else ((a, b), (b, a)):
+            found[rest.canonical(ends)] += 1
+    return found
 
 
 def _subsets(items: Iterable[int]) -> Iterator[tuple[int, ...]]:
@@ -214,8 +207,8 @@ def _subsets(items: Iterable[int]) -> Iterator[tuple[int, ...]]:
     return chain.from_iterable(combinations(known, size) for size in range(len(known) + 1))
 
 
-GIVEN, ALONG, EVERY = 0, 1, 2
-"""Where the entity of an argument comes from: given, a neighbour of an earlier one, any entity."""
+ALONG, EVERY = 0, 1
+"""Where the entity of an argument comes from: a neighbour of an earlier one, any entity."""
 
 
 def _ways(types: Sequence[str], used: Sequence[int], sizes: Mapping[str, int]) -> int:
@@ -227,70 +220,57 @@ def _ways(types: Sequence[str], used: Sequence[int], sizes: Mapping[str, int]) -
     return total
 
 
-def _plan(pattern: Pattern, root: int | None, network: Network) -> tuple[Array, Array, list[int]]:
-    """Return the order of the arguments, how each is reached, and which edges must be there.
+def plan_walk(pattern: Pattern, given: int = 0) -> tuple[Array, Array, list[int]]:
+    """Return how each argument is reached, which edges must be there, and the order of the arguments.
 
-    Steps are (kind, earlier depth, direction, first vertex of the type, the one after its last); checks are (depth,
-    earlier depth, direction). The ends of the edge `root` are given. Arguments that neither an edge nor an attribute
-    touches are left out.
+    Steps are (kind, earlier depth, direction), checks (depth, earlier depth, direction), one for each edge. The first
+    arguments may be given: there are no steps to these.
     """
-    edges = [edge for i, edge in enumerate(pattern.edges) if i != root]
-    order = [] if root is None else list(pattern.edges[root])
-    steps = [(GIVEN, 0, 0, 0, 0) for _ in order]
-    touched = {place for edge in edges for place in edge} | {place for _, place in pattern.vertices}
-    remaining = sorted(touched - set(order))
+    order = list(range(given))
+    steps: list[tuple[int, int, int]] = []
+    remaining = list(range(given, len(pattern.types)))
     while remaining:
-        reached = ((a, edge) for a in remaining for edge in edges if a in edge and set(edge) & set(order))
+        reached = (
+            (a, edge) for a in remaining for edge in pattern.edges if a in edge and set(edge) & set(order)
+        )
         argument, edge = next(reached, (remaining[0], None))
         if edge is None:
-            kind = pattern.types[argument]
-            begin = network.offsets[kind]
-            steps.append((EVERY, 0, 0, begin, begin + network.sizes[kind]))
+            steps.append((EVERY, 0, 0))
         else:
             earlier = edge[1] if edge[0] == argument else edge[0]
-            steps.append((ALONG, order.index(earlier), int(edge[0] == argument), 0, 0))
+            steps.append((ALONG, order.index(earlier), int(edge[0] == argument)))
         order.append(argument)
         remaining.remove(argument)
     checks = []
-    for edge in edges:
+    for edge in pattern.edges:
         earlier, depth = sorted(order.index(end) for end in edge)
         checks.append((depth, earlier, int(order[earlier] != edge[0])))
-    return (
-        np.array(steps, dtype=np.int64).reshape(-1, 5),
-        np.array(checks, dtype=np.int64).reshape(-1, 3),
-        order,
-    )
+    return np.array(steps, np.int64).reshape(-1, 3), np.array(sorted(checks), np.int64).reshape(-1, 3), order
 
 
-def _occurrences(pattern: Pattern, network: Network, pairs: Array, root: int | None = None) -> Array:
-    """Count occurrences in the whole network or, with a `root`, with that edge of the pattern laid on each pair."""
-    steps, checks, order = _plan(pattern, root, network)
-    out = np.zeros(len(pairs))
-    if any(size < sum(pattern.types[i] == kind for i in order) for kind, size in network.sizes.items()):
-        return out
-    offsets, size = network.offsets, sum(network.sizes.values())
-    codes = np.zeros((len(pattern.vertices), size), dtype=np.int64)
-    for i, (name, place) in enumerate(pattern.vertices):
+def _occurrences(pattern: Pattern, network: Network) -> float:
+    """Count occurrences in a network."""
+    steps, checks, order = plan_walk(pattern)
+    if any(size < pattern.types.count(kind) for kind, size in network.sizes.items()):
+        return 0.0
+    offsets, out = network.offsets, np.zeros(1)
+    begins = np.array([offsets[pattern.types[place]] for place in order], dtype=np.int64)
+    ends = begins + np.array([network.sizes[pattern.types[place]] for place in order], dtype=np.int64)
+    depth = np.array([order.index(place) for place, _ in pattern.vertices], dtype=np.int64)
+    codes = np.zeros((len(pattern.vertices), sum(network.sizes.values())), dtype=np.int64)
+    for i, (place, name) in enumerate(pattern.vertices):
         begin = offsets[pattern.types[place]]
         codes[i, begin : begin + len(network.values[name])] = network.values[name]
-    depth = np.array([order.index(place) for _, place in pattern.vertices], dtype=np.int64)
-    shape = np.array(pattern.coefficients.shape, dtype=np.int64)
-    flat = np.ascontiguousarray(pattern.coefficients.reshape(-1), dtype=np.float64)
+    shape, flat = np.array(pattern.shape, dtype=np.int64), np.array(pattern.coefficients)
     ptr, neighbour = _adjacency(network, pattern.ordered)
-    numbers = np.ascontiguousarray(pairs + _offset(network))
-    _walk(ptr, neighbour, steps, checks, numbers, flat, codes, shape, depth, out, work=0)
-    return out * _ways(pattern.types, order, network.sizes)
-
-
-def _offset(network: Network) -> Int[Array, " ends"]:
-    """Return what is added to the ends of a pair where all vertices are numbered one type after the other."""
-    return np.array([0, network.shape[0] if network.two_mode else 0])
+    _walk(ptr, neighbour, steps, begins, ends, checks, flat, codes, shape, depth, out, work=0)
+    return float(out[0])
 
 
 def _adjacency(network: Network, ordered: bool) -> tuple[Array, Array]:
     """Return neighbours along edges and, in a second table, against them; sorted, for both directions."""
     size = sum(network.sizes.values())
-    rows = next(iter(network.pairs.values())) + _offset(network)
+    rows = next(iter(network.pairs.values())) + np.array([0, network.split])
     forth = rows if ordered else np.concatenate([rows, rows[:, ::-1]])
     pointers, neighbours = [], []
     for offset, table in ((0, forth), (len(forth), forth[:, ::-1])):
@@ -305,8 +285,9 @@ def _walk(
     ptr: Array,
     neighbour: Array,
     steps: Array,
+    begins: Array,
+    ends: Array,
     checks: Array,
-    pairs: Array,
     coefficients: Array,
     codes: Array,
     shape: Array,
@@ -317,51 +298,44 @@ def _walk(
     depths = steps.shape[0]
     chosen = np.zeros(depths + 1, dtype=np.int64)
     place = np.zeros(depths + 1, dtype=np.int64)
-    for number in range(out.size):
-        total = 0.0
-        depth = 0
-        place[0] = 0
-        while depth >= 0:
-            if depth == depths:
-                index = 0
-                for v in range(shape.size):
-                    index = index * shape[v] + codes[v, chosen[vertex_depth[v]]]
-                total += coefficients[index]
-                depth -= 1
-                continue
-            kind, earlier, direction = steps[depth, 0], steps[depth, 1], steps[depth, 2]
-            begin, end = 0, 1
-            if kind == ALONG:
-                begin, end = ptr[direction, chosen[earlier]], ptr[direction, chosen[earlier] + 1]
-            elif kind == EVERY:
-                begin, end = steps[depth, 3], steps[depth, 4]
-            if begin + place[depth] >= end:
-                depth -= 1
-                continue
-            candidate = begin + place[depth]
-            if kind == ALONG:
-                candidate = neighbour[begin + place[depth]]
-            elif kind == GIVEN:
-                candidate = pairs[number, depth]
-            place[depth] += 1
-            good = True
-            for d in range(depth):
-                if chosen[d] == candidate:
+    total, depth = 0.0, 0
+    while depth >= 0:
+        if depth == depths:
+            index = 0
+            for v in range(shape.size):
+                index = index * shape[v] + codes[v, chosen[vertex_depth[v]]]
+            total += coefficients[index]
+            depth -= 1
+            continue
+        kind, earlier, direction = steps[depth, 0], steps[depth, 1], steps[depth, 2]
+        begin, end = begins[depth], ends[depth]
+        if kind == ALONG:
+            begin, end = ptr[direction, chosen[earlier]], ptr[direction, chosen[earlier] + 1]
+        if begin + place[depth] >= end:
+            depth -= 1
+            continue
+        candidate = begin + place[depth]
+        if kind == ALONG:
+            candidate = neighbour[begin + place[depth]]
+        place[depth] += 1
+        good = True
+        for d in range(depth):
+            if chosen[d] == candidate:
+                good = False
+        if good:
+            for c in range(checks.shape[0]):
+                if checks[c, 0] != depth:
+                    continue
+                if kind == ALONG and checks[c, 1] == earlier and checks[c, 2] == direction:
+                    continue
+                low = ptr[checks[c, 2], chosen[checks[c, 1]]]
+                high = ptr[checks[c, 2], chosen[checks[c, 1]] + 1]
+                spot = low + np.searchsorted(neighbour[low:high], candidate)
+                if spot >= high or neighbour[spot] != candidate:
                     good = False
-            if good:
-                for c in range(checks.shape[0]):
-                    if checks[c, 0] != depth:
-                        continue
-                    if kind == ALONG and checks[c, 1] == earlier and checks[c, 2] == direction:
-                        continue
-                    low = ptr[checks[c, 2], chosen[checks[c, 1]]]
-                    high = ptr[checks[c, 2], chosen[checks[c, 1]] + 1]
-                    spot = low + np.searchsorted(neighbour[low:high], candidate)
-                    if spot >= high or neighbour[spot] != candidate:
-                        good = False
-                        break
-            if good:
-                chosen[depth] = candidate
-                depth += 1
-                place[depth] = 0
-        out[number] += total
+                    break
+        if good:
+            chosen[depth] = candidate
+            depth += 1
+            place[depth] = 0
+    out[0] = total

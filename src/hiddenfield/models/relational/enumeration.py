@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,7 +12,6 @@ import numpy as np
 
 from hiddenfield.errors import InputError, TooLargeError
 from hiddenfield.fields.relational import (
-    Attribute,
     RelationalScheme,
     given_attributes,
     ground_variables,
@@ -21,10 +19,9 @@ from hiddenfield.fields.relational import (
     weight_scale,
 )
 from hiddenfield.models.relational.observations import Network
-from hiddenfield.models.relational.pair_features import edge_feature, features_of_pairs, flatten_features
 from hiddenfield.models.relational.sampling import check_sampled
+from hiddenfield.models.relational.sampling_basis import sampling_basis
 from hiddenfield.models.relational.sampling_loops import count_masks
-from hiddenfield.models.relational.term_counts import count_term_of_masks
 from hiddenfield.ops.equal_rows import equal_rows
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Float, Int
@@ -32,8 +29,6 @@ from hiddenfield.shapes import Array, Float, Int
 METHODS = {name: name for name in ("auto", "all", "classes")}
 MOST_PAIRS, MOST_VERTICES = 21, 8
 """Pairs up to which all networks are listed, and vertices up to which one of each class is."""
-AT_ONCE = 2048
-"""Networks whose relabelings are compared at once."""
 MOST_SCORES = 1 << 23
 """Networks times settings of the weights that are held at once."""
 
@@ -155,8 +150,8 @@ def enumerate_networks(
 
     Notes
     -----
-    Networks follow each other by a Gray code, one pair changing at a time: the cost of each is that of the ground
-    features that look at the pair.
+    Networks follow each other by a Gray code, one pair changing at a time: the cost of each is that of what the pair
+    changes, as in `sample_networks`.
 
     Examples
     --------
@@ -186,7 +181,13 @@ def enumerate_networks(
     else:
         order = np.arange(1 << pairs)
         masks, weight = order ^ (order >> 1), np.ones(1 << pairs)
-    rows = np.round(_count_features(scheme, sizes, masks, attribute, network), 9) + 0.0
+    combine, constant, changes = sampling_basis(scheme, sizes, network)
+    split = sizes[attribute.type.parts[0]] if attribute.type.two_mode else 0
+    where = ground_variables(scheme, sizes)[attribute.name] + np.array([0, split])
+    totals = np.empty((len(masks), combine.shape[1]))
+    sides = 2 if attribute.type.directed else 1
+    count_masks(masks.astype(np.int64), where, sides, changes, totals, work=totals.size)
+    rows = np.round(np.column_stack([totals @ combine.T + constant, totals[:, 0]]), 9) + 0.0
     number, first = equal_rows(rows)
     return NetworkCounts(
         tuple(scheme.features),
@@ -207,71 +208,25 @@ def vertices_alike(scheme: RelationalScheme) -> bool:
     return not given_attributes(scheme) and not any(term.independent for term in terms)
 
 
-def _count_features(
-    scheme: RelationalScheme,
-    sizes: Mapping[str, int],
-    masks: Array,
-    attribute: Attribute,
-    network: Network | None,
-) -> Float[Array, "networks columns"]:
-    """Return the features of networks given as bits over the pairs, then their numbers of edges."""
-    where = ground_variables(scheme, sizes)[attribute.name]
-    whole = {n: f for n, f in scheme.features.items() if f.term is not None and not f.term.independent}
-    local = RelationalScheme()
-    local.types, local.attributes = scheme.types, scheme.attributes
-    local.features = {name: f for name, f in scheme.features.items() if name not in whole}
-    features, constant = features_of_pairs(local, sizes, attribute, network)
-    features.append(edge_feature(len(where)))
-    flat, _ = flatten_features(features, np.zeros((1, len(where)), dtype=bool))
-    begin = np.bincount(flat.feature, flat.values[flat.table], len(features)) + np.append(constant, 0.0)
-    counted = np.empty((len(masks), len(features)))
-    count_masks(masks.astype(np.int64), begin, flat, counted, work=len(masks) * len(features))
-    if not whole:
-        return counted
-    out = np.empty((len(masks), len(scheme.features) + 1))
-    out[:, [*(i for i, name in enumerate(scheme.features) if name not in whole), -1]] = counted
-    present = np.ascontiguousarray(_bits(masks, len(where)).T)
-    for column, name in enumerate(scheme.features):
-        if name in whole:
-            out[:, column] = count_term_of_masks(whole[name], present, where, sizes)
-    return out
-
-
-def _bits(masks: Array, num_pairs: int) -> Array:
-    """Return which pairs are edges, one row per network."""
-    return ((masks[:, None] >> np.arange(num_pairs)) & 1).astype(np.uint8)
-
-
-@functools.cache
-def _classes(size: int) -> tuple[Array, Array]:
-    """Return a network of each isomorphism class, as bits over the pairs, and the number of labelled ones in it."""
-    masks, weight = _extended(size)
-    pairs = {pair: i for i, pair in enumerate(combinations(range(size), 2))}
-    moved = np.array(
-        [[pairs[min(p[i], p[j]), max(p[i], p[j])] for i, j in pairs] for p in permutations(range(size))]
-    )
-    # The least word that a relabeling of the vertices gives is the same for isomorphic networks; words are exact in
-    # double precision.
-    words = 2.0 ** moved.reshape(math.factorial(size), len(pairs)).T
-    least = np.concatenate(
-        [
-            (_bits(masks[begin : begin + AT_ONCE], len(pairs)) @ words).min(1)
-            for begin in range(0, len(masks), AT_ONCE)
-        ]
-    )
-    _, first, number = np.unique(least, return_index=True, return_inverse=True)
-    return masks[first], np.bincount(number, weights=weight)
-
-
 def _extended(size: int) -> tuple[Array, Array]:
-    """Join a last vertex to one network of each class of one vertex less, in all ways."""
-    if size == 1:
-        return np.zeros(1, dtype=np.int64), np.ones(1)
-    masks, weight = _classes(size - 1)
-    before = {pair: i for i, pair in enumerate(combinations(range(size - 1), 2))}
-    ways = np.arange(1 << (size - 1), dtype=np.int64)
-    new = np.zeros((len(masks), len(ways)), dtype=np.int64)
-    for place, (i, j) in enumerate(combinations(range(size), 2)):
-        bit = (ways[None, :] >> i) & 1 if j == size - 1 else (masks[:, None] >> before[i, j]) & 1
-        new |= bit << place
-    return new.reshape(-1), np.repeat(weight, len(ways))
+    """Join a last vertex to one network of each isomorphism class of one vertex less, in all ways.
+
+    Returns networks as bits over the pairs, and the number of labelled ones in the class of each.
+    """
+    from networkx.generators.atlas import graph_atlas_g
+
+    before, pairs = (list(combinations(range(n), 2)) for n in (size - 1, size))
+    classes = [graph for graph in graph_atlas_g() if len(graph) == size - 1]
+    present = np.array([[graph.has_edge(*pair) for pair in before] for graph in classes], dtype=np.int64)
+    present, bits = present.reshape(len(classes), len(before)), 1 << np.arange(len(before))
+    # A class has as many labelled networks as permutations of its vertices give different ones.
+    same = np.zeros(len(classes))
+    for order in permutations(range(size - 1)):
+        moved = [before.index((min(order[i], order[j]), max(order[i], order[j]))) for i, j in before]
+        same += present[:, moved] @ bits == present @ bits
+    masks = present @ np.array([1 << pairs.index(pair) for pair in before], dtype=np.int64)
+    ways = np.arange(1 << (size - 1))
+    new = np.zeros_like(ways)
+    for vertex in range(size - 1):
+        new |= (ways >> vertex & 1) << pairs.index((vertex, size - 1))
+    return (masks[:, None] | new).reshape(-1), np.repeat(math.factorial(size - 1) / same, len(ways))

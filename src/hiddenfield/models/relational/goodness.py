@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from hiddenfield.errors import InputError
-from hiddenfield.fields.relational import RelationalScheme
+from hiddenfield.fields.relational import ComplexType, RelationalScheme
 from hiddenfield.models.relational.observations import Network, pair_attribute
-from hiddenfield.models.relational.sampling import adjacency_of, sample_networks
+from hiddenfield.models.relational.sampling import sample_networks
 from hiddenfield.shapes import Array, Float
 
 
@@ -104,8 +104,7 @@ def goodness_of_fit(
     if networks < 1:
         raise InputError(f"at least one network is sampled, got {networks}")
     kind = pair_attribute(scheme).type
-    directed = not (kind.unordered or kind.two_mode)
-    observed = adjacency_of(network, directed)
+    observed = replace(network, ordered=kind.directed).adjacency()
     drawn = sample_networks(
         scheme,
         network.sizes,
@@ -120,8 +119,7 @@ def goodness_of_fit(
         seed=seed,
     )
     assert drawn.networks is not None
-    modes = kind.parts if kind.two_mode else None
-    every = [_histograms(matrix, directed, modes) for matrix in (observed, *drawn.networks[0])]
+    every = [_histograms(matrix, kind) for matrix in (observed, *drawn.networks[0])]
     result = {}
     for name in every[0]:
         rows = np.stack([histograms[name] for histograms in every])
@@ -138,30 +136,26 @@ def goodness_of_fit(
     return result
 
 
-def _histograms(matrix: Array, directed: bool, modes: tuple[str, ...] | None) -> dict[str, Array]:
+def _histograms(matrix: Array, kind: ComplexType) -> dict[str, Array]:
     """Count vertices by degree, edges (or pairs of a type) by their number of partners, and pairs by distance."""
-    if modes is not None:
-        counts = {}
-        for name, rows in zip(modes, (matrix, matrix.T), strict=True):
-            near, most = rows.astype(np.float64), rows.shape[1]
-            counts[f"{name}_degree"] = np.bincount(rows.sum(1), minlength=most + 1)
-            shared = (near @ near.T)[np.triu_indices(len(near), 1)].astype(np.int64)
-            counts[f"{name}_shared_partners"] = np.bincount(shared, minlength=most + 1)
-        size = sum(matrix.shape)
-        both = np.zeros((size, size), dtype=bool)
-        both[: len(matrix), len(matrix) :] = matrix
-        counts["distance"] = _distances(both | both.T, directed=False)
-        return {name: values.astype(np.float64) for name, values in counts.items()}
-    size = len(matrix)
-    edges = matrix.astype(np.float64)
-    partners = (edges @ edges)[matrix if directed else np.triu(matrix)].astype(np.int64)
-    degrees = (
-        {"out_degree": matrix.sum(1), "in_degree": matrix.sum(0)} if directed else {"degree": matrix.sum(1)}
-    )
-    counts = {name: np.bincount(values, minlength=size) for name, values in degrees.items()}
-    counts["shared_partners"] = np.bincount(partners, minlength=size)
-    counts["distance"] = _distances(matrix, directed)
-    return {name: values.astype(np.float64) for name, values in counts.items()}
+    counts = {}
+    near, square = matrix.astype(np.float64), matrix
+    if kind.two_mode:
+        for name, rows in zip(kind.parts, (near, near.T), strict=True):
+            shared = (rows @ rows.T)[np.triu_indices(len(rows), 1)]
+            counts[f"{name}_degree"] = (rows.sum(1), rows.shape[1] + 1)
+            counts[f"{name}_shared_partners"] = (shared, rows.shape[1] + 1)
+        square = np.zeros((sum(matrix.shape),) * 2, dtype=bool)
+        square[: len(matrix), len(matrix) :] = matrix
+        square |= square.T
+    else:
+        names = ("out_degree", "in_degree") if kind.directed else ("degree",)
+        counts = {name: (near.sum(axis), len(near)) for name, axis in zip(names, (1, 0), strict=False)}
+        each = matrix if kind.directed else np.triu(matrix)
+        counts["shared_partners"] = ((near @ near)[each], len(near))
+    found = {name: np.bincount(v.astype(np.int64), minlength=most) for name, (v, most) in counts.items()}
+    found["distance"] = _distances(square, kind.directed)
+    return {name: values.astype(np.float64) for name, values in found.items()}
 
 
 def _distances(matrix: Array, directed: bool) -> Array:

@@ -15,7 +15,7 @@ from hiddenfield.errors import InputError
 from hiddenfield.fields.relational import RelationalScheme, choose_bindings
 from hiddenfield.learning.maximum_likelihood import Ascent, maximise
 from hiddenfield.models.relational.checking import SimulationCheck, check_by_simulation
-from hiddenfield.models.relational.counts import as_statistics, has_terms
+from hiddenfield.models.relational.counts import graph_patterns, has_terms
 from hiddenfield.models.relational.diagnostics import ChainDiagnostics
 from hiddenfield.models.relational.likelihood import (
     LIKELIHOODS,
@@ -189,7 +189,8 @@ def fit_relational(
     tolerance, max_iterations
         Of each ascent.
     check
-        Whether to simulate networks from the fitted model and compare them with the data, at most some seconds.
+        Whether to judge the fit, at most some seconds: networks simulated from it are compared with the data, and where
+        the method samples, the log-likelihood is integrated, for AIC and BIC.
     advance
         Called with 1 after each start, for a progress bar.
 
@@ -251,7 +252,9 @@ def fit_relational(
         ascents.append(best)
     theta = objective.full(best.parameters[None])
     values = likelihood.examine(theta)
-    value = float(values.log_likelihood[0])
+    value, noise = float(values.log_likelihood[0]), 0.0
+    if check and best.converged and math.isnan(value):
+        value, noise = likelihood.integrate(theta[0])
     if likelihood.quantity == "log-likelihood" and value > 1e-6 and complete:
         best = dataclasses.replace(best, converged=False, status=IMPOSSIBLE)
     elif best.converged and not ridge and (names := dependent_features(scheme, given, free)):
@@ -292,7 +295,7 @@ def fit_relational(
         choose_bindings(scheme, bindings),
         weights,
         sum(count_pairs(scheme, network) for network in given),
-        likelihood.log_likelihood_error,
+        noise,
         likelihood.diagnostics,
     )
 
@@ -355,10 +358,14 @@ def dependent_features(
     >>> dependent_features(scheme, [network], [0, 1, 2, 3])
     ['open_chain', 'triangle', 'star2']
     """
-    rows = [as_statistics(scheme, sizes) for sizes in {n.shape: n.sizes for n in networks}.values()]
-    if any(row is None for row in rows):
-        return []
-    table = np.concatenate([row.combine[free] for row in rows if row is not None], 1)
+    columns: dict[Any, Array] = {}
+    for shape, sizes in {n.shape: n.sizes for n in networks}.items():
+        for place, (name, feature) in enumerate(scheme.features.items()):
+            counts: dict[Any, float] = graph_patterns(feature, sizes) if feature.term is None else {name: 1.0}
+            for pattern, share in counts.items():
+                if getattr(pattern, "edges", True):  # what has none is a constant
+                    columns.setdefault((shape, pattern), np.zeros(len(scheme.features)))[place] = share
+    table = np.array(list(columns.values()))[:, free].T
     if np.linalg.matrix_rank(table) == len(free):
         return []
     null = np.linalg.svd(table.T)[2][np.linalg.matrix_rank(table) :]

@@ -71,8 +71,6 @@ class Likelihood(abc.ABC):
         Counts of the features, in the convention of the weights.
     diagnostics
         Of the chains at the end of the last ascent, where a method samples; None elsewhere.
-    log_likelihood_error
-        Standard error of the last log-likelihood where it is sampled; 0 elsewhere.
     """
 
     quantity: ClassVar[str] = "log-likelihood"
@@ -84,7 +82,6 @@ class Likelihood(abc.ABC):
     condition: bool = True
     observed: Float[Array, " features"] = field(init=False, repr=False)
     diagnostics: ChainDiagnostics | None = field(init=False, repr=False, default=None)
-    log_likelihood_error: float = field(init=False, repr=False, default=0.0)
 
     @abc.abstractmethod
     def examine(self, theta: Float[Array, "settings features"]) -> Values:
@@ -93,6 +90,10 @@ class Likelihood(abc.ABC):
     @abc.abstractmethod
     def ascend(self, objective: Penalised, start: Float[Array, " free"], search: Search) -> Ascent:
         """Climb this likelihood, penalised and in its free weights, from a start."""
+
+    def integrate(self, theta: Float[Array, " features"]) -> tuple[float, float]:
+        """Return the log-likelihood and its standard error where `examine` does without; NaN where it stays unknown."""
+        return math.nan, 0.0
 
     def require_complete(self, method: str) -> None:
         """Refuse networks with unknown values."""

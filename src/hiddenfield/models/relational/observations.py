@@ -105,9 +105,14 @@ class Network:
         return sizes[0], sizes[-1]
 
     @property
+    def split(self) -> int:
+        """How many entities come before those of the second type, where all are numbered one type after the other."""
+        return self.shape[0] if self.two_mode else 0
+
+    @property
     def offsets(self) -> dict[str, int]:
         """The number of the first vertex of each type, where all are numbered one type after the other."""
-        return dict(zip(self.sizes, (0, self.shape[0]), strict=False))
+        return dict(zip(self.sizes, (0, self.split), strict=False))
 
     def adjacency(self) -> Bool[Array, "tails heads"]:
         """Return adjacency: symmetric unless pairs are ordered; of a two-mode network, first by second type."""
@@ -166,9 +171,8 @@ def network_from_edges(
         if len(number[kind]) < len(found):
             twice = next(name for i, name in enumerate(found) if number[kind][name] != i)
             raise InputError(f"the {_called(attribute, kind)} {twice!r} is listed twice")
-    rows = _rows(edges, number, "edge", attribute)
-    missing = _rows(unknown, number, "unknown pair", attribute)
-    _check_disjoint(rows, missing, names, attribute)
+    every = _rows([*edges, *unknown], len(edges), number, attribute)
+    rows, missing = every[: len(edges)], every[len(edges) :]
     coded = {name: _codes(scheme, name, given, number) for name, given in (values or {}).items()}
     for name, other in scheme.attributes.items():
         if len(other.type.parts) == 1 and name not in coded:
@@ -183,7 +187,7 @@ def network_from_edges(
             name: _numbers(scheme, name, given, number, attribute)
             for name, given in (covariates or {}).items()
         },
-        ordered=not (attribute.type.unordered or attribute.type.two_mode),
+        ordered=attribute.type.directed,
     )
 
 
@@ -369,18 +373,20 @@ def check_network(scheme: RelationalScheme, network: Network) -> None:
 
 def _rows(
     pairs: Sequence[tuple[Any, Any]],
+    edges: int,
     number: Mapping[str, Mapping[Any, int]],
-    what: str,
     attribute: Attribute,
 ) -> Array:
+    """Return the numbers of the entities of all pairs, of which the first are edges and the others unknown."""
     rows = np.empty((len(pairs), 2), dtype=np.int64)
-    seen: dict[tuple[int, int], int] = {}
+    seen: dict[tuple[int, int], str] = {}
     kinds = attribute.type.parts
     for place, pair in enumerate(pairs):
+        what = f"edge {place}" if place < edges else f"unknown pair {place - edges}"
         for name, kind in zip(pair, kinds, strict=True):
             if name not in number[kind]:
                 raise InputError(
-                    f"{what} {place} names the {_called(attribute, kind)} {name!r}, which is not among the "
+                    f"{what} names the {_called(attribute, kind)} {name!r}, which is not among the "
                     + (
                         f"{len(number[kind])} of type {kind}; the {kinds[0]} comes first"
                         if attribute.type.two_mode
@@ -389,13 +395,13 @@ def _rows(
                 )
         first, second = (number[kind][name] for kind, name in zip(kinds, pair, strict=True))
         if first == second and not attribute.type.two_mode:
-            raise InputError(f"{what} {place} is a self-loop at {pair[0]!r}; remove it")
+            raise InputError(f"{what} is a self-loop at {pair[0]!r}; remove it")
         key = (min(first, second), max(first, second)) if attribute.type.unordered else (first, second)
         if key in seen:
             raise InputError(
-                f"{what} {place}, {pair[0]!r} - {pair[1]!r}, is there already as {what} {seen[key]}; remove one"
+                f"{what}, {pair[0]!r} - {pair[1]!r}, is there already as {seen[key]}; remove one"
             )
-        seen[key] = place
+        seen[key] = what
         rows[place] = key
     return rows
 
@@ -464,17 +470,6 @@ def covariate_of(network: Network, feature: Feature) -> Float[Array, "tails head
         )
     pairs = feature.term.of_pairs(numbers)
     return pairs[:split, split:] if network.two_mode and not of_pairs else pairs
-
-
-def _check_disjoint(
-    rows: Array, missing: Array, names: Mapping[str, list[Any]], attribute: Attribute
-) -> None:
-    both = {tuple(row) for row in rows.tolist()} & {tuple(row) for row in missing.tolist()}
-    if both:
-        first, second = (
-            names[kind][i] for kind, i in zip(attribute.type.parts, sorted(both)[0], strict=True)
-        )
-        raise InputError(f"{first!r} - {second!r} is both an edge and an unknown pair of {attribute.name!r}")
 
 
 def _codes(

@@ -83,8 +83,9 @@ def read_network(
             raise ReadError(f"a self-loop at {first!r}; remove it", file=edges, line=line)
         key = (min(first, second), max(first, second)) if attribute.type.unordered else (first, second)
         if key in seen:
+            either = " (or declare ordered pairs, if the network is directed)" * attribute.type.unordered
             raise ReadError(
-                f"the pair {first!r}, {second!r} is there already in line {seen[key]}; remove one",
+                f"the pair {first!r}, {second!r} is there already in line {seen[key]}; remove one{either}",
                 file=edges,
                 line=line,
             )
@@ -196,20 +197,16 @@ def _vertices(
             )
         where[kind, name] = line
         names[kind].append(name)
-        for column, entry in zip(header[1:], row[1:], strict=True):
-            if column in own and own[column].type.parts[0] == kind and entry.strip():
-                try:
-                    own[column].code(entry.strip())
-                except InputError as error:
-                    raise ReadError(str(error), file=path, line=line) from None
-                values[column][name] = entry.strip()
-            if column in numbers and (entry.strip() or not two_mode):
-                try:
+        for column, text in zip(header[1:], row[1:], strict=True):
+            entry, attribute = text.strip(), own.get(column)
+            try:
+                if attribute is not None and attribute.type.parts[0] == kind and entry:
+                    attribute.code(entry)
+                    values[column][name] = entry
+                if column in numbers and (entry or not two_mode):
                     numbers[column][name] = float(entry)
-                except ValueError:
-                    raise ReadError(
-                        f"the covariate {column!r} of {name!r} is a number, got {entry!r}",
-                        file=path,
-                        line=line,
-                    ) from None
+            except ValueError as error:
+                told = f"the covariate {column!r} of {name!r} is a number, got {entry!r}"
+                told = str(error) if isinstance(error, InputError) else told
+                raise ReadError(told, file=path, line=line) from None
     return names, values, numbers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -13,21 +13,14 @@ from hiddenfield.errors import InputError, TooLargeError
 from hiddenfield.fields.relational import (
     Attribute,
     RelationalScheme,
-    ground_variables,
     weight_matrix,
     weight_scale,
 )
 from hiddenfield.machine import available_memory
+from hiddenfield.models.relational.counts import check_terms
 from hiddenfield.models.relational.observations import Network, pair_attribute
-from hiddenfield.models.relational.pair_features import edge_feature, features_of_pairs, flatten_features
-from hiddenfield.models.relational.sampling_basis import Basis, sampling_basis
-from hiddenfield.models.relational.sampling_loops import (
-    Schedule,
-    count_bits,
-    sample_any,
-    sample_bits,
-)
-from hiddenfield.models.relational.term_counts import check_terms
+from hiddenfield.models.relational.sampling_basis import as_bits, from_bits, sampling_basis
+from hiddenfield.models.relational.sampling_loops import Schedule, count_bits, sample_bits
 from hiddenfield.ops.compile import WATCHED_WORK
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Bool, Float, Int
@@ -60,8 +53,8 @@ class NetworkSamples:
         Draws of a pair in each chain, burn-in included.
     flips
         How many of them changed the network, chain by chain.
-    directed
-        Whether pairs are ordered, so that adjacency need not be symmetric.
+    num_pairs
+        Number of pairs, at least 1.
     """
 
     features: tuple[str, ...]
@@ -73,7 +66,7 @@ class NetworkSamples:
     last: Bool[Array, "chains tails heads"]
     proposals: int
     flips: Int[Array, " chains"]
-    directed: bool = False
+    num_pairs: int = 1
 
     def __repr__(self) -> str:
         """Say how many there are, and how dense."""
@@ -93,13 +86,6 @@ class NetworkSamples:
     def size(self) -> int:
         """Number of vertices, of both types in a two-mode network."""
         return sum(self.sizes.values())
-
-    @property
-    def num_pairs(self) -> int:
-        """Number of pairs, at least 1."""
-        if len(self.sizes) == 2:
-            return math.prod(self.sizes.values())
-        return max(1, math.perm(self.size, 2) if self.directed else math.comb(self.size, 2))
 
     @property
     def edge_probability(self) -> Float[Array, " chains"]:
@@ -128,9 +114,8 @@ def sample_networks(
 
     .. math:: P(x_{ij} = 1 \mid \text{rest}) = \sigma\Big(\sum_f \theta_f\, \delta_f(i, j)\Big)
 
-    where the change statistic :math:`\delta_f(i, j)` is what the edge adds to feature f. For ready features and
-    their combinations it is counted from adjacency kept as bits (common neighbours, degrees, paths of three); for any
-    other from the ground features that look at the pair.
+    where the change statistic :math:`\delta_f(i, j)` is what the edge adds to feature f. It is counted from adjacency
+    kept as bits: from common neighbours and degrees, or along the edges around the pair.
 
     Guarantee: each chain has the model as its stationary distribution. It may take very long to get there: where a
     model has two phases, chains that start "empty" and "full" stay apart; run both.
@@ -160,15 +145,15 @@ def sample_networks(
     keep_networks
         Whether to return all networks, not only their features.
     most_edges
-        A chain of an undirected network that has more edges stays as it is: on the way to an almost full one every
-        proposal takes far longer, and nothing is learned. By default there is no such number.
+        A chain whose network has more edges stays as it is: on the way to an almost full one every proposal takes far
+        longer, and nothing is learned. By default there is no such number.
     seed
         Of the random numbers; results do not depend on the number of threads.
 
     Notes
     -----
-    A proposal costs n / 64 words for triangles, nothing that grows for stars, and n / 64 words for each neighbour for
-    quadruplets.
+    A proposal costs n / 64 words for triangles, nothing that grows for stars, and for other patterns n / 64 words for
+    each way to bind all vertices but the last: for each neighbour for quadruplets.
 
     References
     ----------
@@ -194,100 +179,72 @@ def sample_networks(
             f"expected one row of weights, or one for each of the {chains} chains, got {len(rows)}"
         )
     theta = np.array(np.broadcast_to(rows, (chains, rows.shape[1]))) * weight_scale(scheme, weights)
-    domain = _domain(attribute, scheme.check_sizes(size))
+    kind, sizes = attribute.type, scheme.check_sizes(size)
+    domain = Network({part: sizes[part] for part in kind.parts}, {}, ordered=kind.directed)
     _check_memory(scheme, domain, chains, samples if keep_networks else 0)
     given = network if isinstance(network, Network) else None
     observed = None
     if network is not None:
-        shown = adjacency_of(network, domain.directed) if given is not None else network
+        shown = network if given is None else replace(given, ordered=domain.ordered).adjacency()
         observed = check_adjacency(shown, domain, "network")[0]
     begin = np.array(np.broadcast_to(_begin(start, observed, domain), (chains, *domain.shape)))
     pairs, number = np.zeros((0, 2), dtype=np.int32), attribute.type.count(domain.sizes)
     if fixed is not None:
         if observed is None:
             raise InputError("fixed pairs take their values from an observed network: give network=…")
-        free = domain.pairs() & ~check_adjacency(fixed, domain, "fixed")[0]
+        free = _pairs(domain) & ~check_adjacency(fixed, domain, "fixed")[0]
         begin[:, ~free] = observed[~free]
-        pairs = np.argwhere(np.triu(free) if domain.unordered else free).astype(np.int32)
+        pairs = np.argwhere(np.triu(free) if kind.unordered else free).astype(np.int32)
         number = len(pairs)
     elif domain.two_mode:
-        pairs = np.argwhere(domain.pairs()).astype(np.int32)
+        pairs = np.argwhere(_pairs(domain)).astype(np.int32)
     if number == 0:
         raise InputError("there is no pair to draw: every one is fixed, or there is one vertex only")
     before, between = round(burn_in * number), max(1, round(thin * number))
-    plan = Schedule(pairs[:, 0].copy(), pairs[:, 1].copy(), before, between, samples)
+    plan = Schedule(pairs[:, 0].copy(), pairs[:, 1].copy() + np.int32(domain.split), before, between, samples)
     plan = plan if most_edges is None else plan._replace(most=most_edges)
     random = np.random.SeedSequence(seed).generate_state(2 * chains, np.uint64).reshape(chains, 2)
-    found = sampling_basis(scheme, domain.sizes, given)
-    if found is None:
-        _check_ground(scheme, domain, chains)
-    run = _Chains(begin, theta, random | np.uint64(1), plan, samples if keep_networks else 0, domain)
-    statistics, edges, networks, last = (
-        run.any_features(scheme, attribute, given) if found is None else run.bits(found)
+    combine, constant, changes = sampling_basis(scheme, domain.sizes, given)
+    packed = as_bits(begin, domain)
+    rows = np.zeros((chains, 2 if domain.ordered else 1, *packed.shape[1:]), dtype=np.uint64)
+    degree = np.zeros((chains, packed.shape[1]), dtype=np.int64)
+    totals, flips = np.zeros((chains, combine.shape[1])), np.zeros(chains, dtype=np.int64)
+    trace = np.zeros((chains, samples, combine.shape[1]))
+    kept = np.zeros((chains, samples if keep_networks else 0, *packed.shape[1:]), dtype=np.uint64)
+    # Several chains are worth several threads, and one is not, unless it is long: then it must hear Ctrl-C.
+    proposals = before + samples * between
+    work = 0 if chains == 1 and proposals < WATCHED_WORK else 1 << 30
+    count_bits(packed, rows, degree, totals, changes, work=work)
+    weight = theta @ combine
+    sample_bits(
+        rows, degree, totals, weight, changes, random | np.uint64(1), plan, trace, kept, flips, work=work
     )
-    kept = networks if keep_networks else None
-    found_in = (statistics, edges, kept, last, before + samples * between, run.flips, domain.directed)
-    return NetworkSamples(tuple(scheme.features), domain.sizes, weights, *found_in)
+    return NetworkSamples(
+        tuple(scheme.features),
+        domain.sizes,
+        weights,
+        trace @ combine.T + constant,
+        trace[:, :, 0].copy(),
+        from_bits(kept, domain) if keep_networks else None,
+        from_bits(rows[:, 0], domain),
+        proposals,
+        flips,
+        max(1, kind.count(domain.sizes)),
+    )
 
 
-class _Domain(NamedTuple):
-    """The vertices of a network by type, and what its pairs are."""
-
-    sizes: dict[str, int]
-    unordered: bool
-    two_mode: bool
-
-    @property
-    def directed(self) -> bool:
-        """Whether pairs are ordered pairs of one type."""
-        return not (self.unordered or self.two_mode)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Of an adjacency matrix."""
-        sizes = tuple(self.sizes.values())
-        return sizes[0], sizes[-1]
-
-    def pairs(self) -> Bool[Array, "tails heads"]:
-        """Return which entries of an adjacency matrix are pairs: not those of a vertex with itself."""
-        return np.ones(self.shape, dtype=bool) if self.two_mode else ~np.eye(self.shape[0], dtype=bool)
-
-
-def _domain(attribute: Attribute, sizes: Mapping[str, int]) -> _Domain:
-    kind = attribute.type
-    return _Domain({part: sizes[part] for part in kind.parts}, kind.unordered, kind.two_mode)
-
-
-def _check_memory(scheme: RelationalScheme, domain: _Domain, chains: int, kept: int) -> None:
+def _check_memory(scheme: RelationalScheme, domain: Network, chains: int, kept: int) -> None:
     """Raise a `TooLargeError` at once where adjacency would not fit into half of the memory that is available."""
     vertices = sum(domain.sizes.values())
-    numbers = [f for f in scheme.features.values() if any(len(atom.arguments) == 1 for atom in f.atoms)]
-    numbers += [f for f in scheme.features.values() if f.term is not None and f.term.independent]
+    numbers = [f for f in scheme.features.values() if f.term is not None and f.term.independent]
     # Adjacency of each chain and sample as bytes and as bits; lists of pairs, where there are any; numbers of pairs.
-    listed = 0 if domain.unordered else 24
-    need = vertices**2 * (2 + listed + 16 * len(numbers) + 2.25 * chains + 1.25 * chains * kept)
+    need = vertices**2 * (2 + 24 * domain.two_mode + 16 * len(numbers) + 2.4 * chains + 1.25 * chains * kept)
     limit = available_memory() / 2
     if need > limit:
         raise TooLargeError(
             f"chains hold every pair: {chains * max(kept, 1):,} networks of {vertices:,} vertices would take about "
             f"{need / 2**30:,.3g} GiB, more than half of the {2 * limit / 2**30:,.3g} GiB that are available; draw "
             "smaller or fewer networks, or use the template (infer, method='bethe'), whose cost does not grow with them"
-        )
-
-
-def _check_ground(scheme: RelationalScheme, domain: _Domain, chains: int) -> None:
-    """Raise a `TooLargeError` where the ground features of all kinds would not fit into half of the memory."""
-    held = [f for f in scheme.features.values() if f.term is None]
-    # Lists of entities and pairs, by ground feature and by pair, and a state in each chain.
-    need = sum(
-        f.count_distinct(domain.sizes) * (64 * len(f.atoms) + 8 * len(f.arguments) + 4 * chains) for f in held
-    )
-    if need > available_memory() / 2:
-        names = ", ".join(f.name for f in held if len(f.arguments) > 2)
-        raise TooLargeError(
-            f"the ground features of {names} would take about {need / 2**30:,.3g} GiB, more than half of the memory "
-            "that is available; draw smaller networks, or use ready features (triangles, stars), which are counted on "
-            "adjacency alone"
         )
 
 
@@ -301,74 +258,7 @@ def as_drawn(scheme: RelationalScheme, drawn: NetworkSamples, given: Network | N
     pairs = [np.argwhere(np.triu(one) if unordered else one) for one in matrices]
     if given is not None and given.sizes == drawn.sizes:
         return [replace(given, pairs={name: rows}, unknown={}) for rows in pairs]
-    return [Network(drawn.sizes, {name: rows}, ordered=drawn.directed) for rows in pairs]
-
-
-class _Chains:
-    """Chains to be run: where they begin, their weights and random numbers, and how long."""
-
-    def __init__(
-        self, begin: Array, theta: Array, random: Array, plan: Schedule, kept: int, domain: _Domain
-    ) -> None:
-        self.begin, self.theta, self.random, self.plan, self.kept = begin, theta, random, plan, kept
-        self.count, self.domain = len(begin), domain
-        self.flips = np.zeros(self.count, dtype=np.int64)
-        # Several chains are worth several threads, and one is not, unless it is long: then it must hear Ctrl-C.
-        proposals = plan.burn_in + plan.samples * plan.thin
-        self.work = 0 if self.count == 1 and proposals < WATCHED_WORK else 1 << 30
-
-    def bits(self, basis: Basis) -> tuple[Array, Array, Array, Array]:
-        """Sample with adjacency as bits: all features are combinations of the basis.
-
-        A two-mode network is an undirected one whose vertices are numbered one type after the other.
-        """
-        combine, constant, extra = basis
-        begin, plan, split = self.begin, self.plan, self.domain.shape[0] if self.domain.two_mode else 0
-        size = sum(self.domain.sizes.values())
-        if split:
-            begin = np.zeros((self.count, size, size), dtype=bool)
-            begin[:, :split, split:] = self.begin
-            begin |= begin.swapaxes(1, 2)
-            plan = plan._replace(second=plan.second + np.int32(split))
-        packed = pack_bits(begin)
-        rows, degree = np.zeros_like(packed), np.zeros((self.count, size), dtype=np.int64)
-        totals = np.zeros((self.count, combine.shape[1]))
-        use = (combine != 0).any(0)
-        count_bits(packed, rows, degree, totals, use, extra, work=self.work)
-        trace = np.zeros((self.count, plan.samples, combine.shape[1]))
-        kept = np.zeros((self.count, self.kept, *rows.shape[1:]), dtype=np.uint64)
-        weights, work = self.theta @ combine, self.work
-        sample_bits(
-            rows, degree, totals, weights, use, extra, self.random, plan, trace, kept, self.flips, work=work
-        )
-        networks, last = (unpack_bits(part, size) for part in (kept, rows))
-        if split:
-            networks, last = (part[..., :split, split:] for part in (networks, last))
-        return trace @ combine.T + constant, trace[:, :, 0].copy(), networks, last
-
-    def any_features(
-        self, scheme: RelationalScheme, attribute: Attribute, network: Network | None
-    ) -> tuple[Array, Array, Array, Array]:
-        """Sample with the state of every ground feature: any scheme of one attribute of pairs."""
-        where = ground_variables(scheme, self.domain.sizes)[attribute.name]
-        features, constant = features_of_pairs(scheme, self.domain.sizes, attribute, network)
-        features.append(edge_feature(len(where)))  # without weight
-        present = self.begin[:, where[:, 0], where[:, 1]]
-        flat, state = flatten_features(features, present)
-        theta = np.concatenate([self.theta, np.zeros((self.count, 1))], 1)
-        totals = np.stack(
-            [np.bincount(flat.feature, flat.values[flat.table + row], len(features)) for row in state]
-        )
-        trace = np.zeros((self.count, self.plan.samples, len(features)))
-        kept = np.zeros((self.count, self.kept, present.shape[1]), dtype=bool)
-        number = np.zeros(self.domain.shape, dtype=np.int32)
-        number[where[:, 0], where[:, 1]] = np.arange(len(where))
-        listed = len(self.plan.first) > 0
-        free = number[self.plan.first, self.plan.second] if listed else np.arange(len(where), dtype=np.int32)
-        plan, work = self.plan._replace(first=free, second=free), self.work
-        sample_any(present, state, totals, flat, theta, self.random, plan, trace, kept, self.flips, work=work)
-        networks, last = (as_matrices(part, where, self.domain) for part in (kept, present))
-        return trace[:, :, :-1] + constant, trace[:, :, -1].copy(), networks, last
+    return [Network(drawn.sizes, {name: rows}, ordered=attribute.type.directed) for rows in pairs]
 
 
 def check_sampled(scheme: RelationalScheme, network: Any) -> Attribute:
@@ -389,12 +279,7 @@ def check_sampled(scheme: RelationalScheme, network: Any) -> Attribute:
     return attribute
 
 
-def adjacency_of(network: Network, directed: bool) -> Bool[Array, "tails heads"]:
-    """Return the adjacency of a network, symmetric unless pairs are ordered or of two types."""
-    return replace(network, ordered=directed).adjacency()
-
-
-def check_adjacency(value: Any, domain: _Domain, name: str) -> Array:
+def check_adjacency(value: Any, domain: Network, name: str) -> Array:
     """Return adjacency as (networks, tails, heads) of bool; refuse anything else."""
     matrix = np.asarray(value)
     matrix = matrix[None] if matrix.ndim == 2 else matrix
@@ -406,37 +291,21 @@ def check_adjacency(value: Any, domain: _Domain, name: str) -> Array:
         )
         raise InputError(f"{name} is an adjacency matrix of {wanted}, got shape {np.shape(value)}")
     flags = matrix.astype(bool)
-    symmetric = not domain.unordered or (flags == flags.transpose(0, 2, 1)).all()
-    if not np.isin(matrix, (0, 1)).all() or not symmetric:
-        raise InputError(f"{name} must be a {'symmetric ' if domain.unordered else ''}matrix of 0 and 1")
+    unordered = not (domain.ordered or domain.two_mode)
+    if not np.isin(matrix, (0, 1)).all() or (unordered and (flags != flags.transpose(0, 2, 1)).any()):
+        raise InputError(f"{name} must be a {'symmetric ' * unordered}matrix of 0 and 1")
     loops = np.argwhere(np.diagonal(flags, axis1=1, axis2=2))
     if len(loops) and name != "fixed" and not domain.two_mode:
         raise InputError(f"{name} joins vertex {loops[0, 1]} to itself; a network has no self-loops")
     return flags
 
 
-def pack_bits(networks: Array) -> Array:
-    """Return adjacency as bits: (chains, n, words)."""
-    size = networks.shape[-1]
-    padded = np.zeros((*networks.shape[:-1], 64 * -(-size // 64)), dtype=bool)
-    padded[..., :size] = networks
-    return np.packbits(padded, axis=-1, bitorder="little").view("<u8").astype(np.uint64)
+def _pairs(domain: Network) -> Bool[Array, "tails heads"]:
+    """Return which entries of an adjacency matrix are pairs: not those of a vertex with itself."""
+    return np.ones(domain.shape, dtype=bool) if domain.two_mode else ~np.eye(domain.shape[0], dtype=bool)
 
 
-def unpack_bits(rows: Array, size: int) -> Array:
-    """Return adjacency from bits."""
-    parts = np.ascontiguousarray(rows.astype("<u8")).view(np.uint8)
-    return np.unpackbits(parts, axis=-1, bitorder="little")[..., :size].astype(bool)
-
-
-def as_matrices(present: Array, where: Array, domain: _Domain) -> Array:
-    """Return adjacency from the pairs."""
-    out = np.zeros((*present.shape[:-1], *domain.shape), dtype=bool)
-    out[..., where[:, 0], where[:, 1]] = present
-    return out | out.swapaxes(-1, -2) if domain.unordered else out
-
-
-def _begin(start: Any, observed: Array | None, domain: _Domain) -> Array:
+def _begin(start: Any, observed: Array | None, domain: Network) -> Array:
     """Return the networks that chains start from."""
     if not isinstance(start, str):
         return check_adjacency(start, domain, "start")
@@ -445,4 +314,4 @@ def _begin(start: Any, observed: Array | None, domain: _Domain) -> Array:
         if observed is None:
             raise InputError("start='observed' needs the observed network: give network=…")
         return observed[None]
-    return domain.pairs()[None] & (start == "full")
+    return _pairs(domain)[None] & (start == "full")

@@ -1,4 +1,4 @@
-"""Compiled loops of Gibbs sampling: change statistics on edges kept as bits, or from the state of ground features.
+"""Compiled loops over networks kept as bits: what one more edge changes, chains of Gibbs sampling, lists of networks.
 
 Every chain has its own random numbers (xoroshiro128++, Blackman and Vigna 2021), so that what is drawn does not depend
 on the number of threads.
@@ -39,34 +39,63 @@ BLOCKS = 16
 """Parts of the burn-in; before each it is decided anew whether the network is sparse."""
 
 
-DEGREES, PARTNERS, TRIANGLES = 0, 1, 2
-"""Kinds of further statistics: functions of degrees or of shared partners, and triangles of some vertices."""
+DEGREES, PARTNERS = 0, 1
+"""Kinds of functions that are added up over vertices and over edges: of degrees, and of shared partners."""
 
 
-class Extra(NamedTuple):
-    """Further statistics: functions of degrees or of shared partners, triangles of some vertices, numbers of pairs.
+class Changes(NamedTuple):
+    """How statistics change with an edge: edges, triangles, cycles of four, functions, numbers of pairs, patterns.
 
-    Of each there are its kind, what one more edge or partner adds after k, and whose degrees or triangles count.
+    Parameters
+    ----------
+    triangles, cycles
+        Whether triangles and cycles of four are needed; walks would count these too, in twice the time.
+    kinds, gains, among
+        Of each function of degrees or shared partners its kind, what one more edge or partner adds after k, and whose
+        degrees count.
+    pairs
+        Numbers of all pairs.
+    walks
+        A pattern with one of its edges laid on the pair, one row each: the number of the pattern; first step and one
+        after the last, first atom and one after the last, first value.
+    steps
+        A step for each vertex of a walk but the first: row of `masks`, first check and one after the last. The first
+        step of a walk is to the other end of the pair.
+    checks
+        What a vertex must be to an earlier one: its depth, and whether an edge leads there (1) or from there (0), or
+        the two are only to be different (2), as the ends of an edge always are.
+    atoms
+        Attributes of vertices: depth, row of `codes`, stride among the values of the walk.
+    values
+        What an occurrence counts for each value of the attributes.
+    masks, codes
+        Vertices of each type as bits, and the attributes of all vertices.
     """
 
+    triangles: bool
+    cycles: bool
     kinds: Array
     gains: Array
     among: Array
     pairs: Array
-
-
-class FlatFeatures(NamedTuple):
-    """Ground features end to end: the feature of each, where its values begin, and both by pair."""
-
-    feature: Array
-    table: Array
+    walks: Array
+    steps: Array
+    checks: Array
+    atoms: Array
     values: Array
-    by_pair: Array
-    bit: Array
-    pair_ptr: Array
+    masks: Array
+    codes: Array
 
 
-@subroutine(allocates=False)
+class Scratch(NamedTuple):
+    """Where a walk is: the vertex at each depth, the word of candidates it is among, and which of these are left."""
+
+    chosen: Array
+    place: Array
+    left: Array
+
+
+@subroutine(allocates=False, fast=True)
 def _ones(word: Any) -> Any:
     """Count the bits of a word; compilers know this pattern and make one instruction of it."""
     word = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))
@@ -75,78 +104,127 @@ def _ones(word: Any) -> Any:
     return np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))
 
 
-@subroutine(allocates=False)
-def _common(rows: Array, i: int, j: int) -> int:
+@subroutine(allocates=False, fast=True)
+def _common(net: Array, i: int, j: int) -> int:
     """Count the common neighbours of two vertices."""
     count = 0
-    for w in range(rows.shape[1]):
-        count += _ones(rows[i, w] & rows[j, w])
+    for w in range(net.shape[2]):
+        count += _ones(net[0, i, w] & net[0, j, w])
     return count
 
 
-@subroutine(allocates=False)
-def _paths(rows: Array, i: int, j: int, present: int) -> int:
-    """Count the paths i - a - b - j: the cycles of four that the edge between i and j would close."""
-    count = 0
-    for w in range(rows.shape[1]):
-        word = rows[i, w]
-        while word:
-            low = word & (~word + np.uint64(1))
-            word ^= low
-            a = 64 * w + _ones(low - np.uint64(1))
-            if a != j:
-                count += _common(rows, a, j) - present
-    return count
+@subroutine(allocates=False, fast=True)
+def _coefficient(by: Changes, walk: int, chosen: Array) -> Any:
+    """Return what an occurrence counts, given the attributes of its vertices."""
+    index = by.walks[walk, 5]
+    for a in range(by.walks[walk, 3], by.walks[walk, 4]):
+        index += by.atoms[a, 2] * by.codes[by.atoms[a, 1], chosen[by.atoms[a, 0]]]
+    return by.values[index]
 
 
-@subroutine(allocates=False)
-def _change(rows: Array, degree: Array, i: int, j: int, present: int, cycles: bool) -> tuple[int, int, int]:
-    """Return how many two-stars, three-stars and, where asked for, cycles of four the edge between i and j adds."""
-    di, dj = degree[i] - present, degree[j] - present
-    closed = 0
-    if cycles:
-        closed = _paths(rows, i, j, present) if di <= dj else _paths(rows, j, i, present)
-    return di + dj, (di * (di - 1) + dj * (dj - 1)) // 2, closed
+@subroutine(allocates=False, fast=True)
+def _candidates(net: Array, by: Changes, step: int, w: int, chosen: Array) -> Any:
+    """Return which vertices of a word of bits a step may go to, given the vertices before."""
+    word = by.masks[by.steps[step, 0], w]
+    for c in range(by.steps[step, 1], by.steps[step, 2]):
+        vertex, side = chosen[by.checks[c, 0]], by.checks[c, 1]
+        if side < 2:
+            word &= net[side & (net.shape[0] - 1), vertex, w]
+        elif vertex >> 6 == w:
+            word &= ~(np.uint64(1) << np.uint64(vertex & 63))
+    return word
 
 
-@subroutine(allocates=False)
-def _extra_change(rows: Array, degree: Array, i: int, j: int, present: int, extra: Extra, out: Array) -> None:
-    """Write what the edge between i and j adds to each of the further statistics."""
-    kinds, gains, among = extra.kinds, extra.gains, extra.among
-    partners, triangles = False, False
-    for t in range(kinds.size):
-        out[t] = 0.0
-        if kinds[t] == DEGREES:
-            if among[t, i]:
-                out[t] += gains[t, degree[i] - present]
-            if among[t, j]:
-                out[t] += gains[t, degree[j] - present]
-        elif kinds[t] == PARTNERS:
+@subroutine(allocates=False, fast=True)
+def _occurrences(net: Array, by: Changes, walk: int, i: int, j: int, scratch: Scratch) -> Any:
+    """Add up the coefficients of all occurrences of a pattern with the edge from i to j, which is not in `net`."""
+    chosen, place, left = scratch.chosen, scratch.place, scratch.left
+    begin, one = by.walks[walk, 1], np.uint64(1)
+    last = by.walks[walk, 2] - begin
+    chosen[0], chosen[1] = i, j
+    for c in range(by.steps[begin, 1], by.steps[begin, 2]):
+        if not net[by.checks[c, 1] & (net.shape[0] - 1), i, j >> 6] & (one << np.uint64(j & 63)):
+            return 0.0
+    if last == 1:
+        return _coefficient(by, walk, chosen)
+    plain = by.walks[walk, 3] == by.walks[walk, 4]
+    total, depth = 0.0, 2
+    place[2], left[2] = -1, np.uint64(0)
+    while depth > 1:
+        if depth == last and plain:
+            for w in range(net.shape[2]):
+                total += (
+                    _ones(_candidates(net, by, begin + depth - 1, w, chosen)) * by.values[by.walks[walk, 5]]
+                )
+            depth -= 1
+        elif left[depth] == 0:
+            place[depth] += 1
+            if place[depth] == net.shape[2]:
+                depth -= 1
+            else:
+                left[depth] = _candidates(net, by, begin + depth - 1, place[depth], chosen)
+        else:
+            low = left[depth] & (~left[depth] + one)
+            left[depth] ^= low
+            chosen[depth] = 64 * place[depth] + _ones(low - one)
+            if depth == last:
+                total += _coefficient(by, walk, chosen)
+            else:
+                depth += 1
+                place[depth], left[depth] = -1, np.uint64(0)
+    return total
+
+
+@subroutine(allocates=False, fast=True)
+def _change(net: Array, degree: Array, i: int, j: int, by: Changes, scratch: Scratch, out: Array) -> None:
+    """Write what the edge from i to j, which is not in `net`, adds to each of the statistics."""
+    out[0] = 1.0
+    out[1] = _common(net, i, j) if by.triangles else 0
+    for f in range(2, out.size):
+        out[f] = 0.0
+    partners = False
+    for f in range(by.kinds.size):
+        if by.kinds[f] == PARTNERS:
             partners = True
         else:
-            triangles = triangles or (among[t, i] and among[t, j])
-    if partners or triangles:
+            if by.among[f, i]:
+                out[3 + f] += by.gains[f, degree[i]]
+            if by.among[f, j]:
+                out[3 + f] += by.gains[f, degree[j]]
+    if by.cycles or partners:
         shared = 0
-        for w in range(rows.shape[1]):
-            word = rows[i, w] & rows[j, w]
+        for w in range(net.shape[2]):
+            word = net[0, i, w] if by.cycles else net[0, i, w] & net[0, j, w]
             while word:
                 low = word & (~word + np.uint64(1))
                 word ^= low
                 k = 64 * w + _ones(low - np.uint64(1))
-                first, second = 0, 0
-                if partners:
-                    first, second = _common(rows, i, k) - present, _common(rows, j, k) - present
-                for t in range(kinds.size):
-                    if kinds[t] == PARTNERS:
-                        out[t] += gains[t, first] + gains[t, second] + gains[t, shared]
-                    elif kinds[t] == TRIANGLES and among[t, i] and among[t, j] and among[t, k]:
-                        out[t] += 1.0
-                shared += 1
-    for p in range(extra.pairs.shape[0]):
-        out[kinds.size + p] = extra.pairs[p, i, j]
+                second = _common(net, j, k)
+                out[2] += second
+                if partners and net[0, j, w] & low:
+                    first = _common(net, i, k)
+                    for f in range(by.kinds.size):
+                        if by.kinds[f] == PARTNERS:
+                            out[3 + f] += by.gains[f, first] + by.gains[f, second] + by.gains[f, shared]
+                    shared += 1
+    further = 3 + by.kinds.size
+    for p in range(by.pairs.shape[0]):
+        out[further + p] = by.pairs[p, i, j]
+    further += by.pairs.shape[0]
+    for walk in range(len(by.walks)):
+        out[further + by.walks[walk, 0]] += _occurrences(net, by, walk, i, j, scratch)
 
 
-@subroutine(allocates=False)
+@subroutine(allocates=False, fast=True)
+def _toggle(net: Array, degree: Array, i: int, j: int, more: int) -> None:
+    """Set or clear the edge from i to j: in the rows of both or, of a directed network, in a row and a column."""
+    net[0, i, j >> 6] ^= np.uint64(1) << np.uint64(j & 63)
+    net[net.shape[0] - 1, j, i >> 6] ^= np.uint64(1) << np.uint64(i & 63)
+    degree[i] += more
+    degree[j] += more
+
+
+@subroutine(allocates=False, fast=True)
 def _next(s0: Any, s1: Any) -> tuple[Any, Any, Any]:
     """Return 64 random bits and the state after them."""
     total = s0 + s1
@@ -157,7 +235,7 @@ def _next(s0: Any, s1: Any) -> tuple[Any, Any, Any]:
     return out, s0, s1
 
 
-@subroutine(allocates=False)
+@subroutine(allocates=False, fast=True)
 def _choose(bits: Any, size: int, schedule: Schedule) -> tuple[Any, Any]:
     """Return a free pair, uniformly."""
     high, low = bits >> np.uint64(32), bits & np.uint64(0xFFFFFFFF)
@@ -170,51 +248,64 @@ def _choose(bits: Any, size: int, schedule: Schedule) -> tuple[Any, Any]:
 
 
 @compiled
-def count_bits(begin: Array, rows: Array, degree: Array, totals: Array, use: Array, extra: Extra) -> None:
-    """Copy networks into empty rows, edge by edge, adding up the statistics that are used, and the degrees."""
-    size = begin.shape[1]
+def count_bits(begin: Array, rows: Array, degree: Array, totals: Array, by: Changes) -> None:
+    """Copy networks into empty rows, edge by edge, adding up the statistics, and the degrees."""
     for chain in prange(begin.shape[0]):
-        net = rows[chain]
-        more = totals.shape[1] - 5
-        change = np.zeros(max(more, 1))
+        net, size = rows[chain], begin.shape[1]
+        depths = by.steps.shape[0] + 3
+        scratch = Scratch(np.zeros(depths, np.int64), np.zeros(depths, np.int64), np.zeros(depths, np.uint64))
+        change = np.zeros(totals.shape[1])
         for i in range(size):
-            for j in range(i + 1, size):
-                bit = np.uint64(1) << np.uint64(j & 63)
-                if begin[chain, i, j >> 6] & bit:
-                    star2, star3, cycles = _change(net, degree[chain], i, j, 0, use[4])
-                    totals[chain, 0] += 1
-                    totals[chain, 1] += _common(net, i, j) if use[1] else 0
-                    totals[chain, 2] += star2
-                    totals[chain, 3] += star3
-                    totals[chain, 4] += cycles
-                    if more:
-                        _extra_change(net, degree[chain], i, j, 0, extra, change)
-                        for f in range(more):
-                            totals[chain, 5 + f] += change[f]
-                    net[i, j >> 6] |= bit
-                    net[j, i >> 6] |= np.uint64(1) << np.uint64(i & 63)
-                    degree[chain, i] += 1
-                    degree[chain, j] += 1
+            for j in range(i + 1 if net.shape[0] == 1 else 0, size):
+                if begin[chain, i, j >> 6] & (np.uint64(1) << np.uint64(j & 63)):
+                    _change(net, degree[chain], i, j, by, scratch, change)
+                    for f in range(change.size):
+                        totals[chain, f] += change[f]
+                    _toggle(net, degree[chain], i, j, 1)
+
+
+@compiled(watched=True)
+def count_changes(
+    stop: Array, net: Array, degree: Array, pairs: Array, by: Changes, combine: Array, out: Array
+) -> None:
+    """Add up by how much each pair changes combinations of the statistics, all else as in `net`."""
+    stop[1] = 1
+    depths = by.steps.shape[0] + 3
+    scratch = Scratch(np.zeros(depths, np.int64), np.zeros(depths, np.int64), np.zeros(depths, np.uint64))
+    change = np.zeros(combine.shape[1])
+    for p in range(len(pairs)):
+        if stop[0]:
+            break
+        i, j = pairs[p, 0], pairs[p, 1]
+        there = (net[0, i, j >> 6] & (np.uint64(1) << np.uint64(j & 63))) != 0
+        if there:
+            _toggle(net, degree, i, j, -1)
+        _change(net, degree, i, j, by, scratch, change)
+        if there:
+            _toggle(net, degree, i, j, 1)
+        for f in range(out.shape[1]):
+            for c in range(change.size):
+                out[p, f] += combine[f, c] * change[c]
 
 
 @subroutine(allocates=True)
 def _list_edges(net: Array, schedule: Schedule) -> tuple[Array, int]:
-    """Return the edges among the free pairs, i < j as i * size + j, with room for more, and their number."""
-    size, count = net.shape[0], 0
+    """Return the edges among the free pairs as i * size + j, with room for more, and their number."""
+    size, count = net.shape[1], 0
     known = np.empty(64, dtype=np.int64)
-    listed = schedule.first.size
+    listed, ordered = schedule.first.size, net.shape[0] == 2
     for i in range(1 if listed else size):
-        for j in range(0 if listed else i + 1, listed or size):
+        for j in range(0 if listed or ordered else i + 1, listed or size):
             a, b = (np.int64(schedule.first[j]), np.int64(schedule.second[j])) if listed else (i, j)
-            if net[a, b >> 6] & (np.uint64(1) << np.uint64(b & 63)):
+            if net[0, a, b >> 6] & (np.uint64(1) << np.uint64(b & 63)):
                 if count == known.size:
                     known = np.concatenate((known, np.empty(count, dtype=np.int64)))
-                known[count] = min(a, b) * size + max(a, b)
+                known[count] = a * size + b if ordered else min(a, b) * size + max(a, b)
                 count += 1
     return known, count
 
 
-@subroutine(allocates=False)
+@subroutine(allocates=False, fast=True)
 def _accept(uniform: Any, score: Any, present: int, count: int, pairs: int) -> Any:
     """Return whether to change a pair of a sparse network, where every second proposal is one of its `count` edges."""
     every = 1.0 / pairs
@@ -232,35 +323,28 @@ def sample_bits(
     degree: Array,
     totals: Array,
     weights: Array,
-    use: Array,
-    extra: Extra,
+    by: Changes,
     random: Array,
     schedule: Schedule,
     trace: Array,
     kept: Array,
     flips: Array,
 ) -> None:
-    """Run all chains: rows (chains, vertices, words) and their degrees, totals and weights of `counts.STATISTICS`.
+    """Run all chains: rows (chains, 1 or 2, vertices, words), the degrees, and totals and weights of the statistics.
 
-    `use` says which of the statistics are needed; those of `extra` follow them. With edges and triangles alone
-    probabilities come from a table. In a sparse network, where nearly every pair is none and stays so, every second
-    proposal is an edge (Morris, Handcock and Hunter 2008), and a sweep takes as many fewer of them; whether it is
-    sparse, and how long a sweep is, is settled when the burn-in ends.
+    A directed network has rows for arcs from each vertex and for arcs to it. In a sparse network, where nearly every
+    pair is none and stays so, every second proposal is an edge (Morris, Handcock and Hunter 2008), and a sweep takes as
+    many fewer of them; whether it is sparse, and how long a sweep is, is settled when the burn-in ends.
     """
     stop[1] = 1
-    size = rows.shape[1]
-    pairs = schedule.first.size or size * (size - 1) // 2
-    more = totals.shape[1] - 5
-    plain = not (use[2] or use[3] or use[4] or more)
+    size, ordered = rows.shape[2], rows.shape[1] == 2
+    pairs = schedule.first.size or size * (size - 1) // (1 if ordered else 2)
+    depths = by.steps.shape[0] + 3
     for chain in prange(rows.shape[0]):
         s0, s1 = random[chain, 0], random[chain, 1]
         net, total, weight = rows[chain], totals[chain], weights[chain]
-        table = np.empty(max(size, 1))
-        for c in range(size):
-            table[c] = 1.0 / (1.0 + math.exp(-(weight[0] + c * weight[1])))
-        change = np.zeros(max(more, 1))
-        triangles: Any = 0
-        edges: Any = 0
+        scratch = Scratch(np.zeros(depths, np.int64), np.zeros(depths, np.int64), np.zeros(depths, np.uint64))
+        change = np.zeros(total.size)
         changed = 0
         known = np.empty(1, dtype=np.int64)
         count: Any = -1
@@ -279,7 +363,7 @@ def sample_bits(
             if count >= 0 and steps > 0:
                 steps = max(1, int(steps * share))
             for _ in range(steps):
-                if stop[0] or total[0] + edges > schedule.most:
+                if stop[0] or total[0] > schedule.most:
                     break
                 bits, s0, s1 = _next(s0, s1)
                 i, j = _choose(bits, size, schedule)
@@ -290,28 +374,26 @@ def sample_bits(
                 if count > 0 and bits & np.uint64(1):
                     place = np.int64((chosen * np.uint64(count)) >> np.uint64(32))
                     i, j = known[place] // size, known[place] % size
-                word, bit = j >> 6, np.uint64(1) << np.uint64(j & 63)
-                present = np.int64((net[i, word] & bit) != 0)
-                common = _common(net, i, j) if use[1] else 0
-                star2, star3, cycles = 0, 0, 0
-                score = weight[0] + weight[1] * common
-                if not plain:
-                    star2, star3, cycles = _change(net, degree[chain], i, j, present, use[4])
-                    score += weight[2] * star2 + weight[3] * star3
-                    if more:
-                        _extra_change(net, degree[chain], i, j, present, extra, change)
-                        for f in range(more):
-                            score += weight[5 + f] * change[f]
-                    score += weight[4] * cycles
+                present = np.int64((net[0, i, j >> 6] & (np.uint64(1) << np.uint64(j & 63))) != 0)
+                if present:
+                    _toggle(net, degree[chain], i, j, -1)
+                _change(net, degree[chain], i, j, by, scratch, change)
+                score = 0.0
+                for f in range(change.size):
+                    score += weight[f] * change[f]
                 if count >= 0:
                     new = 1 - present if _accept(uniform, score, present, count, pairs) else present
                 else:
-                    probability = table[common] if plain else 1.0 / (1.0 + math.exp(-score))
-                    new = np.int64(uniform < probability)
+                    new = np.int64(uniform * (1.0 + math.exp(-score)) < 1.0)
+                if new:
+                    _toggle(net, degree[chain], i, j, 1)
                 if new != present:
                     sign = new - present
+                    for f in range(change.size):
+                        total[f] += sign * change[f]
+                    changed += 1
                     if count >= 0:
-                        pair = min(i, j) * size + max(i, j)
+                        pair = i * size + j if ordered else min(i, j) * size + max(i, j)
                         if new:
                             if count == known.size:
                                 known = np.concatenate((known, np.empty(count, dtype=np.int64)))
@@ -323,86 +405,13 @@ def sample_bits(
                                     place += 1
                             known[place] = known[count - 1]
                         count += sign
-                    net[i, word] ^= bit
-                    net[j, i >> 6] ^= np.uint64(1) << np.uint64(i & 63)
-                    edges += sign
-                    triangles += sign * common
-                    changed += 1
-                    if not plain:
-                        degree[chain, i] += sign
-                        degree[chain, j] += sign
-                        total[2] += sign * star2
-                        total[3] += sign * star3
-                        total[4] += sign * cycles
-                        for f in range(more):
-                            total[5 + f] += sign * change[f]
-            total[0] += edges
-            total[1] += triangles
-            edges, triangles = 0, 0
             if sample >= 0:
                 for f in range(total.size):
                     trace[chain, sample, f] = total[f]
                 if kept.shape[1]:
                     for v in range(size):
-                        for w in range(net.shape[1]):
-                            kept[chain, sample, v, w] = net[v, w]
-        random[chain, 0], random[chain, 1] = s0, s1
-        flips[chain] = changed
-
-
-@compiled(watched=True)
-def sample_any(
-    stop: Array,
-    present: Array,
-    state: Array,
-    totals: Array,
-    flat: FlatFeatures,
-    weights: Array,
-    random: Array,
-    schedule: Schedule,
-    trace: Array,
-    kept: Array,
-    flips: Array,
-) -> None:
-    """Run all chains on any ground features: present (chains, pairs), state of each ground feature.
-
-    `schedule.first` lists the free pairs by number.
-    """
-    stop[1] = 1
-    free = np.uint64(schedule.first.size)
-    for chain in prange(present.shape[0]):
-        s0, s1 = random[chain, 0], random[chain, 1]
-        changed = 0
-        for sample in range(-1, schedule.samples):
-            for _ in range(schedule.burn_in if sample < 0 else schedule.thin):
-                if stop[0]:
-                    break
-                bits, s0, s1 = _next(s0, s1)
-                pair = schedule.first[np.int64(((bits >> np.uint64(32)) * free) >> np.uint64(32))]
-                bits, s0, s1 = _next(s0, s1)
-                uniform = np.float64(bits >> np.uint64(11)) * (1.0 / 9007199254740992.0)
-                score = 0.0
-                for k in range(flat.pair_ptr[pair], flat.pair_ptr[pair + 1]):
-                    i = flat.by_pair[k]
-                    without = flat.table[i] + (state[chain, i] & ~flat.bit[k])
-                    gain = flat.values[without + flat.bit[k]] - flat.values[without]
-                    score += weights[chain, flat.feature[i]] * gain
-                new = uniform * (1.0 + math.exp(-score)) < 1.0
-                if new != present[chain, pair]:
-                    present[chain, pair] = new
-                    changed += 1
-                    for k in range(flat.pair_ptr[pair], flat.pair_ptr[pair + 1]):
-                        i = flat.by_pair[k]
-                        before = flat.values[flat.table[i] + state[chain, i]]
-                        state[chain, i] ^= flat.bit[k]
-                        after = flat.values[flat.table[i] + state[chain, i]]
-                        totals[chain, flat.feature[i]] += after - before
-            if sample >= 0:
-                for f in range(totals.shape[1]):
-                    trace[chain, sample, f] = totals[chain, f]
-                if kept.shape[1]:
-                    for pair in range(present.shape[1]):
-                        kept[chain, sample, pair] = present[chain, pair]
+                        for w in range(net.shape[2]):
+                            kept[chain, sample, v, w] = net[0, v, w]
         random[chain, 0], random[chain, 1] = s0, s1
         flips[chain] = changed
 
@@ -412,27 +421,28 @@ CHUNKS = 64
 
 
 @compiled
-def count_masks(masks: Array, begin: Array, flat: FlatFeatures, out: Array) -> None:
-    """Count the features of networks given as bits over the pairs, each from the one before by the pairs that differ.
-
-    `begin` has the features of the network without edges.
-    """
+def count_masks(masks: Array, pairs: Array, sides: int, by: Changes, out: Array) -> None:
+    """Add up the statistics of networks given as bits over the pairs, each from the one before by what differs."""
     for chunk in prange(CHUNKS):
-        state = np.zeros(flat.feature.size, dtype=np.int32)
-        total = begin.copy()
+        size, depths = by.among.shape[1], by.steps.shape[0] + 3
+        scratch = Scratch(np.zeros(depths, np.int64), np.zeros(depths, np.int64), np.zeros(depths, np.uint64))
+        net = np.zeros((sides, size, 1), dtype=np.uint64)
+        degree, change, total = np.zeros(size, np.int64), np.zeros(out.shape[1]), np.zeros(out.shape[1])
         before = np.int64(0)
         for m in range(masks.size * chunk // CHUNKS, masks.size * (chunk + 1) // CHUNKS):
-            change = masks[m] ^ before
-            before = masks[m]
+            differs = masks[m] ^ before
             pair = 0
-            while change:
-                if change & 1:
-                    for k in range(flat.pair_ptr[pair], flat.pair_ptr[pair + 1]):
-                        i = flat.by_pair[k]
-                        old = flat.values[flat.table[i] + state[i]]
-                        state[i] ^= flat.bit[k]
-                        total[flat.feature[i]] += flat.values[flat.table[i] + state[i]] - old
-                change >>= 1
+            while differs >> pair:
+                if differs >> pair & 1:
+                    i, j, sign = pairs[pair, 0], pairs[pair, 1], 1 - 2 * (before >> pair & 1)
+                    if sign < 0:
+                        _toggle(net, degree, i, j, -1)
+                    _change(net, degree, i, j, by, scratch, change)
+                    if sign > 0:
+                        _toggle(net, degree, i, j, 1)
+                    for f in range(total.size):
+                        total[f] += sign * change[f]
                 pair += 1
+            before = masks[m]
             for f in range(total.size):
                 out[m, f] = total[f]

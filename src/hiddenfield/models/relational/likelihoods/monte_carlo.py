@@ -30,7 +30,6 @@ from hiddenfield.models.relational.likelihood import (
 )
 from hiddenfield.models.relational.observations import count_pairs, pair_attribute
 from hiddenfield.models.relational.sampling import sample_networks
-from hiddenfield.models.relational.sampling_basis import sampling_basis
 from hiddenfield.models.relational.sampling_loops import MANY, VISITS
 from hiddenfield.models.relational.stepping import CLOSE, SETTLED, Stepping, Turn
 from hiddenfield.shapes import Array, Float
@@ -39,8 +38,6 @@ MOST_TURNS = 200
 """Turns after which it ends."""
 MOST_PROPOSALS = 10_000_000
 """Draws of a pair at given weights, at the least effort: chains on large networks are shorter."""
-SLOWER = 10
-"""Times as long as on bits that a draw takes where features are not counted on these (triangles of both sexes, say)."""
 BRIDGES = 16
 """Weights between those of a model with independent pairs and the fitted ones at which networks are sampled."""
 UNSURE = 1.0
@@ -49,6 +46,10 @@ PILOT = 3.0
 """Sweeps after which the edges of a large network tell how many pairs a sweep draws."""
 MOST_TIMES = 20
 """Times as many edges as the data have at which a chain on a large network has left for another phase."""
+STOPPED = (
+    f"; chains are stopped where networks have more than {MOST_TIMES} times the edges of the data: where no feature "
+    "counts edges alone, add one"
+)
 SHORTEST_BURN_IN = 10.0
 """Sweeps that chains on large networks, which start from the data, run before the first sample."""
 
@@ -63,6 +64,7 @@ class SampledLikelihood(Likelihood):
         """Count the observed features."""
         self.require_complete("learning by sampling")
         self.require_condition("learning by sampling")
+        self._stopped = False
         self.observed = sum_counts(self.scheme, self.networks, self.weights)
 
     @abc.abstractmethod
@@ -71,12 +73,6 @@ class SampledLikelihood(Likelihood):
 
         `effort` asks for more of them; `sweep` is how many pairs a sweep draws.
         """
-
-    @cached_property
-    def _on_bits(self) -> list[bool]:
-        """Of which networks the features are counted on bits."""
-        bases = (sampling_basis(self.scheme, network.sizes, network) for network in self.networks)
-        return [basis is not None for basis in bases]
 
     def draw(
         self, theta: Float[Array, " features"], effort: int, seed: int
@@ -87,15 +83,16 @@ class SampledLikelihood(Likelihood):
             chosen: dict[str, Any] = {"start": "observed", "network": network, "weights": self.weights}
             chosen["seed"] = seed + 7919 * number
             sample = partial(sample_networks, self.scheme, network.sizes, theta, **chosen)
-            sweep = count_pairs(self.scheme, network)
-            if sweep >= MANY and pair_attribute(self.scheme).type.unordered:
+            sweep, most = count_pairs(self.scheme, network), math.inf
+            if sweep >= MANY:
                 own = len(network.pairs[pair_attribute(self.scheme).name])
-                sample = partial(sample, most_edges=MOST_TIMES * max(own, sum(network.sizes.values())))
+                most = MOST_TIMES * max(own, sum(network.sizes.values()))
+                sample = partial(sample, most_edges=most)
                 edges = int(sample(samples=1, burn_in=PILOT, thin=1).edges[0, 0])
                 sweep = min(sweep, VISITS * max(edges, sum(network.sizes.values())))
-            if sweep >= MANY and not self._on_bits[number]:
-                sweep *= SLOWER
-            total = total + sample(**self.sampling_options(effort, sweep)).statistics
+            drawn = sample(**self.sampling_options(effort, sweep))
+            self._stopped |= bool((drawn.edges > most).any())
+            total = total + drawn.statistics
         return np.asarray(total * weight_scale(self.scheme, self.weights))
 
     def examine(self, theta: Float[Array, "settings features"]) -> Values:
@@ -115,7 +112,7 @@ class SampledLikelihood(Likelihood):
         )
         steps = Stepping(draw, observed, safe, tuple(objective.names), objective.ridge, search.seed)
         turns = min(search.max_iterations, MOST_TURNS)
-        first = Turn(np.array(start, dtype=np.float64))
+        first, self._stopped = Turn(np.array(start, dtype=np.float64)), False
         trace = [first.theta]
         end = alternate(
             steps,
@@ -134,6 +131,7 @@ class SampledLikelihood(Likelihood):
             status = (end.statistics.problem if end.statistics is not None else "") or (
                 "no stationary point was reached: observed and sampled features still differ"
             )
+            status += STOPPED * self._stopped
         return Ascent(end.parameters.theta, math.nan, gap, end.converged, status, np.array(trace), errors)
 
     def independent(self, free: list[int], ridge: float = 0.0) -> tuple[Float[Array, " features"], float]:
@@ -194,25 +192,18 @@ class MonteCarloLikelihood(SampledLikelihood):
         return self.exact.ascend(replace(objective, likelihood=self.exact), start, search)
 
     def examine(self, theta: Float[Array, "settings features"]) -> Values:
-        """Return observed minus sampled counts and, after an ascent that settled, log-likelihoods by bridges."""
-        if self.exact is not None:
-            return self.exact.examine(theta)
-        without = super().examine(theta)
-        if self.diagnostics is None:
-            return without
-        values = []
-        reference, known = self.independent(list(range(theta.shape[1])))
-        for row in theta:
-            value, self.log_likelihood_error = bridge_log_likelihood(
-                self._bridge, row, reference, known, self.observed
-            )
-            values.append(value if self.log_likelihood_error < UNSURE else math.nan)
-        return Values(np.array(values), without.gradient)
+        """Return observed minus sampled counts; the log-likelihood only where pairs are independent."""
+        return super().examine(theta) if self.exact is None else self.exact.examine(theta)
 
-    def _bridge(
-        self, theta: Float[Array, " features"], number: int
-    ) -> Float[Array, "chains samples features"]:
-        return self.draw(theta, 1, 15_485_863 + 32_452_843 * number)
+    def integrate(self, theta: Float[Array, " features"]) -> tuple[float, float]:
+        """Return the log-likelihood by bridges and its standard error, where that is below `UNSURE`."""
+
+        def draw(along: Array, number: int) -> Array:
+            return self.draw(along, 1, 15_485_863 + 32_452_843 * number)
+
+        reference, known = self.independent(list(range(len(theta))))
+        value, error = bridge_log_likelihood(draw, theta, reference, known, self.observed)
+        return (value if error < UNSURE else math.nan), error
 
     def sampling_options(self, effort: int, sweep: int) -> dict[str, Any]:
         """Return long chains, shorter by as much as they would take more than `MOST_PROPOSALS`."""

@@ -9,9 +9,9 @@ from scipy.special import expit
 
 from hiddenfield.errors import TooLargeError
 from hiddenfield.fields.relational import ground_variables
-from hiddenfield.models.relational.counts import change_statistics
 from hiddenfield.models.relational.likelihood import LIKELIHOODS, SmoothLikelihood, Values, sum_counts
 from hiddenfield.models.relational.observations import count_pairs
+from hiddenfield.models.relational.sampling_basis import change_statistics
 from hiddenfield.shapes import Array, Float
 
 MOST_PAIRS = 50_000_000
@@ -48,9 +48,10 @@ class PseudoLikelihood(SmoothLikelihood):
         for network in self.networks:
             name = next(iter(network.pairs))
             pairs = ground_variables(self.scheme, network.sizes)[name]
-            present = {tuple(pair) for pair in network.pairs[name].tolist()}
+            present = np.zeros(network.shape, dtype=bool)
+            present[*network.pairs[name].T] = True
             rows.append(change_statistics(self.scheme, network, pairs, weights=self.weights))
-            answers.append(np.array([tuple(pair) in present for pair in pairs.tolist()], dtype=np.float64))
+            answers.append(present[*pairs.T].astype(np.float64))
         self._rows, self._answers = np.concatenate(rows), np.concatenate(answers)
         self.observed = sum_counts(self.scheme, self.networks, self.weights)
 
