@@ -60,8 +60,6 @@ class Published:
         Of vertices, that features take.
     square
         Whether the numbers that edgecov takes are the squares of the differences of the attribute.
-    sampled
-        Whether it is fitted by sampling too.
     """
 
     network: str
@@ -74,7 +72,6 @@ class Published:
     directed: bool = False
     attribute: str = ""
     square: bool = False
-    sampled: bool = True
 
     def data(self) -> tuple[RelationalScheme, Network]:
         """Return the scheme and the network."""
@@ -211,15 +208,14 @@ MODELS = (
         attribute="Sex",
     ),
     Published(MESA, "twopath", ready("star2"), (-1.29736,)),
-    Published(MESA, "gwdegree(0.4)", ready(gwdegree=0.4), (-13.5907,), sampled=False),
-    Published(MESA, "gwdegree(0.2)", ready(gwdegree=0.2), (-18.2508,), sampled=False),
+    Published(MESA, "gwdegree(0.4)", ready(gwdegree=0.4), (-13.5907,)),
+    Published(MESA, "gwdegree(0.2)", ready(gwdegree=0.2), (-18.2508,)),
     Published(
         MESA,
         "triangle(Sex, diff=TRUE)",
         matching("triangle", "Sex", "F", "M"),
         (-0.70278, -0.44099),
         attribute="Sex",
-        sampled=False,
     ),
     Published(MONKS, "edges", arcs("edges"), (-0.9072,), directed=True),
     Published(MONKS, "mutual", arcs("mutual"), (0.5596,), directed=True),
@@ -242,10 +238,9 @@ def rows_of(model: Published) -> Iterable[dict[str, Any]]:
     """Fit a model by both methods, and return a row for each of its features."""
     scheme, network = model.data()
     pseudo = fit_relational(scheme, network, method="pseudo_likelihood", check=False)
-    begun, sampled, spread = time.perf_counter(), None, np.zeros(len(pseudo.names))
-    if model.sampled:
-        sampled = fit_relational(scheme, network, method="monte_carlo")
-        spread = noise(sampled) if sampled.converged else spread
+    begun = time.perf_counter()
+    sampled = fit_relational(scheme, network, method="monte_carlo")
+    spread = noise(sampled) if sampled.converged else np.zeros(len(pseudo.names))
     seconds = time.perf_counter() - begun
     for place, name in enumerate(pseudo.names):
         first, row = place == 0, {}
@@ -256,17 +251,15 @@ def rows_of(model: Published) -> Iterable[dict[str, Any]]:
         row["published"] = f"{model.estimates[place]:g}{error}"
         row["by"] = model.kind
         row["pseudo-likelihood"] = f"{pseudo.theta[place]:.5g} ({pseudo.standard_errors[place]:.3g})"
-        row["Monte Carlo"] = ""
-        if sampled is not None:
-            row["Monte Carlo"] = "no estimate"
-        if sampled is not None and sampled.converged:
+        row["Monte Carlo"] = "no estimate"
+        if sampled.converged:
             row["Monte Carlo"] = f"{sampled.theta[place]:.5g} ({sampled.standard_errors[place]:.3g})"
-        rival = pseudo if model.kind == MPLE or sampled is None else sampled
+        rival = pseudo if model.kind == MPLE else sampled
         row["difference"] = f"{rival.theta[place] - model.estimates[place]:.2g}"
         row["Monte Carlo error"] = f"{spread[place]:.2g}" if spread[place] else ""
-        row["AIC, BIC"] = _criteria(sampled.aic, sampled.bic) if first and sampled is not None else ""
+        row["AIC, BIC"] = _criteria(sampled.aic, sampled.bic) if first else ""
         row["published AIC, BIC"] = _criteria(*model.criteria) if first and model.criteria else ""
-        row["seconds"] = f"{seconds:.1f}" if first and sampled is not None else ""
+        row["seconds"] = f"{seconds:.1f}" if first else ""
         yield row
 
 
