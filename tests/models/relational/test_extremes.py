@@ -220,7 +220,10 @@ def test_lengths_of_chains_are_numbers(options: dict[str, Any]) -> None:
         (["infer", "--size", "1", "-t", "edge=-1"], "1 v is too few"),
         (["infer", "--size", "nan", "-t", "edge=-1"], "--size expects a number of vertices"),
         (["sample", "--size", "1", "-t", "edge=-1"], "there is no pair to draw"),
-        (["sample", "--size", str(BILLION), "-t", "edge=-1"], "1,000,000,000 vertices is too large to be held"),
+        (
+            ["sample", "--size", str(BILLION), "-t", "edge=-1"],
+            "1,000,000,000 vertices is too large to be held",
+        ),
         (["learn", "--network", "edges.csv", "--size", str(BILLION)], "too large to be held"),
         (["learn", "--network", "one.csv", "--vertices", "vertices.csv"], "no pairs to learn from"),
     ],
