@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hiddenfield.data.structures import Structures
-from hiddenfield.models.cgmm.loops import entry_counts, fill_entries
 from hiddenfield.ops.compile import as_array
-from hiddenfield.ops.equal_rows import Rows
 from hiddenfield.shapes import Array, Float, Int
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 States = Float[Array, "nodes _"] | Int[Array, " nodes"]
 """Frozen states of a layer: the most likely one of each node, or the probabilities of all."""
@@ -29,16 +31,10 @@ class Shape:
     num_labels: int
     below: tuple[int, ...] = ()
 
-    @cached_property
-    def first_rows(self) -> list[int]:
-        """The first row of each layer below, and the number of rows."""
-        sizes = [self.num_labels * (states + 1) for states in self.below] or [1]
-        return [0, *np.cumsum(sizes).tolist()]
-
     @property
     def num_rows(self) -> int:
         """How many rows there are."""
-        return self.first_rows[-1]
+        return len(self.group)
 
     @cached_property
     def group(self) -> Int[Array, " rows"]:
@@ -76,19 +72,17 @@ class Context:
         """Return the number of contexts."""
         return len(self.ptr) - 1
 
-    def take(self, chosen: Int[Array, " chosen"]) -> Context:
-        """Return some of them, in that order."""
-        cut = Rows(self.ptr, np.arange(len(self.rows))).take(chosen)
-        return Context(self.shape, cut.ptr, self.rows[cut.values], self.weights[cut.values])
-
     @classmethod
-    def joined(cls, parts: Sequence[Context]) -> Context:
-        """Return the contexts of all parts, which are of one table, end to end."""
-        sizes = np.concatenate([np.diff(part.ptr) for part in parts])
-        rows, weights = (
-            np.concatenate([getattr(part, name) for part in parts]) for name in ("rows", "weights")
-        )
-        return cls(parts[0].shape, np.concatenate([[0], np.cumsum(sizes)]), rows, weights)
+    def of(cls, shape: Shape, matrix: csr_matrix) -> Context:
+        """Take the rows of a matrix, (contexts, rows of the table)."""
+        return cls(shape, matrix.indptr, matrix.indices, matrix.data)
+
+    @property
+    def matrix(self) -> csr_matrix:
+        """The weights, (contexts, rows of the table)."""
+        from scipy.sparse import csr_matrix
+
+        return csr_matrix((self.weights, self.rows, self.ptr), shape=(len(self), self.shape.num_rows))
 
 
 def arc_codes(structures: Structures) -> tuple[Int[Array, " arcs"], int]:
@@ -122,20 +116,28 @@ def see(structures: Structures, below: Sequence[tuple[States, int]]) -> Context:
     ...     list(zip(*(part[a:b].tolist() for part in (context.rows, context.weights))))
     ...     for a, b in zip(context.ptr[:-1], context.ptr[1:])
     ... ]
-    [[(2, -1.0), (1, 1.0)], [(2, -1.0), (0, 0.5), (1, 0.5)], [(2, -1.0), (1, 1.0)], []]
+    [[(1, 1.0), (2, -1.0)], [(0, 0.5), (1, 0.5), (2, -1.0)], [(1, 1.0), (2, -1.0)], []]
     """
+    from scipy.sparse import csr_matrix, hstack
+
     labels, num_labels = arc_codes(structures)
     shape = Shape(num_labels, tuple(count for _, count in below))
-    in_ptr, source = as_array(structures.in_ptr), as_array(structures.source)
-    layers = [states[:, None] if states.ndim == 1 else states for states, _ in below]
-    counts = np.zeros(structures.total_nodes, np.int64)
-    work = len(source) + len(counts)
-    for states in layers:
-        entry_counts(in_ptr, labels, num_labels, states.shape[1], counts, work=work)
-    ptr = np.concatenate([[0], np.cumsum(counts)])
-    rows, weights, cursor = np.empty(ptr[-1], np.int32), np.empty(ptr[-1]), ptr[:-1].copy()
-    for first, count, states in zip(shape.first_rows, shape.below, layers, strict=False):
-        fill_entries(
-            in_ptr, source, labels, states, first, count + 1, num_labels, cursor, rows, weights, work=work
-        )
-    return Context(shape, ptr, rows, weights)
+    in_ptr, source, nodes = as_array(structures.in_ptr), as_array(structures.source), structures.total_nodes
+    parts = []
+    for states, count in below:
+        hard, width = states.ndim == 1, count + 1
+        columns = labels[:, None] * width + (states[source, None] if hard else np.arange(count))
+        values = np.ones(len(source)) if hard else states[source].reshape(-1)
+        bounds = in_ptr * (1 if hard else count)
+        seen = csr_matrix((values, columns.reshape(-1), bounds), shape=(nodes, num_labels * width))
+        seen.sum_duplicates()
+        owner, label = np.repeat(np.arange(nodes), np.diff(seen.indptr)), seen.indices // width
+        first = np.flatnonzero(np.diff(owner * num_labels + label, prepend=-1))  # of a label at a node
+        arrivals = np.add.reduceat(seen.data, first) if len(first) else seen.data
+        seen.data /= np.repeat(arrivals, np.diff(first, append=seen.nnz))
+        absent = label[first] * width + count
+        bounds = np.concatenate([[0], np.cumsum(np.bincount(owner[first], minlength=nodes))])
+        parts.append(seen - csr_matrix((np.ones(len(first)), absent, bounds), shape=seen.shape))
+    matrix = hstack(parts, format="csr") if parts else csr_matrix((nodes, 1))
+    matrix.sort_indices()
+    return Context.of(shape, matrix)

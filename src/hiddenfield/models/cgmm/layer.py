@@ -55,15 +55,18 @@ class Seen:
         """Return some columns of some rows."""
         return Rows(np.ascontiguousarray(self.values[part][:, list(columns)]), self.counts[part])
 
-    def take(self, chosen: Int[Array, " chosen"]) -> Seen:
+    def take(self, chosen: Int[Array, " chosen"] | slice) -> Seen:
         """Return some of the rows, in that order."""
-        return Seen(self.values[chosen], self.context.take(chosen), self.counts[chosen])
+        context = Context.of(self.context.shape, self.context.matrix[chosen])
+        return Seen(self.values[chosen], context, self.counts[chosen])
 
     def merged(self) -> Seen:
         """Hold equal rows once; where they are too many to be compared at once, and most differ, leave them."""
+        from scipy.sparse import vstack
+
         parts, most = list[Seen](), MOST_COMPARED
         for end in range(most, len(self) + most, most):
-            parts.append(self.take(np.arange(end - most, min(end, len(self))))._distinct())
+            parts.append(self.take(slice(end - most, end))._distinct())
             if len(self) > most and 2 * sum(map(len, parts)) > end:
                 return self
         if len(parts) == 1:
@@ -71,17 +74,17 @@ class Seen:
         values, counts = (
             np.concatenate([getattr(one, name) for one in parts]) for name in ("values", "counts")
         )
-        return Seen(values, Context.joined([one.context for one in parts]), counts)._distinct()
+        matrix = vstack([one.context.matrix for one in parts], format="csr")
+        return Seen(values, Context.of(self.context.shape, matrix), counts)._distinct()
 
     def _distinct(self) -> Seen:
+        """Compare rows in full: their values, and which rows of the table they see with which weights."""
         context, columns = self.context, self.values.shape[1]
-        lengths = np.diff(context.ptr)
-        order = np.lexsort((context.weights, context.rows, np.repeat(np.arange(len(self)), lengths)))
-        ptr = np.concatenate([[0], np.cumsum(columns + 2 * lengths)])
+        ptr = np.concatenate([[0], np.cumsum(columns + 2 * np.diff(context.ptr))])
         words, entry = np.empty(ptr[-1], np.int64), np.ones(ptr[-1], bool)
         head = ptr[:-1, None] + np.arange(columns)
         words[head], entry[head] = np.ascontiguousarray(self.values).view(np.int64), False
-        words[entry] = np.stack([context.rows[order], context.weights[order].view(np.int64)], axis=1).ravel()
+        words[entry] = np.stack([context.rows, context.weights.view(np.int64)], axis=1).reshape(-1)
         numbers, first = number_rows(Words(ptr, words))
         return replace(self.take(first), counts=np.bincount(numbers, self.counts))
 
