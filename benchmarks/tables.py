@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from hiddenfield.models.column_families import ColumnFamilies
 
 from benchmarks.environment import main
 from hiddenfield import fields
@@ -29,7 +30,6 @@ from hiddenfield.data import Table, TableColumn, Vocabulary
 from hiddenfield.errors import ConvergenceWarning
 from hiddenfield.learning.em import Fill, fit_em
 from hiddenfield.models.bayesian_network import CodedRows, LearnedNetwork
-from hiddenfield.models.column_families import ColumnFamilies
 from hiddenfield.models.conditional_tables import as_structure, network_of
 from hiddenfield.models.mixed_mixture import MixtureOfColumns
 

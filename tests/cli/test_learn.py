@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 
 import hiddenfield as hf
@@ -254,6 +255,34 @@ def test_what_is_refused(table, run, tmp_path):
     assert "'Rome' was not among the symbols" in fails(*words)
     call(*words, "--unseen", "missing")
     assert rows_of(tmp_path / "x.csv")[0]["town"] in ("Ulm", "Bonn")
+
+
+def test_a_folder_of_parquet_is_one_table(table, run, tmp_path):
+    rows = pandas.read_csv(table)
+    (tmp_path / "parts").mkdir()
+    for name, part in (("b", rows[40:]), ("a", rows[:40])):
+        part.to_parquet(tmp_path / "parts" / f"{name}.parquet")
+    out = tmp_path / "run"
+    call("learn", tmp_path / "parts", "--model", "mixed_mixture", "--out", out)
+    call("learn", table, "--model", "mixed_mixture", "--out", tmp_path / "whole")
+    found = [json.loads((each / "learned.json").read_text()) for each in (out, tmp_path / "whole")]
+    assert found[0]["rows"] == len(rows)
+    assert found[0]["sizes"] == found[1]["sizes"]
+    call("impute", tmp_path / "parts", "--run", out, "--out", tmp_path / "filled.csv")
+    assert len(rows_of(tmp_path / "filled.csv")) == len(rows)
+    rows[:5].rename(columns={"height": "depth"}).to_parquet(tmp_path / "parts" / "c.parquet")
+    assert "other columns than a.parquet" in fails("learn", tmp_path / "parts", "--out", tmp_path / "x")
+    (tmp_path / "nothing").mkdir()
+    assert "without Parquet files" in fails("learn", tmp_path / "nothing", "--out", tmp_path / "x")
+
+
+def test_reasons_for_leaving_out_all_columns_are_said_once(tmp_path):
+    path = tmp_path / "votes.csv"
+    path.write_text(
+        "\n".join(["a,b,c,d,e,f", *(",".join("yn"[(k >> j) & 1] for j in range(6)) for k in range(9))])
+    )
+    message = fails("learn", path, "--model", "gaussian_mixture", "--out", tmp_path / "x")
+    assert "('a', 'b', 'c', 'd', 'e', ...: the model takes numbers)" in message
 
 
 @pytest.mark.parametrize("model", ["gaussian_mixture", "probabilistic_pca", "hidden_markov", "mixed_mixture"])

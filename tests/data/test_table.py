@@ -202,8 +202,7 @@ def test_patterns_and_distinct_rows_count_what_is_there(rows):
         tuple(row): int(n) for row, n in zip(patterns.observed.tolist(), patterns.counts, strict=True)
     } == counted
     assert list(patterns.counts) == sorted(patterns.counts, reverse=True)
-    assert (patterns.observed[patterns.row_pattern] == ~table.missing).all()
-    assert [len(chosen) for chosen in patterns.rows()] == patterns.counts.tolist()
+    assert (patterns.observed[patterns.which] == ~table.missing[patterns.order]).all()
     distinct, number = table.distinct()
     listed = list(zip(*distinct.to_dict().values(), strict=True))
     assert dict(zip(listed, distinct.weights, strict=True)) == Counter(rows)

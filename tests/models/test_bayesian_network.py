@@ -105,7 +105,7 @@ def test_conjugate_distributions_agree_with_draws():
     q = model.posterior(
         model.expected_statistics(rows_of(model, tables, 20, 0.3, 0), {"tables": tables}, Fill())
     )
-    prior = {"exponents": model.prior}
+    prior = {"tables": model.prior}
     assert model.divergence(prior) == pytest.approx(0, abs=1e-9)
     rng, count = np.random.default_rng(0), 2000
     draws = np.array([model.draw(q, rng)["tables"] for _ in range(count)])
@@ -117,7 +117,7 @@ def test_conjugate_distributions_agree_with_draws():
     )
     rows = [model.network.row_of_entry == r for r in range(model.network.row_of_entry.max() + 1)]
     gap = sum(
-        np.array([stats.dirichlet.logpdf(d[r] / d[r].sum(), q["exponents"][r]) for d in draws[:500]])
+        np.array([stats.dirichlet.logpdf(d[r] / d[r].sum(), q["tables"][r]) for d in draws[:500]])
         - np.array([stats.dirichlet.logpdf(d[r] / d[r].sum(), model.prior[r]) for d in draws[:500]])
         for r in rows
     )

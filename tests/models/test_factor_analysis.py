@@ -12,7 +12,8 @@ from scipy.optimize import minimize
 from scipy.stats import multivariate_normal
 
 from hiddenfield.data.rows import Rows
-from hiddenfield.errors import InputError
+from hiddenfield.errors import CollapseError, InputError
+from hiddenfield.estimators import FactorAnalysis
 from hiddenfield.learning.em import Fill, fit_em
 from hiddenfield.models.factor_analysis import LinearGaussian, loading_pattern
 from hiddenfield.models.factor_rows import FactorRows, rows_with_moments
@@ -270,3 +271,10 @@ def test_rotations(seed: int, power: float) -> None:
     np.testing.assert_allclose(
         (loadings @ oblique) @ correlations @ (loadings @ oblique).T, loadings @ loadings.T, atol=1e-9
     )
+
+
+def test_factors_drawn_for_too_few_rows_are_named():
+    rows = Rows(np.array([[0.1, 0.4, np.nan, 1.2], [0.7, np.nan, -0.3, 0.2], [-0.5, 0.6, 0.9, np.nan]]))
+    model = FactorAnalysis(fill="sample", max_iterations=50)
+    with pytest.raises(CollapseError, match="2 factors drawn for so few rows"):
+        model.fit(rows.values)

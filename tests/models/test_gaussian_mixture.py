@@ -92,7 +92,9 @@ def moments_by_hand(values, weights, model, found):
         seen, lost = ~np.isnan(row), np.isnan(row)
         for k, (mean, covariance) in enumerate(zip(found["means"], covariances, strict=True)):
             filled, spare = np.where(seen, row, mean), np.zeros_like(covariance)
-            if lost.any():
+            if lost.any() and not model.gaussians.joint:
+                filled[lost] = centre[lost]  # an independent column that is missing adds nothing
+            elif lost.any():
                 gain = covariance[np.ix_(lost, seen)] @ np.linalg.inv(covariance[np.ix_(seen, seen)])
                 filled[lost] += gain @ (row[seen] - mean[seen])
                 spare[np.ix_(lost, lost)] = (

@@ -21,7 +21,7 @@ Kinds = Option(
 def learn(
     path: Path = Argument(
         metavar="TABLE",
-        help="CSV, TSV, Parquet or FASTA; or a network (.bif, .xmlbif, .net), with --data.",
+        help="CSV, TSV, Parquet (or a folder of it) or FASTA; or a network (.bif, .xmlbif, .net), with --data.",
         show_default=False,
     ),
     model: str = Option(

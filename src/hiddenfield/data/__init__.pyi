@@ -16,6 +16,7 @@ from .description import Description as Description, describe as describe
 from .formats import read as read, scan as scan
 from .molecules import from_smiles as from_smiles
 from .readers.arrow import from_table as from_table
+from .rows import Patterns as Patterns
 from .structures import Structures as Structures
-from .table import Patterns as Patterns, Table as Table, TableColumn as TableColumn
+from .table import Table as Table, TableColumn as TableColumn
 from .vocabulary import Vocabulary as Vocabulary

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from hiddenfield.shapes import Array, Bool, Float, Int
 
+CHUNK = 8192
+"""Rows in a part, so that what lies between two products stays in the cache."""
+
 
 @dataclass(frozen=True, eq=False)
 class Patterns:
-    """Rows in the order of what they miss.
+    """Rows in the order of what they miss, patterns of many rows first.
 
     Parameters
     ----------
@@ -35,10 +39,26 @@ class Patterns:
     weights: Float[Array, " rows"] | None = None
     labels: Int[Array, " rows"] | None = None
 
+    def __len__(self) -> int:
+        """Return the number of patterns."""
+        return len(self.observed)
+
+    @property
+    def counts(self) -> Int[Array, " patterns"]:
+        """How many rows have each pattern."""
+        return np.diff(self.bounds)
+
     @cached_property
     def which(self) -> Int[Array, " rows"]:
         """The pattern of each row."""
-        return np.repeat(np.arange(len(self.observed)), np.diff(self.bounds))
+        return np.repeat(np.arange(len(self.observed)), self.counts)
+
+    def within(self, chosen: slice) -> tuple[Int[Array, " pattern_bounds"], Bool[Array, "patterns columns"]]:
+        """Return bounds and observed columns of the patterns that some rows have, counted from the first of these."""
+        which = self.which[chosen]
+        first, last = which[0], which[-1] + 1
+        bounds = np.clip(self.bounds[first : last + 1] - chosen.start, 0, len(which))
+        return bounds, self.observed[first:last]
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +94,40 @@ class Rows:
         return Rows(self.values[chosen], *(None if part is None else part[chosen] for part in parts))
 
     @cached_property
+    def _blocks(self) -> dict[tuple[int, ...], Rows]:
+        return {}
+
+    def block(self, columns: tuple[int, ...]) -> Rows:
+        """Return some columns, always the same rows, so that what is cached there is found again."""
+        if columns not in self._blocks:
+            self._blocks[columns] = Rows(self.values[:, columns])
+        return self._blocks[columns]
+
+    @cached_property
+    def parts(self) -> list[tuple[slice, Rows]]:
+        """The rows, `CHUNK` at a time."""
+        places = [slice(begin, begin + CHUNK) for begin in range(0, len(self), CHUNK)]
+        return [(place, self[place]) for place in places]
+
+    @cached_property
+    def codes(self) -> Int[Array, " rows"]:
+        """The first column as codes of symbols, -1 where missing."""
+        return np.where(self.missing[:, 0], -1.0, self.values[:, 0]).astype(np.int64)
+
+    @cached_property
+    def _indicators(self) -> dict[int, Any]:
+        return {}
+
+    def indicators(self, symbols: int) -> Any:
+        """Return the codes as a sparse matrix (symbols and one for missing, rows) of ones."""
+        from scipy.sparse import csc_matrix
+
+        if symbols not in self._indicators:
+            given = (np.ones(len(self)), self.codes % (symbols + 1), np.arange(len(self) + 1))
+            self._indicators[symbols] = csc_matrix(given, (symbols + 1, len(self)))
+        return self._indicators[symbols]
+
+    @cached_property
     def missing(self) -> Bool[Array, "rows columns"]:
         """Where the holes are."""
         return np.isnan(self.values)
@@ -85,18 +139,17 @@ class Rows:
 
     @cached_property
     def patterns(self) -> Patterns:
-        """The rows by what they miss; rows of one pattern keep their order."""
+        """The rows by what they miss: frequent patterns first, then those with more columns; otherwise in order."""
         count, dim = self.values.shape
         if self.complete:
             order, bounds, observed = np.arange(count), np.array([0, count]), np.ones((1, dim), bool)
         else:
             packed = np.packbits(~self.missing, axis=1)
             kinds, which, counts = np.unique(packed, axis=0, return_inverse=True, return_counts=True)
-            order, bounds = (
-                np.argsort(which.reshape(-1), kind="stable"),
-                np.concatenate([[0], np.cumsum(counts)]),
-            )
             observed = np.unpackbits(kinds, axis=1, count=dim).astype(bool)
+            rank = np.lexsort((*~observed.T, -counts))
+            observed, bounds = observed[rank], np.concatenate([[0], np.cumsum(counts[rank])])
+            order = np.argsort(np.argsort(rank)[which.reshape(-1)], kind="stable")
         columns = np.ascontiguousarray(np.where(self.missing, 0.0, self.values)[order].T)
         further = (None if each is None else each[order] for each in (self.weights, self.labels))
         return Patterns(order, bounds, observed, columns, *further)

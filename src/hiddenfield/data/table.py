@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from hiddenfield.data.columns import distinct_rows
+from hiddenfield.data.rows import Patterns, Rows
 from hiddenfield.data.vocabulary import Vocabulary
 from hiddenfield.errors import InputError
 from hiddenfield.registry import choose
@@ -65,41 +66,6 @@ class TableColumn:
         symbols = [str(symbol) for symbol in self.vocabulary.symbols]
         listed = ", ".join(symbols[:6]) + (", …" if len(symbols) > 6 else "")
         return f"{self.name}: {self.kind} ({len(symbols)}: {listed})"
-
-
-@dataclass(frozen=True, eq=False)
-class Patterns:
-    """The distinct patterns of missingness of a table, the most frequent first.
-
-    Parameters
-    ----------
-    observed
-        Which columns each pattern has.
-    counts
-        How many rows have it.
-    row_pattern
-        The pattern of each row.
-    names
-        Of the columns.
-    """
-
-    observed: Bool[Array, "patterns columns"]
-    counts: Int[Array, " patterns"]
-    row_pattern: Int[Array, " rows"]
-    names: tuple[str, ...]
-
-    def __len__(self) -> int:
-        """Return the number of patterns."""
-        return len(self.counts)
-
-    def rows(self) -> list[Int[Array, " chosen"]]:
-        """Return the rows of each pattern, in their order."""
-        order = np.argsort(self.row_pattern, kind="stable")
-        return np.split(order, np.cumsum(self.counts)[:-1])
-
-    def missing(self, pattern: int) -> list[str]:
-        """Name the columns that a pattern lacks."""
-        return [name for name, there in zip(self.names, self.observed[pattern], strict=True) if not there]
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,14 +166,7 @@ class Table:
 
     def patterns(self) -> Patterns:
         """Return the distinct patterns of missingness, the most frequent first."""
-        seen = torch.from_numpy(1 - self.missing.astype(np.int64))
-        observed, number = (each.numpy() for each in distinct_rows(seen, [2] * seen.shape[1]))
-        counts = np.bincount(number, minlength=len(observed))
-        # Of equally many rows the pattern that has more columns comes first.
-        order = np.lexsort((*(1 - observed.T), -counts))
-        rank = np.empty(len(order), np.int64)
-        rank[order] = np.arange(len(order))
-        return Patterns(observed[order].astype(np.bool_), counts[order], rank[number], self.names)
+        return Rows(self.values).patterns
 
     def distinct(self) -> tuple[Table, Int[Array, " rows"]]:
         """Return the distinct rows, weighted by the sum of the weights of those alike, and for each row its own.

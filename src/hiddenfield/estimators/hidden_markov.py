@@ -195,11 +195,7 @@ class HiddenMarkovModel(TableEstimator):
 
     def _emissions(self) -> list[Emission]:
         """Return a block of all columns of numbers, one of all counts, and each column of symbols."""
-        columns = self.table_columns_
-        numbers, counts = (
-            tuple(j for j, column in enumerate(columns) if column.kind == kind)
-            for kind in ("continuous", "count")
-        )
+        columns, (numbers, counts, symbols) = self.table_columns_, self._of_kinds()
         found: list[Emission] = []
         if numbers:
             centre, spread = self.centre_[list(numbers)], self.spread_[list(numbers)]
@@ -211,8 +207,7 @@ class HiddenMarkovModel(TableEstimator):
             found.append(Numbers(numbers, self.num_states, self.num_components, family, self.concentration))
         if counts:
             found.append(Events(counts, self.centre_[list(counts)]))
-        symbols = [(j, column) for j, column in enumerate(columns) if column.vocabulary is not None]
-        return found + [Symbols(one, (j,), self.num_states, self.concentration) for j, one in symbols]
+        return found + [Symbols(columns[j], (j,), self.num_states, self.concentration) for j in symbols]
 
     def _learning(self) -> dict[str, Any]:
         options = super()._learning()
@@ -239,13 +234,6 @@ class HiddenMarkovModel(TableEstimator):
     def means_(self) -> Float[Array, "states columns"]:
         """The mean of every column in each state; NaN for symbols."""
         return self._moments()[0]
-
-    def _moments(self) -> tuple[Float[Array, "states columns"], Float[Array, "states columns"]]:
-        mean = np.empty((self.num_states, len(self.columns_)))
-        variance = np.empty_like(mean)
-        for emission in self.model_.emissions:
-            mean[:, emission.columns], variance[:, emission.columns] = emission.expectation(self.parameters_)
-        return mean, variance
 
     # -- sequences -----------------------------------------------------------------------------------------
 

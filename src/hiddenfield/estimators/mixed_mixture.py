@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils._param_validation import Interval
 
+from hiddenfield.data.rows import Rows
+from hiddenfield.data.table import Table
+from hiddenfield.errors import InputError
 from hiddenfield.estimators.gaussian_mixture import GaussianMixture
-from hiddenfield.estimators.latent import LATENT
+from hiddenfield.estimators.latent import BAYES, LATENT
 from hiddenfield.estimators.parameters import COUNT
 from hiddenfield.estimators.tables import OF_TABLES, TableEstimator
-from hiddenfield.models.column_families import ColumnFamilies, FeatureRows
+from hiddenfield.models.gaussians import Gaussians, NormalPrior
+from hiddenfield.models.hidden_markov.emissions import Emission, Events, Numbers, Symbols
 from hiddenfield.models.mixed_mixture import MixtureOfColumns
 from hiddenfield.shapes import Array, Float
 
@@ -82,50 +86,51 @@ class MixedMixture(TableEstimator):
     _takes_constants: ClassVar[bool] = True
     _labels = GaussianMixture._labels
 
-    def _read(
-        self, X: Any, *, fitting: bool = False, y: Any = None, sample_weight: Any = None
-    ) -> FeatureRows:
+    def _read(self, X: Any, *, fitting: bool = False, y: Any = None, sample_weight: Any = None) -> Rows:
         table = self._table(X, fitting, sample_weight)
-        labels = None
+        rows = Rows(table.values, table.weights)
         if fitting:
-            families = ColumnFamilies.of(table)
-            self.centre_, self.spread_, self.profile_ = families.centre, families.spread, families.profile
-            labels = None if y is None else self._labels(y, len(table))
-        return self._families().rows(table, labels)
+            self._describe_all(table, rows)
+        return rows if y is None or not fitting else replace(rows, labels=self._labels(y, len(rows)))
 
-    def _families(self) -> ColumnFamilies:
-        return ColumnFamilies(self.table_columns_, self.centre_, self.spread_, self.profile_)
+    def _describe_all(self, table: Table, rows: Rows) -> None:
+        """Keep what the prior is made of."""
+        self._describe(rows, False)
+        # A constant column has no spread to measure variances by; they are then in its own units.
+        self.spread_[self.spread_ <= 1e-12 * np.abs(self.centre_)] = 1.0
+        self.profile_, weights = {}, table.row_weights()
+        for j in self._of_kinds()[2]:
+            counts = rows.block((j,)).indicators(table.columns[j].num_states) @ weights
+            # A symbol that does not occur is as likely as if it occurred once.
+            self.profile_[table.names[j]] = (counts[:-1] + 1).tolist()
+
+    def _emissions(self) -> list[Emission]:
+        """Return a block of all columns of numbers, one of all counts, and each column of symbols."""
+        columns, (numbers, counts, symbols) = self.table_columns_, self._of_kinds()
+        classes, rows, found = self.num_components, self.smoothing, list[Emission]()
+        if numbers:
+            centre, spread = self.centre_[list(numbers)], self.spread_[list(numbers)]
+            # As a density of means and variances, or in the Bayesian fills of means and precisions.
+            freedom = rows + 1 if self.fill in BAYES else rows - 3
+            prior = NormalPrior(centre, rows, freedom, rows * spread**2) if rows else None
+            found.append(Numbers(numbers, classes, 1, Gaussians("diagonal", centre, spread, prior)))
+        if counts:
+            found.append(Events(counts, self.centre_[list(counts)], rows))
+        for j in symbols:
+            share = np.array(self.profile_[columns[j].name])
+            found.append(Symbols(columns[j], (j,), classes, 1 + rows * share / share.sum()))
+        return found
 
     def _model(self) -> MixtureOfColumns:
-        return MixtureOfColumns(self.num_components, self._families(), self.smoothing, self.concentration)
+        if self.fill in BAYES and not self.smoothing:
+            raise InputError(
+                "variational Bayes and Gibbs sampling need a proper prior: smoothing must be above 0"
+            )
+        return MixtureOfColumns(
+            self.num_components, self.table_columns_, self._emissions(), self.concentration
+        )
 
     @property
-    def weights_(self) -> Float[Array, " components"]:
+    def weights_(self) -> Float[Array, " classes"]:
         """The share of each class."""
         return self.parameters_["weights"]
-
-    def profiles(self) -> dict[str, dict[str, list[float]]]:
-        """Return for every column what it is like in each class: mean and deviation, rate, or probabilities of symbols.
-
-        Examples
-        --------
-        >>> from hiddenfield.estimators import MixedMixture
-        >>> model = MixedMixture(1, smoothing=0).fit(
-        ...     {"visits": [0, 2, 4, 9, 5], "sex": ["f", "m", "f", "f", None]}
-        ... )
-        >>> model.profiles()
-        {'sex': {'f': [0.75], 'm': [0.25]}, 'visits': {'rate': [4.0]}}
-        """
-        families, found = self.model_.families, {}
-        numbers = {int(j): i for i, j in enumerate(families.of_kind("continuous"))}
-        for j, law in self.model_._laws(self.parameters_):
-            column = families.columns[j]
-            if column.vocabulary is not None:
-                names = [str(symbol) for symbol in column.vocabulary.symbols]
-                found[column.name] = {name: own.tolist() for name, own in zip(names, law, strict=True)}
-            elif j in numbers:
-                deviation = np.sqrt(self.parameters_["variances"][numbers[j]])
-                found[column.name] = {"mean": law[0].tolist(), "deviation": deviation.tolist()}
-            else:
-                found[column.name] = {"rate": law[0].tolist()}
-        return found

@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+import numpy as np
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted
 
 from hiddenfield.data.convert.mixed import as_table
-from hiddenfield.data.table import Table, TableColumn
+from hiddenfield.data.table import DISCRETE, Table, TableColumn
 from hiddenfield.errors import InputError
 from hiddenfield.estimators.latent import OF_LEARNING, LatentEstimator, _weights
-from hiddenfield.shapes import Array
+from hiddenfield.shapes import Array, Float
 
 OF_TABLES = OF_LEARNING | {
     "kinds": [str, Mapping, None],
@@ -95,6 +96,52 @@ class TableEstimator(LatentEstimator):
         check_is_fitted(self, "parameters_")
         values, labels = self.model_.sample(n, self.parameters_, self._generator(random_state))
         return Table(values, self.table_columns_, form=getattr(self, "_form", None)).restore(), labels
+
+    # -- of models with emissions --------------------------------------------------------------------------
+
+    def _of_kinds(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        """Return the columns of real numbers, of counts, and of symbols."""
+        kinds = [column["kind"] for column in self.columns_]
+        numbers, counts, symbols = (
+            tuple(j for j, kind in enumerate(kinds) if kind in own)
+            for own in (("continuous",), ("count",), DISCRETE)
+        )
+        return numbers, counts, symbols
+
+    def _moments(self) -> tuple[Float[Array, "states columns"], Float[Array, "states columns"]]:
+        """Return the mean and variance of every column in each state or class; NaN for symbols."""
+        found = [
+            (emission.columns, *emission.expectation(self.parameters_)) for emission in self.model_.emissions
+        ]
+        mean = np.empty((len(found[0][1]), len(self.columns_)))
+        variance = np.empty_like(mean)
+        for columns, means, variances in found:
+            mean[:, columns], variance[:, columns] = means, variances
+        return mean, variance
+
+    def profiles(self) -> dict[str, dict[str, list[float]]]:
+        """Return what columns are like in each state or class: mean and deviation, rate, or probabilities of symbols.
+
+        Examples
+        --------
+        >>> from hiddenfield.estimators import MixedMixture
+        >>> model = MixedMixture(1, smoothing=0).fit(
+        ...     {"visits": [0, 2, 4, 9, 5], "sex": ["f", "m", "f", "f", None]}
+        ... )
+        >>> model.profiles()
+        {'visits': {'rate': [4.0]}, 'sex': {'f': [0.75], 'm': [0.25]}}
+        """
+        (mean, variance), found = self._moments(), dict[str, dict[str, list[float]]]()
+        for j, column in enumerate(self.table_columns_):
+            if column.vocabulary is not None:
+                laws = self.parameters_[f"probabilities.{column.name}"].T.tolist()
+                found[column.name] = dict(zip(map(str, column.vocabulary.symbols), laws, strict=True))
+            elif column.kind == "count":
+                found[column.name] = {"rate": mean[:, j].tolist()}
+            else:
+                deviation = np.sqrt(variance[:, j])
+                found[column.name] = {"mean": mean[:, j].tolist(), "deviation": deviation.tolist()}
+        return found
 
     def __sklearn_tags__(self) -> Any:
         """Say that symbols are accepted, too."""

@@ -180,7 +180,11 @@ class LearnData:
             )
         used = tuple(name for name in table.names if name not in (*left_out, *targets))
         if not used:
-            reasons = "; ".join(f"{name!r}, as {reason}" for name, reason in left_out.items())
+            reasons = "; ".join(
+                f"{', '.join(names[:5])}{', ...' if len(names) > 5 else ''}: {reason}"
+                for reason in dict.fromkeys(left_out.values())
+                for names in [[repr(name) for name, own in left_out.items() if own == reason]]
+            )
             raise InputError(
                 f"{kind.__name__} can learn from no column of this table ({reasons}); use mixed_mixture, or other data"
             )
@@ -206,8 +210,10 @@ class LearnData:
 
 
 def is_table(source: Any) -> bool:
-    """Return whether this is a table, or a file of one, rather than a file of sequences or trees."""
-    return not isinstance(source, (str, Path)) or inner_suffix(Path(source)) in TABLES
+    """Return whether this is a table, or a file or folder of one, rather than a file of sequences or trees."""
+    if not isinstance(source, (str, Path)):
+        return True
+    return inner_suffix(Path(source)) in TABLES or any(Path(source).glob("*.parquet"))
 
 
 def read_data(source: Any, plan: LearnPlan) -> LearnData:

@@ -18,13 +18,14 @@ import numpy as np
 import torch
 
 from hiddenfield.data.table import Table
-from hiddenfield.errors import ConvergenceWarning, InputError
+from hiddenfield.errors import ConvergenceWarning
 from hiddenfield.fields.factor_graph import FactorGraph, FactorGroup
 from hiddenfield.inference.cliques.rows import RowInference
 from hiddenfield.inference.infer import infer
 from hiddenfield.learning.em import Arrays, Fill
 from hiddenfield.models.conditional_tables import ConditionalTables
-from hiddenfield.models.dirichlet import log_ratios, with_ratios
+from hiddenfield.models.dirichlet import Probabilities
+from hiddenfield.models.parts import Composed, Part
 from hiddenfield.models.responsibilities import draw_rows
 from hiddenfield.shapes import Array, Bool, Float, Int
 
@@ -100,7 +101,7 @@ class CodedRows:
 
 
 @dataclass(frozen=True, eq=False)
-class LearnedNetwork:
+class LearnedNetwork(Composed):
     r"""The model that `fit_em` learns: parameters are the entries of all ``tables``, end to end.
 
     The E step is exact inference on one junction tree for all distinct rows, at a cost that depends on what each of
@@ -129,6 +130,13 @@ class LearnedNetwork:
     prior: Float[Array, " entries"]
     inference: str = "exact"
     given: Float[Array, " entries"] | None = None
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """The tables, whose rows have Dirichlet priors."""
+        every = np.ones(self.network.num_entries, bool)
+        owners = self.network.row_of_entry
+        return (Probabilities("tables", self.prior, every, "entries", owners, of_ratios=True),)
 
     @property
     def monotone(self) -> bool:
@@ -228,18 +236,6 @@ class LearnedNetwork:
                 ]
         return counts
 
-    # -- the M step ----------------------------------------------------------------------------------------
-
-    def maximize(self, statistics: Arrays, parameters: Arrays) -> Arrays:
-        """Return shares of counts and pseudo-counts; a row of a table for which there are none stays as it is."""
-        found = statistics["entries"] + self.prior
-        total = self.network.per_row(found)
-        return {"tables": np.where(total > 0, found / np.where(total > 0, total, 1.0), parameters["tables"])}
-
-    def log_prior(self, parameters: Arrays) -> float:
-        """Return the log density of the tables in coordinates of log ratios, up to a constant."""
-        return log_product(self.prior, parameters["tables"])
-
     def start(self, data: CodedRows, how: str, generator: np.random.Generator) -> Arrays:
         """Return given tables or ("auto") counts of available cases, those of hidden variables drawn; or all drawn."""
         if how == "auto" and self.given is not None:
@@ -255,49 +251,6 @@ class LearnedNetwork:
                 )
                 found = np.where(known, counts + np.maximum(self.prior, 0.5), drawn)
         return {"tables": found / self.network.per_row(found)}
-
-    def as_vector(self, parameters: Arrays) -> Float[Array, " free"]:
-        """Return the log ratios of the entries of each row to its first."""
-        return log_ratios(parameters["tables"], self.network.row_of_entry)
-
-    def from_vector(self, vector: Float[Array, " free"], parameters: Arrays) -> Arrays:
-        """Return the tables at these coordinates; entries of 0 stay 0."""
-        return {"tables": with_ratios(vector, parameters["tables"], self.network.row_of_entry)}
-
-    # -- Bayes ---------------------------------------------------------------------------------------------
-
-    def posterior(self, statistics: Arrays) -> Arrays:
-        """Return the exponents of the Dirichlet distributions of the rows of all tables."""
-        if (self.prior <= 0).any():
-            raise InputError("variational Bayes and Gibbs sampling need a prior: pseudo-counts above 0")
-        return {"exponents": statistics["entries"] + self.prior}
-
-    def plug_in(self, posterior: Arrays) -> Arrays:
-        """Return the geometric means of the entries, whose rows do not sum to 1."""
-        from scipy.special import digamma
-
-        found = posterior["exponents"]
-        return {"tables": np.exp(digamma(found) - digamma(self.network.per_row(found)))}
-
-    def divergence(self, posterior: Arrays) -> float:
-        """Return the Kullback-Leibler divergence from the prior."""
-        from scipy.special import digamma, gammaln
-
-        found, prior = posterior["exponents"], self.prior
-        rows = self.network.row_of_entry
-        value = ((found - prior) * (digamma(found) - digamma(self.network.per_row(found)))).sum()
-        for sign, each in ((1, found), (-1, prior)):
-            value += sign * (gammaln(np.bincount(rows, weights=each)).sum() - gammaln(each).sum())
-        return float(value)
-
-    def draw(self, posterior: Arrays, generator: np.random.Generator) -> Arrays:
-        """Draw tables."""
-        drawn = np.maximum(generator.standard_gamma(posterior["exponents"]), 1e-300)
-        return {"tables": drawn / self.network.per_row(drawn)}
-
-    def mean(self, posterior: Arrays) -> Arrays:
-        """Return the mean of the tables."""
-        return {"tables": posterior["exponents"] / self.network.per_row(posterior["exponents"])}
 
     # -- rows ----------------------------------------------------------------------------------------------
 

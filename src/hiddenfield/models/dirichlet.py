@@ -1,4 +1,4 @@
-"""Rows of probabilities, some of which are zero for good: estimates, Dirichlet distributions, free coordinates.
+"""Probabilities that sum to 1 in groups, some of them 0 for good: estimates, Dirichlet distributions, free coordinates.
 
 The coordinates of probabilities that sum to 1 are logarithms of their ratios to the first.
 """
@@ -6,9 +6,11 @@ The coordinates of probabilities that sum to 1 are logarithms of their ratios to
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
+from hiddenfield.errors import InputError
 from hiddenfield.learning.protocol import Arrays
 from hiddenfield.shapes import Array, Bool, Float, Int
 
@@ -19,65 +21,18 @@ LEAST = 1e-300
 """Where logarithms of probabilities of 0 are taken, so that coordinates are finite."""
 
 
-def most_likely(
-    counts: Float[Array, "rows columns"],
-    concentration: float,
-    allowed: Bool[Array, "rows columns"],
-    before: Float[Array, "rows columns"],
-) -> Float[Array, "rows columns"]:
-    """Return the probabilities that are best for the counts and a Dirichlet prior; rows without counts stay."""
-    mass = np.where(allowed, np.maximum(counts + concentration - 1, 0), 0.0)
-    total = mass.sum(1, keepdims=True)
+def mean(concentrations: Float[Array, "rows columns"]) -> Float[Array, "rows columns"]:
+    """Return the mean of Dirichlet distributions, one for each row."""
+    return concentrations / concentrations.sum(1, keepdims=True)
+
+
+def shares(
+    mass: Float[Array, " entries"], owner: Int[Array, " entries"], before: Float[Array, " entries"]
+) -> Float[Array, " entries"]:
+    """Return each entry's share of its owner's mass; where an owner has none, entries stay as before."""
+    total = np.bincount(owner, mass)[owner]
     found = np.where(total > 0, mass / np.where(total > 0, total, 1), before)
     return np.where(found < NEGLIGIBLE, 0.0, found)
-
-
-def log_density(
-    probabilities: Float[Array, "rows columns"], concentration: float, allowed: Bool[Array, "rows columns"]
-) -> float:
-    """Return the log density under the prior, up to a constant."""
-    if concentration == 1:
-        return 0.0
-    with np.errstate(divide="ignore"):
-        return float((concentration - 1) * np.log(probabilities[allowed]).sum())
-
-
-def expected_logs(concentrations: Float[Array, "rows columns"]) -> Float[Array, "rows columns"]:
-    r"""Return :math:`\exp E[\log p]` of Dirichlet distributions; where a concentration is 0, so is p."""
-    from scipy.special import digamma
-
-    total = digamma(concentrations.sum(1, keepdims=True))
-    found = np.zeros_like(concentrations)
-    np.subtract(digamma(np.maximum(concentrations, 1e-300)), total, out=found, where=concentrations > 0)
-    return np.where(concentrations > 0, np.exp(found), 0.0)
-
-
-def divergence(found: Float[Array, "rows columns"], prior: float | Float[Array, "rows columns"]) -> float:
-    """Return the Kullback-Leibler divergence from the prior, summed over rows."""
-    from scipy.special import digamma, gammaln
-
-    there = found > 0
-    value, totals = 0.0, found.sum(1, keepdims=True)
-    before = np.where(there, prior, 0.0)
-    for sign, each in ((1, found), (-1, before)):
-        value += sign * (gammaln(each.sum(1)).sum() - gammaln(each[there]).sum())
-    excess = (found - before) * (digamma(np.where(there, found, 1.0)) - digamma(totals))
-    return float(value + excess[there].sum())
-
-
-def draw(
-    concentrations: Float[Array, "rows columns"], generator: np.random.Generator
-) -> Float[Array, "rows columns"]:
-    """Draw every row."""
-    found = np.zeros_like(concentrations)
-    for row, values in zip(found, concentrations, strict=True):
-        row[values > 0] = generator.dirichlet(values[values > 0])
-    return found
-
-
-def mean(concentrations: Float[Array, "rows columns"]) -> Float[Array, "rows columns"]:
-    """Return the mean of every row."""
-    return concentrations / concentrations.sum(1, keepdims=True)
 
 
 def as_ratios(
@@ -137,71 +92,106 @@ def with_ratios(
 
 @dataclass(frozen=True, eq=False)
 class Probabilities:
-    """One array of parameters that are probabilities, rows of which sum to 1: a `Part`, with one Dirichlet prior.
+    """One array of parameters that are probabilities, rows of which sum to 1: a `Part`, with Dirichlet priors.
 
     Parameters
     ----------
     key
         The name of the parameters.
     concentration
-        Of the prior; 1 for none.
+        Of the prior: 1 for none, or one number for each entry of a row, or of the array.
     allowed
         Which probabilities there are, in the shape of the array; the others are 0 for good.
     counted
         The name of the statistics, where it is another.
+    owners
+        Entries that have the same number sum to 1, where these are not rows.
+    of_ratios
+        Whether the prior is the density of log ratios rather than of probabilities: its mode is then the mean, and all
+        concentrations above 0 are proper (MacKay 1998).
     """
 
     key: str
-    concentration: float
+    concentration: float | Float[Array, ...]
     allowed: Bool[Array, "*shape"]
     counted: str = ""
+    owners: Int[Array, " entries"] | None = None
+    of_ratios: bool = False
 
-    def _rows(self, values: Array) -> Array:
-        return np.atleast_2d(np.reshape(values, self.allowed.shape))
+    @cached_property
+    def _owner(self) -> Int[Array, " entries"]:
+        if self.owners is not None:
+            return self.owners
+        return np.nonzero(self.allowed.reshape(-1, self.allowed.shape[-1]))[0]
 
-    def _named(self, rows: Array) -> Arrays:
-        return {self.key: rows.reshape(self.allowed.shape)}
+    @cached_property
+    def _prior(self) -> Float[Array, " entries"]:
+        return np.broadcast_to(np.asarray(self.concentration, float), self.allowed.shape)[self.allowed]
 
     @property
-    def _allowed(self) -> Bool[Array, "rows columns"]:
-        return np.atleast_2d(self.allowed)
+    def _pseudo(self) -> Float[Array, " entries"]:
+        """What the prior adds to counts of the most likely probabilities."""
+        return self._prior if self.of_ratios else self._prior - 1
 
-    def _counts(self, statistics: Arrays) -> Float[Array, "rows columns"]:
-        return self._rows(statistics[self.counted or self.key])
+    def _of(self, arrays: Arrays, name: str = "") -> Float[Array, " entries"]:
+        return np.reshape(arrays[name or self.key], self.allowed.shape)[self.allowed]
+
+    def _named(self, entries: Float[Array, " entries"]) -> Arrays:
+        found = np.zeros(self.allowed.shape)
+        found[self.allowed] = entries
+        return {self.key: found}
+
+    def _sums(self, entries: Float[Array, " entries"]) -> Float[Array, " entries"]:
+        return np.bincount(self._owner, entries)[self._owner]
 
     def maximize(self, statistics: Arrays, parameters: Arrays) -> Arrays:
-        """Return the most likely probabilities."""
-        counts, before = self._counts(statistics), self._rows(parameters[self.key])
-        return self._named(most_likely(counts, self.concentration, self._allowed, before))
+        """Return the most likely probabilities; those without counts stay."""
+        mass = np.maximum(self._of(statistics, self.counted) + self._pseudo, 0)
+        return self._named(shares(mass, self._owner, self._of(parameters)))
 
     def log_prior(self, parameters: Arrays) -> float:
-        """Return their log density."""
-        return log_density(self._rows(parameters[self.key]), self.concentration, self._allowed)
+        """Return their log density, up to a constant."""
+        there = self._pseudo != 0
+        with np.errstate(divide="ignore"):
+            return float(self._pseudo[there] @ np.log(self._of(parameters)[there]))
 
     def as_vector(self, parameters: Arrays) -> Float[Array, " free"]:
         """Return log ratios."""
-        return as_ratios(self._rows(parameters[self.key]), self._allowed)
+        return log_ratios(self._of(parameters), self._owner)
 
     def from_vector(self, vector: Float[Array, " free"], parameters: Arrays) -> Arrays:
-        """Return the probabilities with these log ratios."""
-        return self._named(from_ratios(vector, self._rows(parameters[self.key]), self._allowed))
+        """Return the probabilities with these log ratios; those of 0 stay 0."""
+        return self._named(with_ratios(vector, self._of(parameters), self._owner))
 
     def posterior(self, statistics: Arrays) -> Arrays:
         """Return the exponents of Dirichlet distributions."""
-        return self._named((self._counts(statistics) + self.concentration) * self._allowed)
+        if (self._prior <= 0).any():
+            raise InputError("variational Bayes and Gibbs sampling need a prior: pseudo-counts above 0")
+        return self._named(self._of(statistics, self.counted) + self._prior)
 
     def plug_in(self, posterior: Arrays) -> Arrays:
-        """Return geometric means, which do not sum to 1."""
-        return self._named(expected_logs(self._rows(posterior[self.key])))
+        r"""Return the geometric means :math:`\exp E[\log p]`, which do not sum to 1."""
+        from scipy.special import digamma
+
+        found = self._of(posterior)
+        return self._named(np.exp(digamma(found) - digamma(self._sums(found))))
 
     def divergence(self, posterior: Arrays) -> float:
-        """Return the divergence from the prior."""
-        return divergence(self._rows(posterior[self.key]), self.concentration)
+        """Return the Kullback-Leibler divergence from the prior."""
+        from scipy.special import digamma, gammaln
+
+        found = self._of(posterior)
+        value = (found - self._prior) @ (digamma(found) - digamma(self._sums(found)))
+        for sign, each in ((1, found), (-1, self._prior)):
+            value += sign * (gammaln(np.bincount(self._owner, each)).sum() - gammaln(each).sum())
+        return float(value)
 
     def draw(self, posterior: Arrays, generator: np.random.Generator) -> Arrays:
         """Draw probabilities."""
-        return self._named(draw(self._rows(posterior[self.key]), generator))
+        drawn = np.maximum(generator.standard_gamma(self._of(posterior)), LEAST)
+        return self._named(drawn / self._sums(drawn))
 
     def mean(self, posterior: Arrays) -> Arrays:
         """Return their means."""
-        return self._named(mean(self._rows(posterior[self.key])))
+        found = self._of(posterior)
+        return self._named(found / self._sums(found))

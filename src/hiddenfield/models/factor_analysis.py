@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import digamma, gammaln
 
-from hiddenfield.errors import InputError
+from hiddenfield.errors import CollapseError, InputError
 from hiddenfield.learning.em import Arrays, Fill
 from hiddenfield.models.factor_rows import FactorRows, Moments
 from hiddenfield.registry import choose
@@ -217,13 +217,19 @@ class LinearGaussian:
         gram = statistics["gram"] * (allowed[:, :, None] & allowed[:, None, :])
         gram = gram + np.eye(allowed.shape[1]) * ~allowed[:, None, :]
         cross = statistics["cross"] * allowed
-        weights = np.linalg.solve(gram, cross[:, :, None])[:, :, 0]
+        moments = statistics["factors"] / statistics["count"]
+        mean = moments[0, 1:]
+        try:
+            weights = np.linalg.solve(gram, cross[:, :, None])[:, :, 0]
+            root = np.linalg.cholesky(moments[1:, 1:] - np.outer(mean, mean))
+        except np.linalg.LinAlgError:
+            raise CollapseError(
+                f"{self.num_factors} factors drawn for so few rows that columns cannot be regressed on them; with "
+                "fill='expectation' they can"
+            ) from None
         fitted = (gram @ weights[:, :, None])[:, :, 0]
         squares = statistics["square"] + ((fitted - 2 * cross) * weights).sum(axis=1)
         noise = np.maximum(self._tie(squares, statistics["seen"]), self.floor)
-        moments = statistics["factors"] / statistics["count"]
-        mean = moments[0, 1:]
-        root = np.linalg.cholesky(moments[1:, 1:] - np.outer(mean, mean))
         loadings = weights[:, 1:] * self.allowed
         turned = self.triangular(loadings @ root)  # so that parameters of different turns can be averaged
         return {"intercept": weights[:, 0] + loadings @ mean, "loadings": turned, "noise": noise}

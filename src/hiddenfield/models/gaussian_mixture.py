@@ -73,12 +73,10 @@ class MixtureOfGaussians(Composed):
     ) -> Iterator[tuple[Sight, Float[Array, "components rows"]]]:
         """Yield the rows part by part, in the order of their patterns, with the log joint density of each component."""
         for sight in look(data, parameters["means"], parameters["covariances"], self.gaussians):
-            joint = sight.log_densities()
+            joint = sight.log_densities(parameters)
             if self.freedom is not None:
                 tails = parameters["freedom"][:, None]
                 joint = gaussian_rows.log_student(sight.squares, sight.log_dets, sight.seen, tails)
-            if "log_factors" in parameters:  # of variational Bayes
-                joint += parameters["log_factors"][:, None]
             if self.box is not None:
                 sides = np.log(self.box[1] - self.box[0])
                 joint = np.concatenate([joint, -(sides @ sight.present)[None]])
@@ -116,9 +114,8 @@ class MixtureOfGaussians(Composed):
             tails = parameters["freedom"][:, None]
             scale, tail = gaussian_rows.student_scale(sight.squares, sight.seen, tails)
             scaled = owners * scale
-            found = {"scaled": scaled.sum(1), "tail": (owners * tail).sum(1)}
-        first, second = sight.moments(owners, scaled, fill.generator if fill.kind == "sample" else None)
-        return found | {"first": first, "second": second}
+            found = {"tail": (owners * tail).sum(1)}
+        return found | sight.moments(owners, scaled, fill.generator if fill.kind == "sample" else None)
 
     # -- the M step ----------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -27,29 +28,70 @@ class Sight:
 
     Parameters
     ----------
-    gaussians, means, covariances
+    gaussians, means
         The Gaussians.
     patterns, chosen
         All rows, and which of them these are.
-    squares, log_dets
-        Squared Mahalanobis distance and log determinant of the covariance, of the columns that each row has.
-    seen
-        How many columns that is.
+    roots
+        The inverses of the Cholesky factors of the covariances; of independent columns, of their deviations.
     """
 
     gaussians: Gaussians
     means: Float[Array, "components columns"]
-    covariances: Array
     patterns: Patterns
     chosen: slice
-    squares: Float[Array, "components rows"]
-    log_dets: Float[Array, "components rows"]
-    seen: Float[Array, " rows"]
+    roots: Array
 
-    @property
+    @cached_property
     def present(self) -> Bool[Array, "columns rows"]:
         """Where there are values."""
         return self.patterns.observed[self.patterns.which[self.chosen]].T
+
+    @cached_property
+    def seen(self) -> Float[Array, " rows"]:
+        """How many columns each row has."""
+        return self.patterns.observed.sum(1).astype(float)[self.patterns.which[self.chosen]]
+
+    @cached_property
+    def precisions(self) -> Float[Array, "components columns columns"]:
+        """The inverses of covariances."""
+        return np.repeat(self.roots.swapaxes(1, 2) @ self.roots, len(self.means) // len(self.roots), axis=0)
+
+    def fill(
+        self, noise: Float[Array, "columns rows"] | None = None
+    ) -> tuple[Float[Array, "components columns rows"], Float[Array, "components patterns"]]:
+        """Return the deviations from the means, holes filled in; see `gaussian_holes.fill`."""
+        columns, within = self.patterns.columns[:, self.chosen], self.patterns.within(self.chosen)
+        return gaussian_holes.fill(columns, *within, self.means, self.precisions, noise)
+
+    @cached_property
+    def expected(self) -> tuple[Float[Array, "components columns rows"], Float[Array, "components patterns"]]:
+        """The deviations from the means, holes at their expectation."""
+        return self.fill()
+
+    @cached_property
+    def _distances(self) -> tuple[Float[Array, "components rows"], Float[Array, "components rows"]]:
+        columns, centre = self.patterns.columns[:, self.chosen], self.gaussians.centre[:, None]
+        away = self.means - centre.T
+        if not self.gaussians.joint:
+            return independent_distances(columns - centre, self.present, away, self.roots)
+        volume = -2 * np.log(np.diagonal(self.roots, axis1=1, axis2=2)).sum(1)[:, None]
+        if self.patterns.observed.all():
+            squares = complete_distances(columns - centre, away, self.roots)
+            return squares, np.broadcast_to(volume, squares.shape)
+        filled, log_dets = self.expected
+        which = self.patterns.which[self.chosen]
+        return ((self.roots @ filled) ** 2).sum(1), volume + log_dets[:, which - which[0]]
+
+    @property
+    def squares(self) -> Float[Array, "components rows"]:
+        """Squared Mahalanobis distances, by the columns that each row has."""
+        return self._distances[0]
+
+    @property
+    def log_dets(self) -> Float[Array, "components rows"]:
+        """Log determinants of the covariances of the columns that each row has."""
+        return self._distances[1]
 
     @property
     def weights(self) -> Float[Array, " rows"] | None:
@@ -61,16 +103,20 @@ class Sight:
         """Whose each row is known to be, or -1."""
         return None if self.patterns.labels is None else self.patterns.labels[self.chosen]
 
-    def log_densities(self) -> Float[Array, "components rows"]:
-        """Return the log density of the rows under each Gaussian."""
-        return -0.5 * (self.squares + self.log_dets + math.log(2 * math.pi) * self.seen)
+    def log_densities(self, parameters: Arrays) -> Float[Array, "components rows"]:
+        """Return the log density of the rows under each Gaussian, times the factors of variational Bayes."""
+        found = -0.5 * (self.squares + self.log_dets + math.log(2 * math.pi) * self.seen)
+        if "log_factors" in parameters:
+            factors = parameters["log_factors"]
+            found += factors if self.gaussians.joint else factors @ self.present.astype(float)
+        return found
 
     def moments(
         self,
         owners: Float[Array, "components rows"],
         scaled: Float[Array, "components rows"] | None = None,
         generator: np.random.Generator | None = None,
-    ) -> tuple[Float[Array, "components columns"], Array]:
+    ) -> Arrays:
         """Return the expected sums of deviations from the centre and of their products, as `Gaussians` take them.
 
         Parameters
@@ -80,58 +126,45 @@ class Sight:
         scaled
             The weights of the sums, where they are others (Student's t).
         generator
-            Where given, what is missing is drawn rather than expected.
+            Where given, what is missing is drawn rather than expected; where columns are independent it takes no part.
         """
-        family, columns = self.gaussians, self.patterns.columns[:, self.chosen]
-        centre, away = family.centre, self.means - family.centre
-        scaled, complete = owners if scaled is None else scaled, self.patterns.observed.all()
-        noise = None if generator is None or complete else generator.standard_normal(columns.shape)
-        if not family.joint:
-            variances = np.broadcast_to(family.blocks(self.covariances)[..., 0, 0], away.shape)
-            values = columns - centre[:, None]
-            return independent_moments(values, self.present, owners, scaled, away, variances, noise)
-        if complete:
-            return complete_moments(columns - centre[:, None], scaled)
-        full = family.covariance_matrices(self.covariances, len(away))
-        first, second = gaussian_holes.moments(self.patterns, self.means, full, owners, scaled, noise)
-        mass = scaled.sum(1)
+        columns, centre = self.patterns.columns[:, self.chosen], self.gaussians.centre
+        whose = owners if scaled is None else scaled
+        if not self.gaussians.joint:
+            there = self.present.T.astype(float)
+            values = np.where(self.present, columns - centre[:, None], 0.0).T
+            found = {"seen": owners @ there, "first": whose @ values, "second": whose @ values**2}
+            return found if scaled is None else found | {"scaled": scaled @ there}
+        found = {"seen": owners.sum(1, keepdims=True)}
+        if scaled is not None:
+            found["scaled"] = scaled.sum(1, keepdims=True)
+        if self.patterns.observed.all():
+            first, second = complete_moments(columns - centre[:, None], whose)
+            return found | {"first": first, "second": second}
+        drawn = None if generator is None else generator.standard_normal(columns.shape)
+        filled = self.expected[0] if drawn is None else self.fill(drawn)[0]
+        away, mass = self.means - centre, whose.sum(1)
+        heavy = filled * whose[:, None]
+        first, second = heavy.sum(2), heavy @ filled.swapaxes(1, 2)
+        if generator is None:
+            within = self.patterns.within(self.chosen)
+            second += gaussian_holes.covariances(*within, self.precisions, owners)
         cross = away[:, :, None] * first[:, None, :]
         second += cross + cross.swapaxes(1, 2) + mass[:, None, None] * away[:, :, None] * away[:, None, :]
-        return first + mass[:, None] * away, second
+        return found | {"first": first + mass[:, None] * away, "second": second}
 
 
 def look(
     data: Rows, means: Float[Array, "components columns"], covariances: Array, gaussians: Gaussians
 ) -> Iterator[Sight]:
     """Yield the rows, part by part, as Gaussians see them."""
-    patterns, count = data.patterns, len(data)
-    common = (gaussians, means, covariances, patterns)
-    if gaussians.joint and not data.complete:
-        squares, log_dets = gaussian_holes.distances(
-            patterns, means, gaussians.covariance_matrices(covariances, len(means))
-        )
-        seen = patterns.observed.sum(1).astype(float)
-        yield Sight(*common, slice(0, count), squares, log_dets[:, patterns.which], seen[patterns.which])
-        return
-    blocks, away = gaussians.blocks(covariances), means - gaussians.centre
+    blocks = gaussians.blocks(covariances)
     if gaussians.joint:
         roots = np.linalg.inv(np.linalg.cholesky(blocks))[:, 0]
-        log_dets = np.broadcast_to(np.linalg.slogdet(blocks)[1], (len(means), 1))
     else:
         roots = np.broadcast_to(blocks[..., 0, 0] ** -0.5, means.shape)
-    for begin in range(0, count, CHUNK):
-        chosen = slice(begin, min(begin + CHUNK, count))
-        values = patterns.columns[:, chosen] - gaussians.centre[:, None]
-        if gaussians.joint:
-            squares, seen = (
-                complete_distances(values, away, roots),
-                np.full(values.shape[1], float(len(values))),
-            )
-            yield Sight(*common, chosen, squares, np.broadcast_to(log_dets, squares.shape), seen)
-        else:
-            present = patterns.observed[patterns.which[chosen]].T
-            distances = independent_distances(values, present, away, roots)
-            yield Sight(*common, chosen, *distances, present.sum(0).astype(float))
+    for begin in range(0, len(data), CHUNK):
+        yield Sight(gaussians, means, data.patterns, slice(begin, min(begin + CHUNK, len(data))), roots)
 
 
 def filled(
@@ -151,11 +184,12 @@ def filled(
             variances = np.broadcast_to(gaussians.blocks(covariances)[..., 0, 0], means.shape)
             drawn = drawn + noise * (owners @ np.sqrt(variances))
         return np.where(data.missing, drawn, data.values)
-    order, out = data.patterns.order, np.empty_like(data.values)
-    full = gaussians.covariance_matrices(covariances, len(means))
-    given = np.ascontiguousarray(owners[order].T)
-    scattered = None if noise is None else np.ascontiguousarray(noise[order].T)
-    out[order] = gaussian_holes.fill(data.patterns, means, full, given, scattered)
+    out = data.values.copy()
+    for sight in look(data, means, covariances, gaussians):
+        rows = data.patterns.order[sight.chosen]
+        found, _ = sight.fill(None if noise is None else np.ascontiguousarray(noise[rows].T))
+        expected = np.einsum("nk,kdn->nd", owners[rows], found + means[:, :, None])
+        out[rows] = np.where(data.missing[rows], expected, data.values[rows])
     return out
 
 
@@ -200,31 +234,15 @@ def independent_distances(
     means: Float[Array, "components columns"],
     inverse: Float[Array, "components columns"],
 ) -> tuple[Float[Array, "components rows"], Float[Array, "components rows"]]:
-    """Return squared distances and log determinants of what rows have."""
+    """Return squared distances and log determinants of what rows have, by products where these lose no digits."""
+    there, scaled = present.astype(float), means * inverse
+    log_dets = -2 * np.log(inverse) @ there
+    if np.abs(scaled).max(initial=0) < 1e4:
+        values = np.where(present, values, 0.0)
+        squares = inverse**2 @ values**2 - (2 * scaled * inverse) @ values + scaled**2 @ there
+        return np.maximum(squares, 0.0), log_dets
     white = (values - means[:, :, None]) * inverse[:, :, None]
-    np.multiply(white, white, out=white)
-    white *= present
-    return white.sum(1), -2 * np.log(inverse) @ present
-
-
-def independent_moments(
-    values: Float[Array, "columns rows"],
-    present: Bool[Array, "columns rows"],
-    owners: Float[Array, "components rows"],
-    scaled: Float[Array, "components rows"],
-    means: Float[Array, "components columns"],
-    variances: Float[Array, "components columns"],
-    noise: Float[Array, "columns rows"] | None,
-) -> tuple[Float[Array, "components columns"], Float[Array, "components columns"]]:
-    """Return the weighted sums of values and of their squares, holes filled in: by draws where there is noise."""
-    if noise is not None:
-        own = owners.argmax(0)
-        values = np.where(present, values, means[own].T + np.sqrt(variances[own]).T * noise)
-        return scaled @ values.T, scaled @ (values**2).T
-    values, absent = np.where(present, values, 0.0), (~present).T.astype(float)
-    lost = scaled @ absent
-    first, second = scaled @ values.T + lost * means, scaled @ (values**2).T + lost * means**2
-    return first, second + variances * (owners @ absent)
+    return (white**2 * there).sum(1), log_dets
 
 
 # -- Student's t -------------------------------------------------------------------------------------------

@@ -69,9 +69,10 @@ class Gaussians:
     r"""K Gaussians of one family: what EM, variational Bayes and Gibbs sampling do with them.
 
     Parameters are ``means`` (K, D) and ``covariances``: (K, D, D), (D, D), (K, D) or (K,), by kind. Sufficient
-    statistics are the mass :math:`\sum_n r_{nk}` of each, and the sums of :math:`x - c` (K, D) and of
-    :math:`(x - c)(x - c)^\top` (K, D, D), or of squares (K, D) for diagonal and spherical ones; :math:`c` is the centre
-    of the data, since sums of squares about a point far away lose digits. They are a `Part` of mixtures.
+    statistics are ``seen``, the mass :math:`\sum_n r_{nk}` of each (K, 1), and the sums of :math:`x - c` (K, D) and of
+    :math:`(x - c)(x - c)^\top` (K, D, D); for diagonal and spherical ones the mass that has each column (K, D), and the
+    sums of squares (K, D). :math:`c` is the centre of the data, since sums of squares about a point far away lose
+    digits. They are a `Part` of mixtures.
 
     Parameters
     ----------
@@ -151,17 +152,16 @@ class Gaussians:
         Parameters
         ----------
         statistics
-            ``mass`` (what follows the K entries is of others), ``first``, ``second``, and ``scaled``, the mass that the
-            sums were weighted with, where it is another (Student's t).
+            ``seen``, ``first``, ``second``, and ``scaled``, the mass that the sums were weighted with, where it is
+            another (Student's t).
 
         Returns
         -------
         dict
-            ``mean`` (K, D), ``strength`` (K,), ``freedom`` and ``scale`` in blocks.
+            ``mean`` (K, D), ``strength`` (K, blocks), ``freedom`` and ``scale`` in blocks.
         """
-        first, second = statistics["first"], statistics["second"]
-        mass = statistics["mass"][: len(first)]
-        weight = statistics.get("scaled", mass)[:, None]
+        first, second, seen = statistics["first"], statistics["second"], statistics["seen"]
+        weight = statistics.get("scaled", seen)
         m0, k0, n0, s0 = self.prior_blocks()
         average = first / np.maximum(weight, 1e-300) + self.centre
         deviation = self._cut(average - self.centre)
@@ -171,27 +171,33 @@ class Gaussians:
         away = self._cut(average) - m0
         scatter = scatter + shrunk * away[..., :, None] * away[..., None, :]
         mean = (weight * average + k0 * m0.reshape(-1)) / np.maximum(weight + k0, 1e-300)
-        freedom = n0 + self._shared(np.repeat(mass[:, None], deviation.shape[1], axis=1))
         return {
             "mean": np.where(weight + k0 > 0, mean, self.centre),
-            "strength": weight[:, 0] + k0,
-            "freedom": freedom,
+            "strength": weight + k0,
+            "freedom": n0 + self._shared(seen),
             "scale": s0 + self._shared(scatter),
         }
 
     def maximize(self, statistics: Arrays, parameters: Arrays) -> Arrays:
-        """Return the means and covariances that are most likely under the statistics and the prior."""
+        """Return the means and covariances that are most likely under the statistics and the prior.
+
+        Those of an independent column that no row of a component has stay as they are.
+        """
         found = self.posterior(statistics)
-        self._refuse_empty(found["strength"])
+        lost = ~(found["strength"] > 1e-10)
+        for k in np.flatnonzero(lost.all(1)):
+            raise CollapseError(f"component {k} is empty", component=int(k))
         means = self._shared(np.ones((len(found["mean"]), len(self.centre) // self.size)))
         extra = self.size + 1.0 + (means if self.prior is not None and self.prior.strength > 0 else 0.0)
-        blocks = found["scale"] / (found["freedom"] + extra)[..., None, None]
+        rows = found["freedom"] + extra
+        blocks = np.where(
+            (rows > 1e-10)[..., None, None],
+            found["scale"] / np.maximum(rows, 1e-10)[..., None, None],
+            self.blocks(parameters["covariances"]) if lost.any() else 0.0,
+        )
         self._refuse_collapsed(blocks)
-        return {"means": found["mean"], "covariances": self._joined(blocks)}
-
-    def _refuse_empty(self, strength: Array) -> None:
-        for k in np.flatnonzero(~(strength > 1e-10)):
-            raise CollapseError(f"component {k} is empty", component=int(k))
+        centres = np.where(lost, parameters["means"], found["mean"]) if lost.any() else found["mean"]
+        return {"means": centres, "covariances": self._joined(blocks)}
 
     def _refuse_collapsed(self, blocks: Array) -> None:
         """Raise where the variance of a column given those before it vanishes."""
@@ -232,14 +238,14 @@ class Gaussians:
         r"""Return means, covariances and ``log_factors`` of :math:`\exp E_q \log N(x \mid \mu, \Sigma)`.
 
         It is the Gaussian with covariance :math:`\Psi / \nu`, times
-        :math:`\exp \tfrac12 (E \log |\Sigma^{-1}| - \log |\nu \Psi^{-1}| - p / \kappa)` for every block.
+        :math:`\exp \tfrac12 (E \log |\Sigma^{-1}| - \log |\nu \Psi^{-1}| - p / \kappa)` for every block that a row has.
         """
         freedom, scale, mean = posterior["freedom"], posterior["scale"], posterior["mean"]
         blocks = scale / freedom[..., None, None]
         factor = self._expected_log_det(freedom, scale) + np.linalg.slogdet(blocks)[1]
-        factor = factor - self.size / posterior["strength"][:, None]
+        factor = factor - self.size / posterior["strength"]
         each = np.broadcast_to(factor, (len(mean), len(self.centre) // self.size))
-        return {"means": mean, "covariances": self._joined(blocks), "log_factors": 0.5 * each.sum(1)}
+        return {"means": mean, "covariances": self._joined(blocks), "log_factors": 0.5 * each}
 
     def _expected_log_det(self, freedom: Array, scale: Array) -> Array:
         from scipy.special import digamma
@@ -250,7 +256,7 @@ class Gaussians:
     def divergence(self, posterior: Arrays) -> float:
         """Return the Kullback-Leibler divergence of the distributions from the prior."""
         m0, k0, n0, s0 = self.prior_blocks()
-        freedom, scale, strength = posterior["freedom"], posterior["scale"], posterior["strength"][:, None]
+        freedom, scale, strength = posterior["freedom"], posterior["scale"], posterior["strength"]
         s0 = np.broadcast_to(s0, scale.shape)
         inverse = np.linalg.inv(scale)
         away = self._cut(posterior["mean"]) - m0
@@ -278,7 +284,7 @@ class Gaussians:
         factor = below + chi[..., None] * np.eye(p)
         root = np.linalg.cholesky(scale) @ np.linalg.inv(factor).swapaxes(-1, -2)
         mean = self._cut(posterior["mean"])
-        noise = generator.standard_normal(mean.shape) / np.sqrt(posterior["strength"])[:, None, None]
+        noise = generator.standard_normal(mean.shape) / np.sqrt(posterior["strength"])[..., None]
         means = (mean + (root @ noise[..., None])[..., 0]).reshape(posterior["mean"].shape)
         return {"means": means, "covariances": self._joined(root @ root.swapaxes(-1, -2))}
 

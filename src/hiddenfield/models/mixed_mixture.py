@@ -7,17 +7,16 @@ over the columns o that the row has. A row that has none has likelihood 1, and i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 
+from hiddenfield.data.rows import Rows
+from hiddenfield.data.table import TableColumn
 from hiddenfield.learning.em import Arrays, Fill
-from hiddenfield.learning.starts import group_rows
-from hiddenfield.models.column_families import ColumnFamilies, FeatureRows
-from hiddenfield.models.column_priors import ColumnPrior
 from hiddenfield.models.dirichlet import Probabilities
+from hiddenfield.models.hidden_markov.emissions import Emission, fill_cells, group_cells, sample_cells
 from hiddenfield.models.parts import Composed, Part
 from hiddenfield.models.responsibilities import draw_rows, fill_in, log_sum
 from hiddenfield.shapes import Array, Float, Int
@@ -28,20 +27,18 @@ MOST_STARTING = 20_000
 
 @dataclass(frozen=True, eq=False)
 class MixtureOfColumns(Composed):
-    r"""K classes with weights, and a distribution of each column in each: the model that `fit_em` learns.
+    r"""K classes with weights, and a distribution of each column in each: the model that `fit_em` learns from `Rows`.
 
-    Parameters are ``weights`` (K) and, as the columns are, ``probabilities`` (symbols of all columns of symbols, K),
-    ``means`` and ``variances`` (continuous columns, K), and ``rates`` (counts, K).
+    Parameters are ``weights`` (K) and those of the emissions.
 
     Parameters
     ----------
     num_classes
         K.
-    families
-        Of the columns.
-    smoothing
-        The prior: as if every class had seen so many rows like the whole table,
-        :math:`\log p(\theta) = s \sum_k \bar T \cdot \eta_k`. With 0 there is none.
+    columns
+        What they hold.
+    emissions
+        What a class says of them, a block of columns each.
     concentration
         Of the Dirichlet prior of the weights; 1 for none.
 
@@ -52,118 +49,78 @@ class MixtureOfColumns(Composed):
     """
 
     num_classes: int
-    families: ColumnFamilies
-    smoothing: float = 1.0
+    columns: Sequence[TableColumn]
+    emissions: Sequence[Emission]
     concentration: float = 1.0
 
     @property
     def parts(self) -> tuple[Part, ...]:
         """Weights, and what the columns are like in each class."""
         every = np.ones(self.num_classes, bool)
-        weights = Probabilities("weights", self.concentration, every, "mass")
-        return weights, ColumnPrior(self.families, self.smoothing)
+        return Probabilities("weights", self.concentration, every, "mass"), *self.emissions
 
     # -- the E step ----------------------------------------------------------------------------------------
 
-    def _joints(self, data: FeatureRows, parameters: Arrays) -> Iterator[tuple[slice, object, Array]]:
-        """Yield rows, their features, and their log joint densities with each class; -inf for a label not their own."""
-        eta = self.families.natural(parameters)
+    def _joints(
+        self, data: Rows, parameters: Arrays, *, mode: bool = False
+    ) -> Iterator[tuple[slice, Rows, Float[Array, "rows classes"]]]:
+        """Yield rows and their log joint densities with each class; -inf for a label not their own."""
         with np.errstate(divide="ignore"):
             log_weights = np.log(parameters["weights"])
-        for rows, features in data.parts:
-            joint = np.asarray(features @ eta)
-            joint += log_weights
-            joint += data.base[rows, None]
-            if data.labels is not None:
-                labels = data.labels[rows]
-                other = np.arange(self.num_classes) != labels[:, None]
-                joint[(labels >= 0)[:, None] & other] = -np.inf
-            yield rows, features, joint
+        for place, rows in data.parts:
+            joint = np.tile(log_weights, (len(rows), 1))
+            for emission in self.emissions:
+                joint += emission.log_density(rows.block(emission.columns), parameters, mode=mode)
+            if rows.labels is not None:
+                other = np.arange(self.num_classes) != rows.labels[:, None]
+                joint[(rows.labels >= 0)[:, None] & other] = -np.inf
+            yield place, rows, joint
 
-    def expected_statistics(self, data: FeatureRows, parameters: Arrays, fill: Fill) -> Arrays:
-        """Return the mass of each class and its sums of features.
+    def expected_statistics(self, data: Rows, parameters: Arrays, fill: Fill) -> Arrays:
+        """Return the mass of each class and the statistics of the columns.
 
         The class of a row is filled in as asked for; a missing cell is summed over, and adds nothing. With "mode" class
         and missing symbols are the jointly most likely ones; missing numbers are integrated out all the same, since
         filled by their mode they would let variances shrink to nothing.
         """
-        mass, sums = np.zeros(self.num_classes), np.zeros((len(self.families.profile), self.num_classes))
-        objective = count = 0.0
-        for rows, features, joint in self._joints(data, parameters):
-            if fill.kind == "mode":
-                holes = np.isnan(data.values[rows][:, self.families.discrete]).astype(np.float64)
-                likeliest, best = self._likeliest(parameters)
-                joint += holes @ best
+        total: Arrays = {}
+        for _, rows, joint in self._joints(data, parameters, mode=fill.kind == "mode"):
             values, owners = fill_in(joint, fill)
-            weights = np.ones(len(values)) if data.weights is None else data.weights[rows]
-            if data.weights is not None:
+            weights = np.ones(len(rows)) if rows.weights is None else rows.weights
+            if rows.weights is not None:
                 owners *= weights[:, None]
-            objective += float(np.where(weights > 0, values * weights, 0.0).sum())
-            count += float(weights.sum())
-            mass += owners.sum(axis=0)
-            sums += features.T @ owners  # type: ignore[attr-defined]
-            if fill.kind == "mode":
-                sums[likeliest, np.arange(self.num_classes)] += holes.T @ owners
-        return {"objective": np.array(objective), "count": np.array(count), "mass": mass, "sums": sums}
+            objective = np.where(weights > 0, values * weights, 0.0).sum()
+            found = {"objective": objective, "count": weights.sum(), "mass": owners.sum(0)}
+            for emission in self.emissions:
+                found |= emission.statistics(rows.block(emission.columns), owners, parameters, fill)
+            total = {name: np.asarray(total.get(name, 0.0) + value) for name, value in found.items()}
+        return total
 
-    def _likeliest(
-        self, parameters: Arrays
-    ) -> tuple[Int[Array, "columns classes"], Float[Array, "columns classes"]]:
-        """Return for each column of symbols the feature of the likeliest in each class, and its log probability."""
-        shape = (len(self.families.discrete), self.num_classes)
-        features, logs = np.zeros(shape, np.int64), np.zeros(shape)
-        for row, (j, law) in enumerate(islice(self._laws(parameters), shape[0])):
-            features[row] = self.families.blocks[j].start + law.argmax(axis=0)
-            logs[row] = np.log(law.max(axis=0))
-        return features, logs
-
-    def start(self, data: FeatureRows, how: str, generator: np.random.Generator) -> Arrays:
+    def start(self, data: Rows, how: str, generator: np.random.Generator) -> Arrays:
         """Return what groups of rows have: those of k-means ("k_means", "auto"), or around random rows ("random")."""
-        rows = np.arange(len(data))
-        if len(rows) > MOST_STARTING:
-            rows = np.sort(generator.choice(len(rows), MOST_STARTING, replace=False))
-        chosen = data[rows]
-        weights = np.ones(len(rows)) if chosen.weights is None else chosen.weights
-        # The linear features, missing ones at their mean.
-        linear = np.concatenate(
-            [self.families.states, self.families.starts("continuous") + 1, self.families.starts("count") + 1]
-        )
-        dense = chosen.features[:, linear].toarray()
-        seen = ~np.isnan(chosen.values)
-        own = np.repeat(
-            np.arange(seen.shape[1]), [block.stop - block.start for block in self.families.blocks]
-        )
-        dense = np.where(seen[:, own[linear]], dense - self.families.profile[linear], 0.0)
-        deviation = np.sqrt((dense**2).mean(axis=0))
-        counts = np.arange(len(linear)) >= len(linear) - len(self.families.starts("count"))
-        dense[:, counts] /= np.where(deviation > 0, deviation, 1.0)[counts]
-        groups = group_rows(dense, weights, self.num_classes, how, generator, chosen.labels)
-        owners = np.eye(self.num_classes)[groups] * weights[:, None]
-        strength = max(self.smoothing, 0.1) * self.families.profile[:, None]
+        chosen = data
+        if len(data) > MOST_STARTING:
+            chosen = data[np.sort(generator.choice(len(data), MOST_STARTING, replace=False))]
+        weights = np.ones(len(chosen)) if chosen.weights is None else chosen.weights
+        given = (chosen, self.columns, weights, self.num_classes, how, generator, chosen.labels)
+        owners = np.eye(self.num_classes)[group_cells(*given)] * weights[:, None]
         share = owners.sum(axis=0) + 1
-        return {
-            "weights": share / share.sum(),
-            **self.families.estimates(chosen.features.T @ owners + strength),
-        }
-
-    def from_vector(self, vector: Float[Array, " free"], parameters: Arrays) -> Arrays:
-        """Return the parameters at these coordinates; probabilities of 0 stay 0."""
-        return dict(parameters) | super().from_vector(vector, parameters)
+        found = {"weights": share / share.sum()}
+        for emission in self.emissions:
+            found |= emission.start(chosen.block(emission.columns), owners, generator)
+        return found
 
     # -- rows ----------------------------------------------------------------------------------------------
 
-    def log_joint(self, data: FeatureRows, parameters: Arrays) -> Float[Array, "rows classes"]:
+    def log_joint(self, data: Rows, parameters: Arrays) -> Float[Array, "rows classes"]:
         """Return the log joint density of each row and class."""
-        out = np.empty((len(data), self.num_classes))
-        for rows, _, joint in self._joints(data, parameters):
-            out[rows] = joint
-        return out
+        return np.concatenate([joint for _, _, joint in self._joints(data, parameters)])
 
-    def log_likelihood(self, data: FeatureRows, parameters: Arrays) -> Float[Array, " rows"]:
+    def log_likelihood(self, data: Rows, parameters: Arrays) -> Float[Array, " rows"]:
         """Return the log-likelihood of each row."""
         return log_sum(self.log_joint(data, parameters))
 
-    def infer(self, data: FeatureRows, parameters: Arrays) -> Float[Array, "rows classes"]:
+    def infer(self, data: Rows, parameters: Arrays) -> Float[Array, "rows classes"]:
         """Return the posterior probability of each class; the prior where no class can have the row."""
         joint = self.log_joint(data, parameters)
         total = log_sum(joint)
@@ -171,38 +128,21 @@ class MixtureOfColumns(Composed):
         shares = np.exp(joint - np.where(possible, total, 0.0)[:, None])
         return np.where(possible[:, None], shares, parameters["weights"])
 
-    def members(self, data: FeatureRows, parameters: Arrays, component: int) -> Int[Array, " members"]:
+    def members(self, data: Rows, parameters: Arrays, component: int) -> Int[Array, " members"]:
         """Return the rows that are more likely of a class than not."""
         return np.flatnonzero(self.infer(data, parameters)[:, component] > 0.5)
 
-    def impute(self, data: FeatureRows, parameters: Arrays) -> Float[Array, "rows columns"]:
+    def impute(self, data: Rows, parameters: Arrays) -> Float[Array, "rows columns"]:
         """Return the cells, missing numbers filled by their conditional means, missing symbols by the most likely."""
-        shares = self.infer(data, parameters)
-        filled = data.values.copy()
-        for j, law in self._laws(parameters):
-            holes = np.isnan(filled[:, j])
-            expected = shares[holes] @ law.T
-            discrete = self.families.columns[j].vocabulary is not None
-            filled[holes, j] = expected.argmax(axis=1) if discrete else expected[:, 0]
-        return filled
-
-    def _laws(self, parameters: Arrays) -> Iterator[tuple[int, Float[Array, "levels classes"]]]:
-        """Yield for every column the probabilities of its symbols, or the mean, in each class."""
-        families, at = self.families, 0
-        for j in families.discrete:
-            size = families.columns[j].num_states
-            yield j, parameters["probabilities"][at : at + size]
-            at += size
-        for kind, name in (("continuous", "means"), ("count", "rates")):
-            for i, j in enumerate(families.of_kind(kind)):
-                yield int(j), parameters[name][i : i + 1]
+        return fill_cells(self.emissions, data.values, self.infer(data, parameters), parameters, None)
 
     def sample_missing(
-        self, data: FeatureRows, parameters: Arrays, generator: np.random.Generator
+        self, data: Rows, parameters: Arrays, generator: np.random.Generator
     ) -> Float[Array, "rows columns"]:
         """Return the cells, missing ones filled by a draw given the rest of their row."""
-        return self._drawn(
-            data.values, draw_rows(self.infer(data, parameters), generator), parameters, generator
+        chosen = draw_rows(self.infer(data, parameters), generator)
+        return fill_cells(
+            self.emissions, data.values, np.eye(self.num_classes)[chosen], parameters, generator
         )
 
     def sample(
@@ -210,27 +150,4 @@ class MixtureOfColumns(Composed):
     ) -> tuple[Float[Array, "rows columns"], Int[Array, " rows"]]:
         """Draw complete rows, and the class of each."""
         labels = draw_rows(np.broadcast_to(parameters["weights"], (count, self.num_classes)), generator)
-        empty = np.full((count, len(self.families.columns)), np.nan)
-        return self._drawn(empty, labels, parameters, generator), labels
-
-    def _drawn(
-        self,
-        values: Float[Array, "rows columns"],
-        labels: Array,
-        parameters: Arrays,
-        generator: np.random.Generator,
-    ) -> Float[Array, "rows columns"]:
-        """Fill holes by draws given the class of the row."""
-        filled = values.copy()
-        numbers = {int(j): i for i, j in enumerate(self.families.of_kind("continuous"))}
-        for j, law in self._laws(parameters):
-            holes = np.isnan(filled[:, j])
-            own = law[:, labels[holes]]
-            if j in numbers:
-                deviation = np.sqrt(parameters["variances"][numbers[j], labels[holes]])
-                filled[holes, j] = own[0] + deviation * generator.standard_normal(len(deviation))
-            elif self.families.columns[j].vocabulary is None:
-                filled[holes, j] = generator.poisson(own[0])
-            else:
-                filled[holes, j] = draw_rows(own.T, generator)
-        return filled
+        return sample_cells(self.emissions, labels, parameters, generator), labels

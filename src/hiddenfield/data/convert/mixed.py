@@ -60,8 +60,9 @@ def as_table(
     Parameters
     ----------
     source
-        A path of CSV, TSV (also .gz, .xz), Parquet or Feather; a data frame of pandas, polars or Arrow; a NumPy matrix;
-        a dict of columns; a list of rows; or a table. None, NaN and the missing values of data frames are holes.
+        A path of CSV, TSV (also .gz, .xz), Parquet or Feather, or of a folder of Parquet files; a data frame of pandas,
+        polars or Arrow; a NumPy matrix; a dict of columns; a list of rows; or a table. None, NaN and the missing values
+        of data frames are holes.
     kinds
         The kind of all columns, or of some by name, by position, or by a pattern such as ``"V*"``; see `KINDS`.
     like
@@ -142,8 +143,8 @@ def _read(
     """Split what came into columns."""
     if isinstance(source, (str, Path)):
         file = existing(source)
-        if inner_suffix(file) in (".parquet", ".pq", ".arrow", ".feather"):
-            return _of_arrow_file(file, inner_suffix(file))
+        if file.is_dir() or inner_suffix(file) in (".parquet", ".pq", ".arrow", ".feather"):
+            return _of_arrow_file(file)
         return _of_text(file, header, separator, as_missing(missing), id)
     if hasattr(source, "toarray"):
         raise InputError("Sparse data was passed, but a table is dense; convert it with X.toarray()")
@@ -172,15 +173,28 @@ def _read(
     return _checked(dict(zip(arrow.column_names, arrow.columns, strict=True)), form, False, arrow.num_rows)
 
 
-def _of_arrow_file(file: Path, suffix: str) -> _Source:
+def _of_arrow_file(file: Path) -> _Source:
+    """Read a file of Arrow's, or the Parquet files of a folder one after the other."""
     import pyarrow
     from pyarrow import feather, parquet
 
-    read = parquet.read_table if suffix in (".parquet", ".pq") else feather.read_table
+    parts = sorted(file.glob("*.parquet")) if file.is_dir() else [file]
+    if not parts:
+        raise ReadError("is a folder without Parquet files (*.parquet); expected a table", file=file)
+    tables = []
+    for part in parts:
+        suffix = inner_suffix(part)
+        read = parquet.read_table if suffix in (".parquet", ".pq") else feather.read_table
+        try:
+            tables.append(read(pyarrow.BufferReader(read_bytes(part))))
+        except (pyarrow.ArrowException, OSError) as error:
+            raise ReadError(f"cannot be read as {suffix[1:]}: {error}", file=part) from None
+        if tables[-1].column_names != tables[0].column_names:
+            raise ReadError(f"has other columns than {parts[0].name}: {tables[-1].column_names}", file=part)
     try:
-        table = read(pyarrow.BufferReader(read_bytes(file)))
-    except (pyarrow.ArrowException, OSError) as error:
-        raise ReadError(f"cannot be read as {suffix[1:]}: {error}", file=file) from None
+        table = pyarrow.concat_tables(tables, promote_options="permissive")
+    except pyarrow.ArrowException as error:
+        raise ReadError(f"its files have columns of different types: {error}", file=file) from None
     names = column_names(table.column_names, file)
 
     def refuse(message: str, row: int) -> InputError:

@@ -9,7 +9,7 @@ A block of columns of one kind is an `Emission`; missing cells are summed or int
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
@@ -26,7 +26,7 @@ from hiddenfield.models.gaussian_rows import Sight, filled, look
 from hiddenfield.models.gaussians import Gaussians
 from hiddenfield.models.parts import Composed, Part
 from hiddenfield.models.responsibilities import draw_rows, log_sum
-from hiddenfield.shapes import Array, Float
+from hiddenfield.shapes import Array, Float, Int
 
 
 @runtime_checkable
@@ -68,7 +68,7 @@ class Symbols(Composed):
     column: TableColumn
     columns: tuple[int, ...]
     num_states: int
-    concentration: float = 1.0
+    concentration: float | Float[Array, " symbols"] = 1.0
 
     @property
     def key(self) -> str:
@@ -81,13 +81,8 @@ class Symbols(Composed):
         return (Probabilities(self.key, self.concentration, allowed),)
 
     def _counts(self, rows: Rows, owners: Array) -> Float[Array, "states symbols"]:
-        from scipy.sparse import csc_matrix
-
-        here = ~rows.missing[:, 0]
-        codes = rows.values[here, 0].astype(np.int32)
-        shape = (self.column.num_states, len(codes))
-        which = csc_matrix((np.ones(len(codes)), codes, np.arange(len(codes) + 1)), shape=shape)
-        return np.ascontiguousarray((which @ (owners if rows.complete else owners[here])).T)
+        symbols = self.column.num_states
+        return np.ascontiguousarray((rows.indicators(symbols) @ owners)[:symbols].T)
 
     def start(self, rows: Rows, owners: Array, generator: np.random.Generator) -> Arrays:
         counts = self._counts(rows, owners)
@@ -99,8 +94,7 @@ class Symbols(Composed):
         with np.errstate(divide="ignore"):
             logs = np.log(parameters[self.key]).T
         lost = logs.max(axis=0) if mode else np.zeros(logs.shape[1])
-        logs = np.concatenate([logs, lost[None]])
-        return logs[np.where(rows.missing[:, 0], len(logs) - 1, rows.values[:, 0]).astype(np.int64)]
+        return np.concatenate([logs, lost[None]]).take(rows.codes, axis=0, mode="wrap")
 
     def statistics(self, rows: Rows, owners: Array, parameters: Arrays, fill: Fill) -> Arrays:
         counts = self._counts(rows, owners)
@@ -126,11 +120,21 @@ class Symbols(Composed):
 class Events:
     r"""Columns of counts: ``rates`` (states, columns) of Poisson distributions.
 
-    EM has no prior; the Bayesian fills have :math:`\lambda \sim \mathrm{Gamma}(1, 1 / \text{mean of the column})`.
+    Parameters
+    ----------
+    columns
+        Which these are.
+    means
+        Of the columns.
+    strength
+        How many rows with the mean count each state has seen before, as it were: the prior is
+        :math:`\lambda^{s m} e^{-s \lambda}`. None for no prior in EM, and for the Bayesian fills
+        :math:`\lambda \sim \mathrm{Gamma}(1, 1 / m)`.
     """
 
     columns: tuple[int, ...]
     means: Float[Array, " columns"]
+    strength: float | None = None
 
     def start(self, rows: Rows, owners: Array, generator: np.random.Generator) -> Arrays:
         found = self.statistics(rows, owners, {}, Fill())
@@ -140,15 +144,16 @@ class Events:
     def log_density(
         self, rows: Rows, parameters: Arrays, *, mode: bool = False
     ) -> Float[Array, "rows states"]:
-        from scipy.special import gammaln, xlogy
+        from scipy.special import gammaln
 
-        rates, total = parameters["rates"], np.zeros((len(rows), len(parameters["rates"])))
-        factors = parameters.get("rate_factors", np.zeros_like(rates))
-        for column in range(rates.shape[1]):
-            here = ~rows.missing[:, column]
-            seen = rows.values[here, column, None]
-            terms = xlogy(seen, rates[:, column]) - rates[:, column] - gammaln(seen + 1)
-            total[here] += terms + factors[:, column]
+        rates, there = parameters["rates"].T, (~rows.missing).astype(float)
+        seen = np.where(rows.missing, 0.0, rows.values)
+        # Where a rate is 0 a count above it is impossible.
+        logs = np.log(np.where(rates > 0, rates, 1.0))
+        total = seen @ logs - there @ (rates - parameters.get("rate_factors", np.zeros_like(rates.T)).T)
+        total -= gammaln(seen + 1).sum(1, keepdims=True)
+        if (rates <= 0).any():
+            total[(seen > 0).astype(float) @ (rates <= 0) > 0] = -np.inf
         return total
 
     def statistics(self, rows: Rows, owners: Array, parameters: Arrays, fill: Fill) -> Arrays:
@@ -159,13 +164,17 @@ class Events:
         }
 
     def maximize(self, statistics: Arrays, parameters: Arrays) -> Arrays:
-        exposure = statistics["exposure"]
-        there = exposure > 1e-300
-        rates = np.divide(statistics["events"], exposure, out=parameters["rates"].copy(), where=there)
+        strength = self.strength or 0.0
+        exposure = statistics["exposure"] + strength
+        events = statistics["events"] + strength * self.means
+        rates = np.divide(events, exposure, out=parameters["rates"].copy(), where=exposure > 1e-300)
         return {"rates": rates}
 
     def log_prior(self, parameters: Arrays) -> float:
-        return 0.0
+        if not self.strength:
+            return 0.0
+        rates = np.maximum(parameters["rates"], 1e-300)
+        return self.strength * float((self.means * np.log(rates) - rates).sum())
 
     def as_vector(self, parameters: Arrays) -> Array:
         return np.log(np.maximum(parameters["rates"], 1e-300)).reshape(-1)
@@ -175,11 +184,15 @@ class Events:
         return {"rates": np.where(before > 0, np.exp(vector).reshape(before.shape), 0.0)}
 
     @property
-    def _rate(self) -> Float[Array, " columns"]:
-        return 1 / np.maximum(self.means, 1e-3)
+    def _prior(self) -> tuple[Float[Array, " columns"], Float[Array, " columns"]]:
+        """Shape and rate of the prior of the Bayesian fills."""
+        if self.strength is None:
+            return np.ones(len(self.means)), 1 / np.maximum(self.means, 1e-3)
+        return 1 + self.strength * self.means, np.full(len(self.means), self.strength)
 
     def posterior(self, statistics: Arrays) -> Arrays:
-        return {"shape": 1 + statistics["events"], "rate": self._rate + statistics["exposure"]}
+        shape, rate = self._prior
+        return {"shape": shape + statistics["events"], "rate": rate + statistics["exposure"]}
 
     def plug_in(self, posterior: Arrays) -> Arrays:
         from scipy.special import digamma
@@ -190,10 +203,9 @@ class Events:
     def divergence(self, posterior: Arrays) -> float:
         from scipy.special import digamma, gammaln
 
-        shape, rate, prior = posterior["shape"], posterior["rate"], self._rate
-        own = np.log(rate) - gammaln(shape) + (shape - 1) * (digamma(shape)) - shape
-        # Under the prior, whose shape is 1, only the mean matters.
-        return float((own - np.log(prior) + shape * prior / rate).sum())
+        (shape, rate), (shape0, rate0) = (posterior["shape"], posterior["rate"]), self._prior
+        value = (shape - shape0) * digamma(shape) - gammaln(shape) + gammaln(shape0)
+        return float((value + shape0 * np.log(rate / rate0) + shape * (rate0 - rate) / rate).sum())
 
     def draw(self, posterior: Arrays, generator: np.random.Generator) -> Arrays:
         return {"rates": generator.gamma(posterior["shape"]) / posterior["rate"]}
@@ -218,7 +230,7 @@ class Numbers(Composed):
     r"""Columns of numbers: each state has one Gaussian or a mixture of several.
 
     Component m of state k is number ``k * num_components + m`` of ``means`` and ``covariances``; ``weights`` (states,
-    components) are given the state.
+    components) are given the state, where there are several.
     """
 
     columns: tuple[int, ...]
@@ -229,8 +241,13 @@ class Numbers(Composed):
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
+        if self.num_components == 1:
+            return (self.gaussians,)
         allowed = np.ones((self.num_states, self.num_components), dtype=bool)
         return self.gaussians, Probabilities("weights", self.concentration, allowed, "mass")
+
+    def _weights(self, parameters: Arrays) -> Float[Array, "states components"]:
+        return np.ones((self.num_states, 1)) if self.num_components == 1 else parameters["weights"]
 
     def _look(self, rows: Rows, parameters: Arrays) -> Iterator[Sight]:
         return look(rows, parameters["means"], parameters["covariances"], self.gaussians)
@@ -239,15 +256,19 @@ class Numbers(Composed):
         """Return the log joint density of each row and component, given the state."""
         found = np.empty((len(rows), len(parameters["means"])))
         for sight in self._look(rows, parameters):
-            found[rows.patterns.order[sight.chosen]] = sight.log_densities().T
-        found += parameters.get("log_factors", 0.0)  # of variational Bayes
+            found[rows.patterns.order[sight.chosen]] = sight.log_densities(parameters).T
+        joint = found.reshape(len(rows), self.num_states, -1)
+        if self.num_components == 1:
+            return joint
         with np.errstate(divide="ignore"):
-            return found.reshape(len(rows), self.num_states, -1) + np.log(parameters["weights"])
+            return joint + np.log(parameters["weights"])
 
     def log_density(
         self, rows: Rows, parameters: Arrays, *, mode: bool = False
     ) -> Float[Array, "rows states"]:
         joint = self._joint(rows, parameters)
+        if self.num_components == 1:
+            return joint[:, :, 0]
         return log_sum(joint.reshape(-1, self.num_components)).reshape(joint.shape[:2])
 
     def _shares(self, rows: Rows, owners: Array, parameters: Arrays, generator: Any) -> Array:
@@ -273,22 +294,23 @@ class Numbers(Composed):
             shares[own, k, groups] = 1.0
         # A little of every row keeps states and components from being empty.
         flat = (0.98 * shares + 0.02 / shares[0].size).reshape(len(rows), -1) * weights[:, None]
-        law = dirichlet.mean(flat.sum(0).reshape(self.num_states, -1))
-        return {"weights": law, **self.gaussians.start(rows, flat)}
+        found = self.gaussians.start(rows, flat)
+        if count > 1:
+            found["weights"] = dirichlet.mean(flat.sum(0).reshape(self.num_states, -1))
+        return found
 
     def statistics(self, rows: Rows, owners: Array, parameters: Arrays, fill: Fill) -> Arrays:
         generator = fill.generator if fill.kind == "sample" else None
         shares = self._shares(rows, owners, parameters, generator)
-        first: Any = 0.0
-        second: Any = 0.0
+        total: Arrays = {} if self.num_components == 1 else {"mass": shares.sum(0)}
         for sight in self._look(rows, parameters):
             own = np.ascontiguousarray(shares[rows.patterns.order[sight.chosen]].T)
-            sums = sight.moments(own, None, generator)
-            first, second = first + sums[0], second + sums[1]
-        return {"mass": shares.sum(0), "first": np.asarray(first), "second": np.asarray(second)}
+            for name, value in sight.moments(own, None, generator).items():
+                total[name] = total.get(name, 0.0) + value
+        return total
 
     def _components(self, states: Array, parameters: Arrays, generator: np.random.Generator) -> Array:
-        return states * self.num_components + draw_rows(parameters["weights"][states], generator)
+        return states * self.num_components + draw_rows(self._weights(parameters)[states], generator)
 
     def sample(self, states: Array, parameters: Arrays, generator: np.random.Generator) -> Array:
         chosen = self._components(states, parameters, generator)
@@ -298,7 +320,7 @@ class Numbers(Composed):
         return parameters["means"][chosen] + np.einsum("nij,nj->ni", roots, noise)
 
     def expectation(self, parameters: Arrays) -> tuple[Array, Array]:
-        weights, means = parameters["weights"], parameters["means"]
+        weights, means = self._weights(parameters), parameters["means"]
         matrices = self.gaussians.covariance_matrices(parameters["covariances"], len(means))
         squares = np.diagonal(matrices, axis1=1, axis2=2) + means**2
         shape = (*weights.shape, -1)
@@ -309,3 +331,46 @@ class Numbers(Composed):
         noise = None if generator is None else generator.standard_normal(rows.values.shape)
         shares = self._shares(rows, owners, parameters, generator)
         return filled(rows, parameters, self.gaussians, shares, noise)
+
+
+def group_cells(
+    rows: Rows,
+    columns: Sequence[TableColumn],
+    weights: Array,
+    groups: int,
+    how: str,
+    generator: Any,
+    labels: Array | None = None,
+) -> Int[Array, " rows"]:
+    """Group rows by nearness: standardised numbers with holes at the mean, symbols as indicators."""
+    parts = []
+    for j, column in enumerate(columns):
+        values, missing = rows.values[:, j, None], rows.missing[:, j, None]
+        if column.vocabulary is not None:
+            parts.append(np.where(missing, 0.0, values == np.arange(column.num_states)))
+            continue
+        present = values[~missing]
+        scale = present.std() if len(present) and present.std() > 0 else 1.0
+        parts.append(np.where(missing, 0.0, (values - (present.mean() if len(present) else 0.0)) / scale))
+    return group_rows(np.concatenate(parts, axis=1), weights, groups, how, generator, labels)
+
+
+def fill_cells(
+    emissions: Sequence[Emission], values: Array, owners: Array, parameters: Arrays, generator: Any
+) -> Float[Array, "rows columns"]:
+    """Return all cells, holes filled by what is expected of the states that own the rows, or by draws."""
+    out = values.copy()
+    for emission in emissions:
+        rows = Rows(out[:, emission.columns])
+        out[:, emission.columns] = emission.fill_in(rows, owners, parameters, generator)
+    return out
+
+
+def sample_cells(
+    emissions: Sequence[Emission], chosen: Int[Array, " rows"], parameters: Arrays, generator: Any
+) -> Float[Array, "rows columns"]:
+    """Draw a row for each state."""
+    values = np.empty((len(chosen), sum(len(emission.columns) for emission in emissions)))
+    for emission in emissions:
+        values[:, emission.columns] = emission.sample(chosen, parameters, generator)
+    return values

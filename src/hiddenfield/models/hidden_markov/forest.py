@@ -196,14 +196,9 @@ class Sequences:
         )
 
     @cached_property
-    def _blocks(self) -> dict[tuple[int, ...], Rows]:
-        return {}
-
-    def block(self, columns: tuple[int, ...]) -> Rows:
-        """Return some columns of the table."""
-        if columns not in self._blocks:
-            self._blocks[columns] = Rows(self.table.values[:, columns])
-        return self._blocks[columns]
+    def rows(self) -> Rows:
+        """The cells of the table."""
+        return Rows(self.table.values)
 
     @property
     def tree_weights(self) -> Float[Array, " structures"]:

@@ -17,11 +17,19 @@ import numpy as np
 from hiddenfield.data.rows import Rows
 from hiddenfield.errors import InputError, TrainingError
 from hiddenfield.learning.em import Arrays, Fill
-from hiddenfield.learning.starts import STARTS, group_rows
+from hiddenfield.learning.starts import STARTS
 from hiddenfield.models import dirichlet
 from hiddenfield.models.dirichlet import Probabilities
 from hiddenfield.models.hidden_markov import states
-from hiddenfield.models.hidden_markov.emissions import Emission, Events, Numbers, Symbols
+from hiddenfield.models.hidden_markov.emissions import (
+    Emission,
+    Events,
+    Numbers,
+    Symbols,
+    fill_cells,
+    group_cells,
+    sample_cells,
+)
 from hiddenfield.models.hidden_markov.forest import Forest, Sequences
 from hiddenfield.models.hidden_markov.states import Chain
 from hiddenfield.models.hidden_markov.stationary import stationary_law, tied_transitions
@@ -101,11 +109,13 @@ class HiddenMarkov(Composed):
         further apart, and lead to better maxima where many are tried.
         """
         choose("start", {**STARTS, SEGMENTS: "by depth"}, how)
+        weights = data.tree_weights[data.forest.structure_of_node]
         if how == SEGMENTS or (how == "auto" and not self.allowed.all()):
             group = self._segments(data.forest)
         else:
-            group = self._groups(data, how, generator)[data.row]
-        weights = data.tree_weights[data.forest.structure_of_node]
+            each = np.bincount(data.row, weights, len(data.table))
+            columns = data.table.columns
+            group = group_cells(data.rows, columns, each, self.num_states, how, generator)[data.row]
         owners = np.zeros((len(data.table), self.num_states))
         np.add.at(owners, (data.row, group), weights)
         if all(isinstance(emission, Symbols) for emission in self.emissions):
@@ -122,7 +132,7 @@ class HiddenMarkov(Composed):
         found: Arrays = {}
         for emission in self.emissions:
             own = single if isinstance(emission, Events) else owners
-            found |= emission.start(data.block(emission.columns), own, generator)
+            found |= emission.start(data.rows.block(emission.columns), own, generator)
         found["transitions"] = dirichlet.mean(moves * self.allowed)
         found["initial"] = dirichlet.mean(((first + 1) * self.allowed_initial)[None])[0]
         return self.with_initial(found)
@@ -132,21 +142,6 @@ class HiddenMarkov(Composed):
         deepest = np.zeros(len(forest), np.int64)
         np.maximum.at(deepest, forest.structure_of_node, depth)
         return depth * self.num_states // (deepest[forest.structure_of_node] + 1)
-
-    def _groups(self, data: Sequences, how: str, generator: np.random.Generator) -> Int[Array, " rows"]:
-        """Group distinct observations: standardised numbers with holes at the mean, symbols as indicators."""
-        parts = []
-        for j, column in enumerate(data.table.columns):
-            values, missing = data.table.values[:, j], data.table.missing[:, j]
-            if column.vocabulary is not None:
-                parts.append(np.where(missing[:, None], 0.0, values[:, None] == np.arange(column.num_states)))
-                continue
-            present = values[~missing]
-            scale = present.std() if len(present) and present.std() > 0 else 1.0
-            mean = present.mean() if len(present) else 0.0
-            parts.append(np.where(missing, 0.0, (values - mean) / scale)[:, None])
-        weights = np.bincount(data.row, data.tree_weights[data.forest.structure_of_node], len(data.table))
-        return group_rows(np.concatenate(parts, axis=1), weights, self.num_states, how, generator)
 
     def with_initial(self, parameters: Arrays) -> Arrays:
         """Set an initial law that is not free."""
@@ -160,7 +155,7 @@ class HiddenMarkov(Composed):
         """Return the law of the states and the log-likelihood of each distinct observation."""
         total = np.zeros((len(data.table), self.num_states))
         for emission in self.emissions:
-            total += emission.log_density(data.block(emission.columns), parameters, mode=mode)
+            total += emission.log_density(data.rows.block(emission.columns), parameters, mode=mode)
         return Chain(parameters["initial"], parameters["transitions"], total)
 
     def expected_statistics(self, data: Sequences, parameters: Arrays, fill: Fill) -> Arrays:
@@ -178,7 +173,9 @@ class HiddenMarkov(Composed):
         found = self._total(data, counts.log_likelihood)
         found |= {"initial": counts.first, "transitions": counts.moves}
         for emission in self.emissions:
-            found |= emission.statistics(data.block(emission.columns), counts.occupancy, parameters, fill)
+            found |= emission.statistics(
+                data.rows.block(emission.columns), counts.occupancy, parameters, fill
+            )
         return found
 
     def _filled(self, data: Sequences, chain: Chain, parameters: Arrays, fill: Fill) -> Arrays:
@@ -194,7 +191,7 @@ class HiddenMarkov(Composed):
         if fill.kind == "mode":
             owners = data.add_up(owners)
         for emission in self.emissions:
-            rows = data.block(emission.columns)
+            rows = data.rows.block(emission.columns)
             rows = Rows(rows.values[data.row]) if fill.kind == "sample" else rows
             found |= emission.statistics(rows, owners, parameters, fill)
         return found | ({"states": chosen} if self.one_at_a_time and fill.kind == "sample" else {})
@@ -302,10 +299,7 @@ class HiddenMarkov(Composed):
     def _fill_in(
         self, data: Sequences, owners: Array, parameters: Arrays, generator: np.random.Generator | None
     ) -> Float[Array, "nodes columns"]:
-        out = data.table.values[data.row]
-        for emission in self.emissions:
-            rows = Rows(out[:, emission.columns])
-            out[:, emission.columns] = emission.fill_in(rows, owners, parameters, generator)
+        out = fill_cells(self.emissions, data.table.values[data.row], owners, parameters, generator)
         back = np.empty_like(out)
         back[data.forest.order] = out
         return back
@@ -315,10 +309,7 @@ class HiddenMarkov(Composed):
     ) -> tuple[Float[Array, "nodes columns"], Int[Array, " nodes"]]:
         """Draw observations and states of trees of this shape, in the order in which their nodes were given."""
         chosen = states.sample_states(forest, parameters["initial"], parameters["transitions"], generator)
-        width = sum(len(emission.columns) for emission in self.emissions)
-        values = np.empty((forest.num_nodes, width))
-        for emission in self.emissions:
-            values[:, emission.columns] = emission.sample(chosen, parameters, generator)
+        values = sample_cells(self.emissions, chosen, parameters, generator)
         back = np.argsort(forest.order)
         return values[back], chosen[back]
 

@@ -43,15 +43,21 @@ def tied_transitions(
     moves outnumber first states; elsewhere L-BFGS climbs in log ratios. The result is never worse than `before`, so
     that EM still rises.
     """
-    total = moves.sum(1, keepdims=True)
-    found = dirichlet.most_likely(moves, 1.0, allowed, before)
+    total, owner = moves.sum(1, keepdims=True), np.nonzero(allowed)[0]
+
+    def normalised(mass: Array) -> Array:
+        found = np.zeros_like(before)
+        found[allowed] = dirichlet.shares(mass[allowed], owner, before[allowed])
+        return found
+
+    found = normalised(moves)
     for _ in range(50):
         slope = _slope(found, first)
         slope = slope - (found * slope).sum(1, keepdims=True)
         left = np.where(total > 0, total - slope, 1.0)
         if (left <= 0).any():
             break
-        following = dirichlet.most_likely(np.where(total > 0, moves / left, 0.0), 1.0, allowed, before)
+        following = normalised(np.where(total > 0, moves / left, 0.0))
         change, found = np.abs(following - found).max(), following
         if change < 1e-13:
             break
