@@ -60,7 +60,7 @@ def models(columns: int) -> dict[str, LinearGaussian]:
 
 
 def rows_of(values: np.ndarray, weights: np.ndarray | None = None) -> FactorRows:
-    return FactorRows(Rows(values, weights), np.full(values.shape[1], CENTRE))
+    return FactorRows(values, weights, centre=np.full(values.shape[1], CENTRE))
 
 
 def covariance_of(model: LinearGaussian, parameters: dict) -> np.ndarray:
@@ -140,7 +140,7 @@ def test_agrees_with_the_published_fit_to_a_covariance_matrix(factors: int, data
     deviation = np.sqrt(np.diag(ABILITY))
     rows = rows_with_moments(ABILITY / np.outer(deviation, deviation), np.zeros(6), 112.0)
     model = model_of(np.ones((6, factors), bool), floor=0.005)
-    data = FactorRows(rows, model.centre)
+    data = FactorRows(rows.values, rows.weights, centre=model.centre)
     learned = fit_em(model, data, tolerance=1e-10, max_iterations=20000, acceleration="squarem")
     assert learned.best.objective == pytest.approx(reference["loglik_corr"], abs=1e-4)
     assert learned.parameters["noise"] == pytest.approx(list(reference["uniquenesses"].values()), abs=2e-3)

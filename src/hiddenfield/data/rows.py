@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -88,10 +88,11 @@ class Rows:
     def __len__(self) -> int:
         return len(self.values)
 
-    def __getitem__(self, chosen: slice | Array) -> Rows:
+    def __getitem__(self, chosen: slice | Array) -> Self:
         """Return some of the rows."""
-        parts = (self.weights, self.labels)
-        return Rows(self.values[chosen], *(None if part is None else part[chosen] for part in parts))
+        parts = {"weights": self.weights, "labels": self.labels}
+        own = {name: None if part is None else part[chosen] for name, part in parts.items()}
+        return replace(self, values=self.values[chosen], **own)
 
     @cached_property
     def _blocks(self) -> dict[tuple[int, ...], Rows]:
@@ -104,7 +105,7 @@ class Rows:
         return self._blocks[columns]
 
     @cached_property
-    def parts(self) -> list[tuple[slice, Rows]]:
+    def parts(self) -> list[tuple[slice, Self]]:
         """The rows, `CHUNK` at a time."""
         places = [slice(begin, begin + CHUNK) for begin in range(0, len(self), CHUNK)]
         return [(place, self[place]) for place in places]

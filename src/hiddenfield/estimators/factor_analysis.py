@@ -70,7 +70,7 @@ class FactorEstimator(TransformerMixin, LatentEstimator):  # type: ignore[misc]
         rows = self._rows(X, fitting, sample_weight)
         if fitting:
             self._describe(rows)
-        return FactorRows(rows, self.centre_)
+        return FactorRows(rows.values, rows.weights, centre=self.centre_)
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Learn the parameters; see `LatentEstimator.fit`. A warning names columns that are left without noise."""
@@ -195,7 +195,7 @@ class FactorEstimator(TransformerMixin, LatentEstimator):  # type: ignore[misc]
         from scipy.stats import chi2
 
         model, data, parameters = self._fitted(X)
-        return chi2.cdf(model.distances(data, parameters), np.maximum((~data.given.missing).sum(axis=1), 1))
+        return chi2.cdf(model.distances(data, parameters), np.maximum((~data.missing).sum(axis=1), 1))
 
     def icl(self, X: Any, y: Any = None) -> float:
         """Refuse: there are no components."""

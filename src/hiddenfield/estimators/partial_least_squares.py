@@ -107,7 +107,7 @@ class PartialLeastSquares(RegressorMixin, FactorEstimator):  # type: ignore[misc
         both = Rows(np.hstack([rows.values, targets]), rows.weights)
         if fitting:
             self._describe(both)
-        return FactorRows(both, self.centre_)
+        return FactorRows(both.values, both.weights, centre=self.centre_)
 
     def _targets(self, y: Any, rows: int) -> Float[Array, "rows targets"]:
         targets = np.asarray(y, np.float64)

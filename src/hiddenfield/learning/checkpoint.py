@@ -6,6 +6,7 @@ import json
 import math
 import os
 import zlib
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -93,13 +94,7 @@ def resume_run(path: Path, state: State, identity: dict[str, Any], *, resume: bo
         return
     if not resume:
         raise InputError(f"{path} holds an earlier run; resume it, or remove it to start again")
-    saved = load_checkpoint(path)
-    theirs = saved.values.get("identity")
-    for name, value in identity.items():
-        if not isinstance(theirs, dict) or theirs.get(name) != value:
-            raise InputError(
-                f"{path} is of a run with other {name}; use the same, or remove it to start again"
-            )
+    saved = load_own(path, identity)
     try:
         _load(saved, state)
     except (KeyError, TypeError, ValueError, RuntimeError):
@@ -212,6 +207,18 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
             "is damaged: its content does not fit its checksum; restore it, or start again", file=path
         )
     return Checkpoint(tensors, content)
+
+
+def load_own(path: Path, identity: Mapping[str, Any]) -> Checkpoint:
+    """Read the checkpoint of a run, if it is the run with this identity."""
+    saved = load_checkpoint(path)
+    theirs = saved.values.get("identity")
+    for name, value in identity.items():
+        if not isinstance(theirs, dict) or theirs.get(name) != value:
+            raise InputError(
+                f"{path} is of a run with other {name}; use the same, or remove it to start again"
+            )
+    return saved
 
 
 def _checksum(tensors: dict[str, Tensor], values: dict[str, Any]) -> int:

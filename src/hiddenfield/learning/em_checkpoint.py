@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from hiddenfield.errors import InputError, ReadError
+from hiddenfield.errors import ReadError
 from hiddenfield.learning.alternation import Alternation
-from hiddenfield.learning.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from hiddenfield.learning.checkpoint import Checkpoint, load_own, save_checkpoint
 from hiddenfield.learning.protocol import Arrays
 from hiddenfield.learning.shards import Shards
 from hiddenfield.learning.turns import Turn
@@ -64,13 +64,7 @@ class Saved:
         """Return how far the run had come, and bring the generator to where it was; None where nothing was saved."""
         if not self.path.exists():
             return None
-        saved = load_checkpoint(self.path)
-        theirs = saved.values.get("identity")
-        for name, value in self.identity.items():
-            if not isinstance(theirs, dict) or theirs.get(name) != value:
-                raise InputError(
-                    f"{self.path} is of a run with other {name}; use the same, or remove it to start again"
-                )
+        saved = load_own(self.path, self.identity)
         try:
             groups, draws = grouped(saved.tensors)
             state = {name: groups.get(name) for name in ARRAYS} | saved.values["numbers"]

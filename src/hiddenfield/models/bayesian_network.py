@@ -19,7 +19,7 @@ import torch
 
 from hiddenfield.data.table import Table
 from hiddenfield.errors import ConvergenceWarning
-from hiddenfield.fields.factor_graph import FactorGraph, FactorGroup
+from hiddenfield.fields.build import concatenate_fields
 from hiddenfield.inference.cliques.rows import RowInference
 from hiddenfield.inference.infer import infer
 from hiddenfield.learning.em import Arrays, Fill
@@ -188,28 +188,12 @@ class LearnedNetwork(Composed):
 
     def _estimated(self, tables: Array, codes: Array) -> Any:
         """Infer a copy of the network for each row, all sharing the tables."""
-        field, copies = self.network.field(tables), len(codes)
+        field = self.network.field(tables)
         # Of a variable that is observed, all states but the one are impossible.
         variable = field.state_variable.numpy()
         seen, state = codes[:, variable], np.arange(len(variable)) - field.state_ptr.numpy()[variable]
-        others = torch.from_numpy((seen >= 0) & (seen != state))
-        unary = field.log_unary.repeat(copies, 1).masked_fill(others, -torch.inf)
-        shift = (torch.arange(copies) * field.num_variables)[:, None, None]
-        groups = []
-        for group in field.groups:
-            table = torch.arange(group.num_factors) if group.table is None else group.table
-            scopes = (group.scopes + shift).reshape(-1, group.arity)
-            groups.append(
-                FactorGroup(scopes, group.log_tables, table.repeat(copies), group.count.repeat(copies))
-            )
-        batch = FactorGraph(
-            field.cardinalities.repeat(copies),
-            unary.reshape(-1),
-            tuple(groups),
-            torch.arange(copies + 1) * field.num_variables,
-            field.counts.repeat(copies),
-            field.log_constant.repeat(copies),
-        )
+        logs = np.where((seen >= 0) & (seen != state), -np.inf, 0.0)
+        batch = concatenate_fields([field] * len(codes)).given(torch.from_numpy(logs.reshape(-1)))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             return infer(batch, self.inference, **ENOUGH.get(self.inference, {}))
@@ -250,7 +234,8 @@ class LearnedNetwork(Composed):
                     [bool(seen[own].all()) for own in self.network.scopes], np.diff(self.network.bounds)
                 )
                 found = np.where(known, counts + np.maximum(self.prior, 0.5), drawn)
-        return {"tables": found / self.network.per_row(found)}
+        owner = self.network.row_of_entry
+        return {"tables": found / np.bincount(owner, found)[owner]}
 
     # -- rows ----------------------------------------------------------------------------------------------
 

@@ -94,10 +94,6 @@ class ConditionalTables:
         rows = np.diff(self.bounds) // self.states
         return np.repeat(np.arange(rows.sum()), np.repeat(self.states, rows))
 
-    def per_row(self, entries: Float[Array, " entries"]) -> Float[Array, " entries"]:
-        """Return for each entry the sum over its row."""
-        return np.bincount(self.row_of_entry, weights=entries)[self.row_of_entry]
-
     @cached_property
     def order(self) -> list[int]:
         """The variables, parents before children."""
@@ -180,7 +176,7 @@ def as_structure(source: Any) -> Structure:
     Examples
     --------
     >>> as_structure({"wet": ["rain", "sprinkler"], "rain": []}).parents
-    {'rain': (), 'sprinkler': (), 'wet': ('rain', 'sprinkler')}
+    {'wet': ('rain', 'sprinkler'), 'rain': (), 'sprinkler': ()}
     """
     if isinstance(source, (str, Path)):
         source = read(source)
@@ -205,19 +201,8 @@ def as_structure(source: Any) -> Structure:
             raise InputError(
                 f"the parents of {child!r} must be different variables other than itself, got {own}"
             )
-    everyone = sorted({*given, *(parent for own in given.values() for parent in own)}, key=_first(given))
+    everyone = dict.fromkeys([*given, *(parent for own in given.values() for parent in own)])
     return Structure({name: tuple(given.get(name, ())) for name in everyone}, states, {})
-
-
-def _first(given: Mapping[str, Sequence[str]]) -> Any:
-    """Return the key that sorts names as they are first met, parents before children where that can be."""
-    met: dict[str, int] = {}
-    for child, own in given.items():
-        for name in (*own, child):
-            met.setdefault(name, len(met))
-    if list(given) == list(met) or set(given) == set(met):
-        met = {name: place for place, name in enumerate(given)}
-    return met.__getitem__
 
 
 def _of_field(field: FactorGraph) -> Structure:

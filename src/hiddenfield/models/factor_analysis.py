@@ -357,7 +357,7 @@ class LinearGaussian:
     def impute(self, data: FactorRows, parameters: Arrays) -> Float[Array, "rows columns"]:
         """Return the rows, their holes filled with what is expected given the rest."""
         expected = self.expected(self.infer(data, parameters).mean, parameters)
-        return np.where(data.given.missing, expected, data.given.values)
+        return np.where(data.missing, expected, data.values)
 
     def sample_missing(
         self, data: FactorRows, parameters: Arrays, generator: np.random.Generator
@@ -368,7 +368,7 @@ class LinearGaussian:
             mean, covariance, _ = self.conditional(part, parameters)
             drawn.append(mean + _rotated(np.linalg.cholesky(covariance)[part.pattern], generator))
         values = self._noisy(_unsorted(data, np.concatenate(drawn)), parameters, generator)
-        return np.where(data.given.missing, values, data.given.values)
+        return np.where(data.missing, values, data.values)
 
     def sample(self, count: int, parameters: Arrays, generator: np.random.Generator) -> Drawn:
         """Draw complete rows, with their factors."""
@@ -434,7 +434,7 @@ def _rotated(
 def _unsorted(data: FactorRows, values: Float[Array, "rows ..."]) -> Float[Array, "rows ..."]:
     """Return what was computed pattern by pattern, in the order of the rows."""
     result = np.empty_like(values)
-    result[data.given.patterns.order] = values
+    result[data.patterns.order] = values
     return result
 
 

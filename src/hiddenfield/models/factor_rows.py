@@ -83,35 +83,25 @@ class Moments:
             first, start = last, int(ends[last - 1])
 
 
-@dataclass(frozen=True, eq=False)
-class FactorRows:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FactorRows(Rows):
     """Rows of numbers with holes, as deviations from a centre."""
 
-    given: Rows
     centre: Float[Array, " columns"]
-
-    def __len__(self) -> int:
-        return len(self.given)
-
-    def __getitem__(self, chosen: slice | Array) -> FactorRows:
-        """Return some of the rows."""
-        return FactorRows(self.given[chosen], self.centre)
 
     def by_pattern(self, weights: Float[Array, " rows"] | None = None) -> Moments:
         """Return the rows sorted by pattern of missingness."""
-        patterns = self.given.patterns
-        sizes = np.diff(patterns.bounds)
-        pattern = np.repeat(np.arange(len(sizes)), sizes)
+        patterns, pattern = self.patterns, self.patterns.which
         observed = patterns.observed.astype(np.float64)
         share = np.ones(len(pattern)) if weights is None else weights[patterns.order]
         unit = np.sqrt(share)
         rows = (patterns.columns.T - self.centre * observed[pattern]) * unit[:, None]
-        return Moments(rows, unit, pattern, observed, np.bincount(pattern, share, len(sizes)))
+        return Moments(rows, unit, pattern, observed, np.bincount(pattern, share, len(patterns)))
 
     @cached_property
     def weighted(self) -> Moments:
         """All rows, weighted."""
-        return self.by_pattern(self.given.weights)
+        return self.by_pattern(self.weights)
 
     @cached_property
     def moments(self) -> Moments:

@@ -21,13 +21,13 @@ from hiddenfield.models import gaussian_rows
 from hiddenfield.models.dirichlet import Probabilities
 from hiddenfield.models.gaussian_rows import Sight, look
 from hiddenfield.models.gaussians import Gaussians
-from hiddenfield.models.parts import Composed, Part
-from hiddenfield.models.responsibilities import draw_rows, fill_in, log_sum
-from hiddenfield.shapes import Array, Float, Int
+from hiddenfield.models.parts import Part
+from hiddenfield.models.responsibilities import Mixture, draw_rows, fill_in
+from hiddenfield.shapes import Array, Float
 
 
 @dataclass(frozen=True, eq=False)
-class MixtureOfGaussians(Composed):
+class MixtureOfGaussians(Mixture):
     r"""K Gaussians with weights: the model that `fit_em` learns.
 
     Parameters are ``weights`` (K, and one more with noise), ``means`` (K, D), ``covariances`` (by kind), and with tails
@@ -169,35 +169,20 @@ class MixtureOfGaussians(Composed):
 
     # -- rows ----------------------------------------------------------------------------------------------
 
-    def log_joint(self, data: Rows, parameters: Arrays) -> Float[Array, "components rows"]:
-        """Return the log joint density of each component and row; the last component is the noise if there is any."""
+    def log_joint(self, data: Rows, parameters: Arrays) -> Float[Array, "rows components"]:
+        """Return the log joint density of each row and component; the last component is the noise if there is any."""
         return self._in_order(data, [joint for _, joint in self._look(data, parameters)])
 
-    def _in_order(self, data: Rows, parts: list[Array]) -> Array:
+    def _in_order(self, data: Rows, parts: list[Array]) -> Float[Array, "rows components"]:
         """Bring columns that follow the patterns into the order of the rows."""
-        found = np.concatenate(parts, axis=1)
-        if data.complete:
-            return found
+        found = np.concatenate(parts, axis=1).T
         out = np.empty_like(found)
-        out[:, data.patterns.order] = found
+        out[data.patterns.order] = found
         return out
-
-    def log_likelihood(self, data: Rows, parameters: Arrays) -> Float[Array, " rows"]:
-        """Return the log-likelihood of each row."""
-        return log_sum(self.log_joint(data, parameters), axis=0)
-
-    def infer(self, data: Rows, parameters: Arrays) -> Float[Array, "rows components"]:
-        """Return the posterior probability of each component."""
-        joint = self.log_joint(data, parameters)
-        return np.exp(joint - log_sum(joint, axis=0)).T
-
-    def members(self, data: Rows, parameters: Arrays, component: int) -> Int[Array, " members"]:
-        """Return the rows that are more likely of a component than not."""
-        return np.flatnonzero(self.infer(data, parameters)[:, component] > 0.5)
 
     def distances(self, data: Rows, parameters: Arrays) -> Float[Array, "rows components"]:
         """Return the squared Mahalanobis distance of each row from each component, in the columns that it has."""
-        return self._in_order(data, [sight.squares for sight, _ in self._look(data, parameters)]).T
+        return self._in_order(data, [sight.squares for sight, _ in self._look(data, parameters)])
 
     def outlyingness(self, data: Rows, parameters: Arrays) -> Float[Array, " rows"]:
         """Return the probability that a row is noise, or that another of its component is nearer than it is."""

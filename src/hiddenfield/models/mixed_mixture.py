@@ -17,8 +17,8 @@ from hiddenfield.data.table import TableColumn
 from hiddenfield.learning.em import Arrays, Fill
 from hiddenfield.models.dirichlet import Probabilities
 from hiddenfield.models.hidden_markov.emissions import Emission, fill_cells, group_cells, sample_cells
-from hiddenfield.models.parts import Composed, Part
-from hiddenfield.models.responsibilities import draw_rows, fill_in, log_sum
+from hiddenfield.models.parts import Part
+from hiddenfield.models.responsibilities import Mixture, draw_rows, fill_in
 from hiddenfield.shapes import Array, Float, Int
 
 MOST_STARTING = 20_000
@@ -26,7 +26,7 @@ MOST_STARTING = 20_000
 
 
 @dataclass(frozen=True, eq=False)
-class MixtureOfColumns(Composed):
+class MixtureOfColumns(Mixture):
     r"""K classes with weights, and a distribution of each column in each: the model that `fit_em` learns from `Rows`.
 
     Parameters are ``weights`` (K) and those of the emissions.
@@ -115,22 +115,6 @@ class MixtureOfColumns(Composed):
     def log_joint(self, data: Rows, parameters: Arrays) -> Float[Array, "rows classes"]:
         """Return the log joint density of each row and class."""
         return np.concatenate([joint for _, _, joint in self._joints(data, parameters)])
-
-    def log_likelihood(self, data: Rows, parameters: Arrays) -> Float[Array, " rows"]:
-        """Return the log-likelihood of each row."""
-        return log_sum(self.log_joint(data, parameters))
-
-    def infer(self, data: Rows, parameters: Arrays) -> Float[Array, "rows classes"]:
-        """Return the posterior probability of each class; the prior where no class can have the row."""
-        joint = self.log_joint(data, parameters)
-        total = log_sum(joint)
-        possible = np.isfinite(total)
-        shares = np.exp(joint - np.where(possible, total, 0.0)[:, None])
-        return np.where(possible[:, None], shares, parameters["weights"])
-
-    def members(self, data: Rows, parameters: Arrays, component: int) -> Int[Array, " members"]:
-        """Return the rows that are more likely of a class than not."""
-        return np.flatnonzero(self.infer(data, parameters)[:, component] > 0.5)
 
     def impute(self, data: Rows, parameters: Arrays) -> Float[Array, "rows columns"]:
         """Return the cells, missing numbers filled by their conditional means, missing symbols by the most likely."""

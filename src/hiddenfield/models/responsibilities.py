@@ -1,10 +1,13 @@
-"""Whose a row is: sums over components in log space, draws, and filling in."""
+"""Whose a row is: sums over components in log space, draws, filling in, and what all mixtures say of rows."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from hiddenfield.learning.em import Fill
+from hiddenfield.learning.em import Arrays, Fill
+from hiddenfield.models.parts import Composed
 from hiddenfield.shapes import Array, Float, Int
 
 
@@ -37,3 +40,26 @@ def fill_in(
     chosen = np.expand_dims(chosen, axis)
     components = np.expand_dims(np.arange(joint.shape[axis]), 1 - axis)
     return np.take_along_axis(joint, chosen, axis).squeeze(axis), (components == chosen).astype(float)
+
+
+class Mixture(Composed):
+    """Base of models in which every row is of one component; a subclass gives `log_joint`."""
+
+    def log_joint(self, data: Any, parameters: Arrays) -> Float[Array, "rows components"]:
+        """Return the log joint density of each row and component."""
+        raise TypeError(f"{type(self).__name__} has no density; a subclass of Mixture gives `log_joint`")
+
+    def log_likelihood(self, data: Any, parameters: Arrays) -> Float[Array, " rows"]:
+        """Return the log-likelihood of each row."""
+        return log_sum(self.log_joint(data, parameters))
+
+    def infer(self, data: Any, parameters: Arrays) -> Float[Array, "rows components"]:
+        """Return the posterior probability of each component; the prior where none can have the row."""
+        joint = self.log_joint(data, parameters)
+        total = log_sum(joint)[:, None]
+        possible = np.isfinite(total)
+        return np.where(possible, np.exp(joint - np.where(possible, total, 0.0)), parameters["weights"])
+
+    def members(self, data: Any, parameters: Arrays, component: int) -> Int[Array, " members"]:
+        """Return the rows that are more likely of a component than not."""
+        return np.flatnonzero(self.infer(data, parameters)[:, component] > 0.5)
