@@ -22,15 +22,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from hiddenfield.models.column_families import ColumnFamilies
 
 from benchmarks.environment import main
 from hiddenfield import fields
 from hiddenfield.data import Table, TableColumn, Vocabulary
+from hiddenfield.data.rows import Rows
 from hiddenfield.errors import ConvergenceWarning
 from hiddenfield.learning.em import Fill, fit_em
 from hiddenfield.models.bayesian_network import CodedRows, LearnedNetwork
 from hiddenfield.models.conditional_tables import as_structure, network_of
+from hiddenfield.models.gaussians import Gaussians
+from hiddenfield.models.hidden_markov.emissions import Emission, Numbers, Symbols
 from hiddenfield.models.mixed_mixture import MixtureOfColumns
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -65,9 +67,13 @@ def mixed(rows: int) -> Table:
 
 def latent_classes(rows: int) -> dict[str, Any]:
     """Measure a turn of latent classes."""
-    table = mixed(rows)
-    model = MixtureOfColumns(CLASSES, ColumnFamilies.of(table))
-    data = model.families.rows(table)
+    table, symbols = mixed(rows), COLUMNS - 5
+    emissions: list[Emission] = [
+        Symbols(column, (j,), CLASSES) for j, column in enumerate(table.columns[:symbols])
+    ]
+    family = Gaussians("diagonal", np.zeros(5), np.ones(5))
+    emissions.append(Numbers(tuple(range(symbols, COLUMNS)), CLASSES, 1, family))
+    model, data = MixtureOfColumns(CLASSES, table.columns, emissions), Rows(table.values)
     parameters = model.start(data, "random", np.random.default_rng(0))
 
     def turn() -> None:

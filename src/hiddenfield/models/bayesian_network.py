@@ -234,8 +234,7 @@ class LearnedNetwork(Composed):
                     [bool(seen[own].all()) for own in self.network.scopes], np.diff(self.network.bounds)
                 )
                 found = np.where(known, counts + np.maximum(self.prior, 0.5), drawn)
-        owner = self.network.row_of_entry
-        return {"tables": found / np.bincount(owner, found)[owner]}
+        return {"tables": found / self.network.per_row(found)}
 
     # -- rows ----------------------------------------------------------------------------------------------
 

@@ -94,6 +94,10 @@ class ConditionalTables:
         rows = np.diff(self.bounds) // self.states
         return np.repeat(np.arange(rows.sum()), np.repeat(self.states, rows))
 
+    def per_row(self, entries: Float[Array, " entries"]) -> Float[Array, " entries"]:
+        """Return for each entry the sum over its row."""
+        return np.bincount(self.row_of_entry, weights=entries)[self.row_of_entry]
+
     @cached_property
     def order(self) -> list[int]:
         """The variables, parents before children."""
