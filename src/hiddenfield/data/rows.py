@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -88,7 +88,7 @@ class Rows:
     def __len__(self) -> int:
         return len(self.values)
 
-    def __getitem__(self, chosen: slice | Array) -> Self:
+    def __getitem__(self, chosen: slice | Array) -> Rows:
         """Return some of the rows."""
         parts = {"weights": self.weights, "labels": self.labels}
         own = {name: None if part is None else part[chosen] for name, part in parts.items()}
@@ -105,7 +105,7 @@ class Rows:
         return self._blocks[columns]
 
     @cached_property
-    def parts(self) -> list[tuple[slice, Self]]:
+    def parts(self) -> list[tuple[slice, Rows]]:
         """The rows, `CHUNK` at a time."""
         places = [slice(begin, begin + CHUNK) for begin in range(0, len(self), CHUNK)]
         return [(place, self[place]) for place in places]

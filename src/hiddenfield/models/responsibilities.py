@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,26 @@ from hiddenfield.models.parts import Composed
 from hiddenfield.shapes import Array, Float, Int
 
 
+def _over(function: np.ufunc, values: Float[Array, "first second"], axis: int) -> Float[Array, " others"]:
+    """Reduce over the components: one after the other where they are last, where NumPy takes four times as long."""
+    return reduce(function, values.T) if axis else function.reduce(values, axis=0)
+
+
+def _scaled(
+    joint: Float[Array, "first second"], axis: int
+) -> tuple[Float[Array, " others"], Float[Array, "first second"], Float[Array, " others"]]:
+    """Return the largest of the components, exponentials in units of it, and their sum."""
+    top = _over(np.maximum, joint, axis)
+    top = np.where(np.isfinite(top), top, 0.0)
+    shares = np.exp(joint - np.expand_dims(top, axis))
+    return top, shares, _over(np.add, shares, axis)
+
+
 def log_sum(joint: Float[Array, "first second"], axis: int = 1) -> Float[Array, " others"]:
     """Return the logarithm of the sum of exponentials over the components, which an axis has."""
-    top = joint.max(axis=axis, keepdims=True)
-    top = np.where(np.isfinite(top), top, 0.0)
+    top, _, total = _scaled(joint, axis)
     with np.errstate(divide="ignore"):
-        return np.log(np.exp(joint - top).sum(axis=axis)) + top.squeeze(axis)
+        return np.log(total) + top
 
 
 def draw_rows(shares: Float[Array, "rows components"], generator: np.random.Generator) -> Int[Array, " rows"]:
@@ -29,14 +44,15 @@ def fill_in(
     joint: Float[Array, "first second"], fill: Fill, axis: int = 1
 ) -> tuple[Float[Array, " others"], Float[Array, "first second"]]:
     """Return the objective of each row and its shares of the components, which an axis has, filled in as asked for."""
-    values = log_sum(joint, axis)
-    if fill.kind == "expectation":
-        return values, np.exp(joint - np.expand_dims(values, axis))
     if fill.kind == "mode":
         chosen = joint.argmax(axis=axis)
     else:
+        top, shares, total = _scaled(joint, axis)
+        shares /= np.expand_dims(total, axis)
+        if fill.kind == "expectation":
+            return np.log(total) + top, shares
         assert fill.generator is not None
-        chosen = draw_rows(np.moveaxis(np.exp(joint - np.expand_dims(values, axis)), axis, 1), fill.generator)
+        chosen = draw_rows(np.moveaxis(shares, axis, 1), fill.generator)
     chosen = np.expand_dims(chosen, axis)
     components = np.expand_dims(np.arange(joint.shape[axis]), 1 - axis)
     return np.take_along_axis(joint, chosen, axis).squeeze(axis), (components == chosen).astype(float)
