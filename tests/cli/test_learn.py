@@ -314,8 +314,8 @@ def test_tables_that_are_too_small(tmp_path):
     path = tmp_path / "one.csv"
     path.write_text("a,b,word\n1.5,2.5,u\n")
     told = fails("learn", path, "--model", "gaussian_mixture", "--out", tmp_path / "run")
-    assert "from no column of this table ('a', as there is a single value" in told
-    assert "'word', as the model takes numbers); use mixed_mixture" in told
+    assert "from no column of this table ('a', 'b': there is a single value; 'word'" in told
+    assert "'word': the model takes numbers); use mixed_mixture" in told
     told = fails(
         "learn", path, "--model", "partial_least_squares", "--target", "a", "--out", tmp_path / "run"
     )

@@ -62,13 +62,18 @@ def _pattern_lines(table: Table) -> list[str]:
         return ["nothing is missing"]
     lines = [f"{len(patterns)} patterns of missingness:"]
     lines += [
-        f"  {count:>7,} {_lacking(patterns.missing(number), len(table.names), int(count))}"
+        f"  {count:>7,} {_lacking(_missing(table, patterns.observed[number]), len(table.names), int(count))}"
         for number, count in enumerate(patterns.counts[:MOST_LINES])
     ]
     if len(patterns) > MOST_LINES:
         rest = int(patterns.counts[MOST_LINES:].sum())
         lines.append(f"  {rest:>7,} rows in {len(patterns) - MOST_LINES:,} other patterns")
     return lines
+
+
+def _missing(table: Table, observed: Array) -> list[str]:
+    """Name the columns that a pattern lacks."""
+    return [name for name, there in zip(table.names, observed, strict=True) if not there]
 
 
 def _sequences_in_words(lengths: Int[Array, " sequences"]) -> str:
@@ -120,8 +125,8 @@ def learned_record(data: LearnData, record: LearnRecord) -> dict[str, Any]:
     patterns, gone = data.table.patterns(), data.table.missing.sum(axis=0)
     columns = [plain | {"missing": int(count)} for plain, count in zip(record.columns, gone, strict=True)]
     listed = [
-        {"rows": int(count), "missing": patterns.missing(number)}
-        for number, count in enumerate(patterns.counts)
+        {"rows": int(count), "missing": _missing(data.table, observed)}
+        for observed, count in zip(patterns.observed, patterns.counts, strict=True)
     ]
     return record.as_dict() | {"columns": columns, "patterns": listed, "left_out": list(data.left_out)}
 
@@ -268,14 +273,14 @@ def found_sections(estimator: Any, data: LearnData) -> Iterator[Section]:
     """Yield what was found, by what the model has."""
     if hasattr(type(estimator), "covariances_") and hasattr(type(estimator), "means_"):
         yield "Components", _components(estimator, data)
-    if hasattr(estimator, "profiles"):
-        shares = ", ".join(f"class {k}: {weight:.1%}" for k, weight in enumerate(estimator.weights_))
-        yield "Classes", f"<p>{escape(f'Shares: {shares}.')}</p>" + _profiles(estimator.profiles())
     if hasattr(type(estimator), "loadings_"):
         yield "Factors", _factors(estimator, data)
     if hasattr(type(estimator), "transitions_"):
         yield "States", _states(estimator, data)
         yield "Decoded sequences", _decoded(estimator, data)
+    elif "profile_" in vars(estimator):
+        shares = ", ".join(f"class {k}: {weight:.1%}" for k, weight in enumerate(estimator.weights_))
+        yield "Classes", f"<p>{escape(f'Shares: {shares}.')}</p>" + _profiles(estimator.profiles())
     if hasattr(type(estimator), "tables_"):
         yield "Tables", _tables(estimator)
     if hasattr(estimator, "outlyingness"):
@@ -323,18 +328,7 @@ def _profiles(profiles: Mapping[str, Mapping[str, Sequence[float]]]) -> str:
 def _states(estimator: Any, data: LearnData) -> str:
     """Draw the states and their transitions, and what each emits."""
     transitions = estimator.transitions_
-    mean, variance = estimator._moments()
-    profiles: dict[str, dict[str, list[float]]] = {}
-    for j, column in enumerate(estimator.table_columns_):
-        if column.vocabulary is None:
-            profiles[column.name] = {
-                "mean": mean[:, j].tolist(),
-                "deviation": np.sqrt(variance[:, j]).tolist(),
-            }
-            continue
-        law = estimator.parameters_[f"probabilities.{column.name}"].T
-        symbols = [str(symbol) for symbol in column.vocabulary.symbols]
-        profiles[column.name] = {name: own.tolist() for name, own in zip(symbols, law, strict=True)}
+    profiles = estimator.profiles()
     labels = [_state_label(profiles, k) for k in range(len(transitions))]
     picture = ""
     if len(transitions) <= MOST_STATES:
@@ -355,8 +349,8 @@ def _states(estimator: Any, data: LearnData) -> str:
 def _state_label(profiles: Mapping[str, Mapping[str, Sequence[float]]], state: int) -> str:
     """Say in few words what a state emits of the first column."""
     name, profile = next(iter(profiles.items()))
-    if "mean" in profile:
-        return f"{shortened(name, 12)} {profile['mean'][state]:.4g}"
+    if "mean" in profile or "rate" in profile:
+        return f"{shortened(name, 12)} {profile.get('mean', profile.get('rate', ()))[state]:.4g}"
     symbol = max(profile, key=lambda word: profile[word][state])
     return f"{shortened(symbol, 12)} {profile[symbol][state]:.0%}"
 

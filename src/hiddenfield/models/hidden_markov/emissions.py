@@ -322,10 +322,11 @@ class Numbers(Composed):
     def expectation(self, parameters: Arrays) -> tuple[Array, Array]:
         weights, means = self._weights(parameters), parameters["means"]
         matrices = self.gaussians.covariance_matrices(parameters["covariances"], len(means))
-        squares = np.diagonal(matrices, axis1=1, axis2=2) + means**2
-        shape = (*weights.shape, -1)
-        mean = np.einsum("km,kmd->kd", weights, means.reshape(shape))
-        return mean, np.einsum("km,kmd->kd", weights, squares.reshape(shape)) - mean**2
+        within, means = (
+            each.reshape(*weights.shape, -1) for each in (np.diagonal(matrices, axis1=1, axis2=2), means)
+        )
+        mean = np.einsum("km,kmd->kd", weights, means)
+        return mean, np.einsum("km,kmd->kd", weights, within + (means - mean[:, None]) ** 2)
 
     def fill_in(self, rows: Rows, owners: Array, parameters: Arrays, generator: Any) -> Array:
         noise = None if generator is None else generator.standard_normal(rows.values.shape)
