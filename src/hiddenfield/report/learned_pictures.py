@@ -137,7 +137,7 @@ def paint_profile(figure: Figure, name: str, profile: Mapping[str, Sequence[floa
         options: dict[str, Any] = {"fontsize": 6.5, "ncols": 4, "handlelength": 0.8, "columnspacing": 0.8}
         figure.legend(loc="outside lower center", **options)
     else:
-        spread = profile.get("deviation", np.sqrt(mean))
+        spread = np.sqrt(mean) if "rate" in profile else profile["deviation"]
         axes.errorbar(mean, places, xerr=spread, fmt="none", ecolor=GREY, capsize=2, linewidth=1, zorder=1)
         axes.scatter(mean, places, c=[colour_of(int(number)) for number in places], s=26, zorder=2)
     axes.set_yticks(places, [str(number) for number in places])
