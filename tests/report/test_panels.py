@@ -13,6 +13,7 @@ from sklearn.decomposition import PCA
 import hiddenfield as hf
 from hiddenfield.data.convert.sequences import first_other
 from hiddenfield.evaluation.assessment.details import error_ranges
+from hiddenfield.report.distributions import Distributions
 from hiddenfield.report.examples import (
     best_and_worst,
     draw_graph,
@@ -130,3 +131,13 @@ def test_two_outliers_do_not_flatten_the_map():
     assert "circled" not in embedding_map("y", np.arange(198.0), rows[2:], None)
     # A twentieth is a group, not a few outliers.
     assert not far_rows(np.concatenate([rows[2:], rows[2:40] + 1e4])).any()
+
+
+def test_counts_of_very_different_size_have_plain_numbers_on_their_axis(tmp_path):
+    words = hf.data.from_sequences(["A" * 600 + "B"])
+    gathered = Distributions()
+    description = hf.data.Description.of(gathered.watch([words]))
+    gathered.draw(description, tmp_path / "words.svg", title="words")
+    text = (tmp_path / "words.svg").read_text(encoding="utf-8")
+    assert ">100<" in text
+    assert "mathdefault" not in text

@@ -11,7 +11,7 @@ import numpy as np
 
 from hiddenfield.data.description import Description
 from hiddenfield.data.structures import LABELS, Structures
-from hiddenfield.report.drawing import BLUE, RED, save_figure
+from hiddenfield.report.drawing import BLUE, RED, plain_log_scale, save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -99,4 +99,5 @@ def _bars(axes: Axes, name: str, counts: Any, most: int = 15) -> None:
     axes.set_xticks(positions, texts, rotation=45 if turned else 0, ha="right" if turned else "center")
     axes.set_xlabel(name + (f" ({most} most frequent of {len(counts)})" if len(counts) > most else ""))
     axes.set_ylabel("structures" if name.startswith("target") else "occurrences")
-    axes.set_yscale("log" if shown and shown[0][1] > 100 * max(shown[-1][1], 1) else "linear")
+    if shown and max(counts.values()) > 100 * max(min(count for _, count in shown), 1):
+        plain_log_scale(axes, (1.0,))
