@@ -101,7 +101,7 @@ def test_an_empty_file_is_an_empty_network(tmp_path: Path) -> None:
         ("#\na b\na b c\n", {}, 3, "expected 2 fields, as on line 2, got 3: a b c"),
         ("a b c d\n", {}, 1, "expected two nodes, and perhaps a third field, got 4"),
         ("a,b\n,b\n", {}, 2, "got 2, one of them empty"),
-        ("a b 1\na c x\n", {}, 2, "expected a finite number as the weight, got 'x'; is it a label?"),
+        ("a b 1\na c x\n", {}, 2, "expected a finite number as the weight, got 'x'; if it is a label"),
         ("a b nan\n", {}, 1, "finite number"),
         ("a b 1e300\n", {}, 1, "finite number"),
         ("a b 1\nb a 2\n", {}, 2, "the edge between b and a has 2 here and 1 on line 1"),
