@@ -98,6 +98,7 @@ class Fitted(BaseEstimator):  # type: ignore[misc]
     blend_: Mapping[str, float] = MappingProxyType({})
 
     resolved_: Mapping[str, Any] = MappingProxyType({})
+    _learning = 0.0
 
     @property
     def num_parameters_(self) -> int:
@@ -106,8 +107,8 @@ class Fitted(BaseEstimator):  # type: ignore[misc]
 
     @property
     def seconds_(self) -> float:
-        """How long that took."""
-        return sum(row["seconds"] for history in self.histories_ for row in history.rows)
+        """How long that took, as far as it is known."""
+        return sum(row["seconds"] for history in self.histories_ for row in history.rows) + self._learning
 
     @property
     def validation_indices_(self) -> Int[Array, " held_out"]:

@@ -180,7 +180,7 @@ class ContextualGraphMarkovModel(Fitted):  # type: ignore[misc]
                 folder=None if self.checkpoint is None else Path(self.checkpoint),
                 advance=advance,
             )
-        self.growing_ = time.perf_counter() - begun
+        self._learning = time.perf_counter() - begun
         self.resolved_ = {"depth": len(self.stack_.layers), "representation": self.reading_.representation}
 
     def _growth(self) -> Growth:
@@ -244,11 +244,6 @@ class ContextualGraphMarkovModel(Fitted):  # type: ignore[misc]
         return sum(
             len(layer.as_vector(own)) for layer, own in zip(stack.layers, stack.parameters, strict=True)
         )
-
-    @property
-    def seconds_(self) -> float:
-        """How long the layers took; nothing where the model was loaded."""
-        return getattr(self, "growing_", 0.0)
 
     def _read(self, X: Any) -> Structures:
         check_is_fitted(self, "stack_")

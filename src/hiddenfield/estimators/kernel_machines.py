@@ -129,7 +129,7 @@ class KernelPredictor(Fitted):
         structures = self._answered(X, structures, y)
         self.features_ = Features.of(structures)
         self._learn(structures)
-        self.learning_ = time.perf_counter() - begun
+        self._learning = time.perf_counter() - begun
         return self
 
     def _learn(self, structures: Structures) -> None:
@@ -184,11 +184,6 @@ class KernelPredictor(Fitted):
         """How many weights there are: of structures, in a support vector machine."""
         heads = zip(self.heads_, self.present_, strict=True)
         return sum(head.parameters if isinstance(head, Linear) else len(rows) for head, rows in heads)
-
-    @property
-    def seconds_(self) -> float:
-        """How long fitting took; nothing where the model was loaded."""
-        return getattr(self, "learning_", 0.0)
 
     def _predictions(self, X: Any) -> list[Float[Array, "members ..."]]:
         check_is_fitted(self, "heads_")
