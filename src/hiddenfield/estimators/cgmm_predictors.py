@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass
@@ -83,12 +84,15 @@ class CGMMPredictor(ContextualGraphMarkovModel):
         y
             Targets; None for the structures' own.
         """
+        begun = time.perf_counter()
         structures = self._answered(X, self._begin(X), y)
         assert structures.targets is not None
         targets = structures.targets.double().cpu().numpy()
         criterion = partial(self._validated, targets=targets) if self.select == "score" else None
         self._grow(structures, criterion, self.patience)
-        return self._fit_heads(structures)
+        self._fit_heads(structures)
+        self._learning = time.perf_counter() - begun
+        return self
 
     def by_depth(self, structures: Structures) -> list[Any]:
         """Return an estimator for every number of layers up to all, its heads fitted to so many of them.
@@ -104,14 +108,13 @@ class CGMMPredictor(ContextualGraphMarkovModel):
             one._fit_heads(structures)
         return found
 
-    def _fit_heads(self, structures: Structures) -> Any:
+    def _fit_heads(self, structures: Structures) -> None:
         assert structures.targets is not None
         features = self.fingerprints(structures.replace(targets=None))
         self.heads_ = []
         for k, answers in enumerate(structures.targets.double().cpu().numpy().T):
             rows = np.flatnonzero(~np.isnan(answers))
             self.heads_.append(self._fit_head(features[rows], answers[rows], k))
-        return self
 
     def _fit_head(self, features: csr_matrix, y: Float[Array, " rows"], target: int) -> Any:
         return fit_head(

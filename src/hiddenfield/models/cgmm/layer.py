@@ -12,6 +12,7 @@ import numpy as np
 from hiddenfield.data.rows import Rows
 from hiddenfield.errors import InputError
 from hiddenfield.learning.em import Arrays, Fill
+from hiddenfield.learning.linear import equal_columns
 from hiddenfield.learning.starts import group_rows
 from hiddenfield.models import dirichlet
 from hiddenfield.models.cgmm.context import Context, Shape, States
@@ -19,7 +20,6 @@ from hiddenfield.models.cgmm.loops import BLOCK, infer_states
 from hiddenfield.models.dirichlet import Probabilities
 from hiddenfield.models.hidden_markov.emissions import Emission, Numbers, Symbols
 from hiddenfield.models.parts import Composed, Part
-from hiddenfield.ops.equal_rows import Rows as Words, number_rows
 from hiddenfield.shapes import Array, Float, Int
 
 CHUNK = 16 * BLOCK
@@ -78,14 +78,10 @@ class Seen:
         return Seen(values, Context.of(self.context.shape, matrix), counts)._distinct()
 
     def _distinct(self) -> Seen:
-        """Compare rows in full: their values, and which rows of the table they see with which weights."""
-        context, columns = self.context, self.values.shape[1]
-        ptr = np.concatenate([[0], np.cumsum(columns + 2 * np.diff(context.ptr))])
-        words, entry = np.empty(ptr[-1], np.int64), np.ones(ptr[-1], bool)
-        head = ptr[:-1, None] + np.arange(columns)
-        words[head], entry[head] = np.ascontiguousarray(self.values).view(np.int64), False
-        words[entry] = np.stack([context.rows, context.weights.view(np.int64)], axis=1).reshape(-1)
-        numbers, first = number_rows(Words(ptr, words))
+        from scipy.sparse import csr_matrix, hstack
+
+        whole = hstack([csr_matrix(self.values), self.context.matrix], format="csr")
+        numbers, first = equal_columns(whole.T)
         return replace(self.take(first), counts=np.bincount(numbers, self.counts))
 
 
