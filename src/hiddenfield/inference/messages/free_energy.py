@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from hiddenfield.inference.messages.passing import MessagePassing
 
 
+MANY = 1e9
+"""Factors that one stands for, from which on differences of entropies would lose their digits by rounding."""
+
+
 class PairGroup(NamedTuple):
     """A group of pairs as compiled loops read it, in one layout for messages, tables and variables; all are arrays.
 
@@ -86,10 +90,12 @@ def negative_free_energy(
     for number, (group, log_belief) in enumerate(zip(field.groups, factor_log_marginals, strict=True)):
         axes = list(range(1, group.arity + 1))
         term = expectation(log_belief, group.expanded().expand_as(log_belief), axes)
-        if weights is None:
-            term = term - _divergence(field, log_marginals, group, log_belief)
-        else:
-            term = term + weights[number] * (entropy(log_belief, axes) - own[group.scopes].sum(1))
+        information = entropy(log_belief, axes) - own[group.scopes].sum(1)
+        if weights is not None:
+            information = weights[number] * information
+        elif bool((group.count > MANY).any()):
+            information = -_divergence(field, log_marginals, group, log_belief)
+        term = term + information
         owner = field.variable_graph[group.scopes[:, 0]]
         value = value.index_add(0, owner, (group.count * term).double())
     impossible = _impossible(field, log_marginals)
@@ -99,8 +105,9 @@ def negative_free_energy(
 def _divergence(field: FactorGraph, log_marginals: Tensor, group: Any, log_belief: Tensor) -> Tensor:
     r"""Return :math:`\sum_x b \log(b / q) - b + q` of each factor, with q the product of its variables' marginals.
 
-    At a fixed point this is what the entropies of the variables exceed that of the factor by. It is of second order in
-    the difference, and so is its rounding: a template may count 10^26 factors whose variables are all but independent.
+    At a fixed point this is by how much the entropies of the variables exceed that of the factor. It is of second order
+    in what they share, and so is its rounding: a template may count 10^26 factors whose variables are all but
+    independent.
     """
     alone = torch.zeros_like(log_belief)
     for port, states in enumerate(log_belief.shape[1:]):
