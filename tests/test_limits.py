@@ -17,8 +17,7 @@ from hiddenfield.errors import TooLargeError
 from hiddenfield.fields import from_factors, ising_grid
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.graphs.cycles import short_cycles
-from hiddenfield.fields.graphs.elimination_order import elimination_order, interactions
-from hiddenfield.fields.graphs.splitting import split_variables
+from hiddenfield.fields.graphs.elimination_order import elimination_order, interactions, split_variables
 from hiddenfield.inference import infer
 from hiddenfield.iteration import iterate
 from hiddenfield.limits import OutOfTimeError, call_watched, check_time, seconds_left, time_limit

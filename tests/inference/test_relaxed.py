@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 
 from hiddenfield.fields import concatenate_fields, from_factors, ising_grid
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.fields.graphs.splitting import split_variables
+from hiddenfield.fields.graphs.elimination_order import split_variables
 from hiddenfield.inference import infer, relaxed
 from hiddenfield.limits import OutOfTimeError, time_limit
 from tests.inference.oracle import enumerate_field

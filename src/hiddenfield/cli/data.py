@@ -90,7 +90,7 @@ def generate(
 def formats(json: Json = False) -> None:
     """List the file formats that can be read, with their options, and those of models for infer."""
     from hiddenfield.data.formats import FORMATS
-    from hiddenfield.fields.reading import FIELD_FORMATS
+    from hiddenfield.fields.readers import FIELD_FORMATS
 
     rows, models, lines = [], [], []
     for entry in FORMATS.values():

@@ -71,8 +71,8 @@ def infer(
     """
     with ends_promptly():
         from hiddenfield.evaluation.query import ask, named_evidence, named_variables
+        from hiddenfield.fields.readers import read
         from hiddenfield.fields.readers.uai import read_evidence
-        from hiddenfield.fields.reading import read
         from hiddenfield.report.field_picture import draw_field
         from hiddenfield.report.terminal import answer_as_text, write_table
 

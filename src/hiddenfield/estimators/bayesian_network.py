@@ -17,7 +17,7 @@ from hiddenfield.errors import InputError
 from hiddenfield.estimators.latent import LATENT
 from hiddenfield.estimators.tables import OF_TABLES, TableEstimator
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.fields.reading import write
+from hiddenfield.fields.readers import write
 from hiddenfield.inference.posterior import METHODS
 from hiddenfield.models.bayesian_network import MOST_MESSAGES, MOST_STATES, CodedRows, LearnedNetwork
 from hiddenfield.models.conditional_tables import ConditionalTables, as_structure, network_of

@@ -24,6 +24,7 @@ from .peers import (
     to_pgmpy as to_pgmpy,
     to_pyagrum as to_pyagrum,
 )
+from .readers import read as read, write as write
 from .readers.uai import (
     UaiResult as UaiResult,
     read_evidence as read_evidence,
@@ -31,4 +32,3 @@ from .readers.uai import (
     write_evidence as write_evidence,
     write_result as write_result,
 )
-from .reading import read as read, write as write

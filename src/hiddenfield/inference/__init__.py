@@ -7,11 +7,10 @@ as their modules, and importing a module would put it in the place of the functi
 from hiddenfield.inference.auto import auto
 from hiddenfield.inference.damped import damped
 from hiddenfield.inference.double_loop import double_loop
-from hiddenfield.inference.exact import exact, marginal_map, sample
+from hiddenfield.inference.exact import exact, joint, marginal_map, sample
 from hiddenfield.inference.generalized_bp import generalized_bp
 from hiddenfield.inference.gibbs import gibbs, gibbs_sample
 from hiddenfield.inference.infer import infer, log_likelihood, log_partition, map_state
-from hiddenfield.inference.joints import joint
 from hiddenfield.inference.loopy_bp import loopy_bp
 from hiddenfield.inference.mean_field import mean_field
 from hiddenfield.inference.posterior import METHODS, Joint, MapState, Posterior

@@ -226,7 +226,7 @@ class Posterior:
         See `hiddenfield.inference.joint`: it is computed anew and exactly, also where these marginals are estimates,
         and refused with `TooLargeError` where that would take too much memory.
         """
-        from hiddenfield.inference.joints import joint
+        from hiddenfield.inference.exact import joint
 
         return joint(self.field, variables, max_memory=max_memory)
 

@@ -12,8 +12,12 @@ import torch
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
-from hiddenfield.fields.graphs.elimination_order import EliminationOrder, elimination_order
-from hiddenfield.fields.graphs.splitting import Split, split_variables
+from hiddenfield.fields.graphs.elimination_order import (
+    EliminationOrder,
+    Split,
+    elimination_order,
+    split_variables,
+)
 from hiddenfield.fields.layout import flat_tables
 from hiddenfield.inference.cliques.messages import collect_messages, distribute_messages
 from hiddenfield.inference.cliques.plan import CliquePlan, clique_plan, live_graph

@@ -16,8 +16,8 @@ from hiddenfield.data.vocabulary import Vocabulary, symbols_of
 from hiddenfield.errors import InputError
 from hiddenfield.fields.build import from_factors
 from hiddenfield.fields.factor_graph import FactorGraph
+from hiddenfield.fields.readers import read
 from hiddenfield.fields.readers.text import conditional_tables
-from hiddenfield.fields.reading import read
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Float, Int
 

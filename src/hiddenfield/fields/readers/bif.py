@@ -13,13 +13,13 @@ from hiddenfield.data.formats import Format
 from hiddenfield.data.paths import read_text, write_text
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
+from hiddenfield.fields.readers import FIELD_FORMATS
 from hiddenfield.fields.readers.text import (
     Network,
     Words,
     conditional_tables,
     number_texts,
 )
-from hiddenfield.fields.reading import FIELD_FORMATS
 from hiddenfield.shapes import Array, Float
 
 # Commas separate like blanks. A word is anything without brackets, separators and quotes.

@@ -12,6 +12,7 @@ from hiddenfield.data.formats import Format
 from hiddenfield.data.paths import read_text, write_text
 from hiddenfield.fields.build import MOST_PORTS
 from hiddenfield.fields.factor_graph import FactorGraph
+from hiddenfield.fields.readers import FIELD_FORMATS
 from hiddenfield.fields.readers.text import (
     MOST_ENTRIES,
     Words,
@@ -20,7 +21,6 @@ from hiddenfield.fields.readers.text import (
     number_texts,
     read_factors,
 )
-from hiddenfield.fields.reading import FIELD_FORMATS
 from hiddenfield.shapes import Array, Float
 
 COMMENT = re.compile(r"#[^\n]*")

@@ -11,8 +11,8 @@ import numpy as np
 from hiddenfield.data.formats import Format
 from hiddenfield.data.paths import read_text
 from hiddenfield.fields.factor_graph import FactorGraph
+from hiddenfield.fields.readers import FIELD_FORMATS
 from hiddenfield.fields.readers.text import Network, Words
-from hiddenfield.fields.reading import FIELD_FORMATS
 
 WORD = re.compile(r'"(?:[^"\\]|\\.)*"|[{}()=;|]|[^\s{}()=;|"]+|"', re.DOTALL)
 COMMENT = re.compile(r'"(?:[^"\\]|\\.)*"|%[^\n]*', re.DOTALL)

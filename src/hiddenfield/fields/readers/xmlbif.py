@@ -11,8 +11,8 @@ from hiddenfield.data.paths import read_bytes
 from hiddenfield.data.readers.xml import Document
 from hiddenfield.errors import InputError, ReadError
 from hiddenfield.fields.factor_graph import FactorGraph
+from hiddenfield.fields.readers import FIELD_FORMATS
 from hiddenfield.fields.readers.text import BadNumberError, Network, log_numbers
-from hiddenfield.fields.reading import FIELD_FORMATS
 
 BLOCKS = {"VARIABLE": "VARIABLE", "DEFINITION": "DEFINITION", "PROBABILITY": "DEFINITION"}
 PARTS = ("NAME", "OUTCOME", "VALUE", "FOR", "GIVEN", "TABLE")
