@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, permutations
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,16 +23,6 @@ MOST_COMPARISONS = 200_000_000
 
 Symmetry = tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]
 """The first port of each port's orbit, and all permutations where ports of an orbit may not be exchanged freely."""
-
-
-@runtime_checkable
-class HasMarginals(Protocol):
-    """What `Compressed.expand` reads of a posterior."""
-
-    @property
-    def marginals(self) -> Tensor:
-        """One row of probabilities per variable."""
-        ...
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -66,9 +56,9 @@ class Compressed:
             f"{self.field.num_factors:,}; {self.ratio:.3g} times fewer ports)"
         )
 
-    def expand(self, posterior: HasMarginals) -> Float[Tensor, "variables most_states"]:
+    def expand(self, posterior: Any) -> Float[Tensor, "variables most_states"]:
         """Return the marginals of every variable of the field that was compressed, from a posterior of `field`."""
-        marginals = posterior.marginals
+        marginals: Tensor = posterior.marginals
         if marginals.shape[0] != self.field.num_variables:
             raise InputError(
                 f"expand takes a posterior of the compressed field, with {self.field.num_variables} variables, "

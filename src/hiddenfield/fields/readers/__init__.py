@@ -1,5 +1,7 @@
 """File formats of fields, one module each, and the two functions that choose among them."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Any
 

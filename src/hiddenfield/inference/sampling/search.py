@@ -198,23 +198,16 @@ def improved(
         with contextlib.suppress(OutOfTimeError):
             search = Search(field, given, preference)
             moves = search.rounds() if math.isfinite(rounds) else search.deepen()
-            best, impossible = _searched(search, moves, bound, rounds)
+            done = 0
+            with contextlib.suppress(OutOfTimeError):
+                while done < rounds and seconds_left() > 0:
+                    if bound is not None and bool(meets(search.value, bound.cpu(), search.dtype).all()):
+                        break
+                    if next(moves, moves) is moves:
+                        break
+                    done += 1
+            best, impossible = search.best.to(search.device), search.impossible.to(search.device)
     return judged(field, best, bound, impossible, status)
-
-
-def _searched(
-    search: Search, moves: Iterator[None], bound: Float[Tensor, " graphs"] | None, rounds: float
-) -> tuple[Int[Tensor, " variables"], Bool[Tensor, " graphs"]]:
-    """Move until the value meets the bound, or rounds or time are over; return the best, and what is impossible."""
-    done, device = 0, search.device
-    with contextlib.suppress(OutOfTimeError):
-        while done < rounds and seconds_left() > 0:
-            if bound is not None and bool(meets(search.value, bound.cpu(), search.dtype).all()):
-                break
-            if next(moves, moves) is moves:
-                break
-            done += 1
-    return search.best.to(device), search.impossible.to(device)
 
 
 def judged(
