@@ -225,7 +225,7 @@ def kikuchi_regions(posterior: Posterior) -> Regions:
     own, factors = potentials(field)
     cards = field.cardinalities.tolist()
     outer_sets, inner_sets = (
-        [tuple(int(v) for v in sets.members[a:b]) for a, b in zip(sets.ptr, sets.ptr[1:], strict=False)]
+        [tuple(int(v) for v in sets.values[a:b]) for a, b in zip(sets.ptr, sets.ptr[1:], strict=False)]
         for sets in (shape.outer, shape.inner)
     )
     tables = [np.zeros([cards[v] for v in scope]) for scope in outer_sets]

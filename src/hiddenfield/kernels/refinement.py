@@ -198,7 +198,7 @@ def look_up(rows: Rows, known: Rows | None) -> tuple[Int[Array, " rows"], Rows]:
         numbers, first = number_rows(rows)
         return numbers, rows.take(first)
     # The known rows are distinct, so that standing first they are numbered 0, 1, ... themselves.
-    numbers = number_rows(known.followed_by(rows))[0][len(known) :]
+    numbers = number_rows(Rows.concatenate([known, rows]))[0][len(known) :]
     return np.where(numbers < len(known), numbers, -1), known
 
 

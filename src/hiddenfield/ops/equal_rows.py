@@ -1,12 +1,28 @@
-"""Number equal rows, compared in full, so that no two different ones can be confused."""
+"""Rows packed end to end, and numbers of equal ones, compared in full so that no two different ones can be confused."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
 from hiddenfield.shapes import Array, Int
+
+
+def ranges(
+    start: Int[Array, " ranges"], length: Int[Array, " ranges"]
+) -> tuple[Int[Array, " places"], Int[Array, " places"]]:
+    """Return the integers of ranges of these starts and lengths, end to end, and the range of each.
+
+    Examples
+    --------
+    >>> ranges(np.array([5, 0]), np.array([2, 3]))
+    (array([5, 6, 0, 1, 2]), array([0, 0, 1, 1, 1]))
+    """
+    owner = np.repeat(np.arange(len(length)), length)
+    return np.arange(len(owner)) + (start - np.cumsum(length) + length)[owner], owner
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,24 +37,25 @@ class Rows:
         return len(self.ptr) - 1
 
     @classmethod
-    def of_table(cls, table: Int[Array, "rows columns"]) -> Rows:
+    def of_table(cls, table: Int[Array, "rows columns"]) -> Self:
         """Take the rows of a matrix; it may have no columns."""
         count, width = table.shape
         return cls(
             np.arange(count + 1, dtype=np.int64) * width, table.astype(np.int64, copy=False).reshape(-1)
         )
 
-    def take(self, chosen: Int[Array, " chosen"]) -> Rows:
+    @classmethod
+    def concatenate(cls, parts: Sequence[Rows]) -> Self:
+        """Join rows end to end."""
+        sizes = np.concatenate([np.zeros(1, np.int64), *(np.diff(part.ptr) for part in parts)])
+        values = np.concatenate([np.zeros(0, np.int64), *(part.values for part in parts)])
+        return cls(np.cumsum(sizes), values)
+
+    def take(self, chosen: Int[Array, " chosen"]) -> Self:
         """Return some of the rows, in that order."""
         lengths = np.diff(self.ptr)[chosen]
-        ptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        entries = np.arange(ptr[-1]) + np.repeat(self.ptr[chosen] - ptr[:-1], lengths)
-        return Rows(ptr, self.values[entries])
-
-    def followed_by(self, other: Rows) -> Rows:
-        """Return these rows, then the others."""
-        ptr = np.concatenate([self.ptr, self.ptr[-1] + other.ptr[1:]])
-        return Rows(ptr, np.concatenate([self.values, other.values]))
+        entries, _ = ranges(self.ptr[:-1][chosen], lengths)
+        return type(self)(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), self.values[entries])
 
 
 def number_rows(rows: Rows) -> tuple[Int[Array, " rows"], Int[Array, " distinct"]]:

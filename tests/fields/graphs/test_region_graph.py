@@ -28,7 +28,7 @@ clusters = st.lists(st.lists(st.integers(0, 6), min_size=1, max_size=4, unique=T
 
 def sets_of(regions: RegionGraph) -> tuple[list[frozenset[int]], list[frozenset[int]]]:
     def lists(sets):  # type: ignore[no-untyped-def]
-        return [frozenset(sets.members[a:b].tolist()) for a, b in itertools.pairwise(sets.ptr.tolist())]
+        return [frozenset(sets.values[a:b].tolist()) for a, b in itertools.pairwise(sets.ptr.tolist())]
 
     return lists(regions.outer), lists(regions.inner)
 
@@ -65,13 +65,13 @@ def test_factors_and_pairs_know_their_positions(field: FactorGraph) -> None:
     begin = 0
     for scope, home in zip(scopes, regions.factor_outer, strict=True):
         places = regions.factor_position[begin : begin + len(scope)]
-        assert outer.members[outer.ptr[home] + places].tolist() == scope
+        assert outer.values[outer.ptr[home] + places].tolist() == scope
         begin += len(scope)
     begin = 0
     for home, region in zip(regions.pair_outer, regions.pair_inner, strict=True):
-        wanted = inner.members[inner.ptr[region] : inner.ptr[region + 1]]
+        wanted = inner.values[inner.ptr[region] : inner.ptr[region + 1]]
         places = regions.pair_position[begin : begin + len(wanted)]
-        assert outer.members[outer.ptr[home] + places].tolist() == wanted.tolist()
+        assert outer.values[outer.ptr[home] + places].tolist() == wanted.tolist()
         begin += len(wanted)
 
 

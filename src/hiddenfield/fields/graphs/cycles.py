@@ -11,9 +11,9 @@ import torch
 
 from hiddenfield.data.structures import Structures, resolve_index
 from hiddenfield.errors import InputError
-from hiddenfield.fields.graphs.region_sets import ranges
 from hiddenfield.ops import SegmentCut, Topology
 from hiddenfield.ops.compile import compiled, subroutine
+from hiddenfield.ops.equal_rows import ranges
 from hiddenfield.shapes import Array, Int, Tensor
 
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.graphs.elimination_loops import greedy_order, initial_fill
-from hiddenfield.fields.graphs.region_sets import ranges
 from hiddenfield.fields.layout import flatten
 from hiddenfield.limits import OutOfTimeError, check_time
+from hiddenfield.ops.equal_rows import ranges
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Bool, Int
 

@@ -13,8 +13,8 @@ from hiddenfield.errors import InputError, TooLargeError
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.graphs.elimination_loops import bucket_members
 from hiddenfield.fields.graphs.elimination_order import Interactions, elimination_order, interactions
-from hiddenfield.fields.graphs.region_sets import ranges
 from hiddenfield.ops.compile import compiled
+from hiddenfield.ops.equal_rows import ranges
 from hiddenfield.shapes import Array
 
 

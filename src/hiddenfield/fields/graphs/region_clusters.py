@@ -101,7 +101,7 @@ def _auto(field: FactorGraph) -> RegionGraph:
         check_time()
         try:
             cycles = _cycles(field, longest, MOST_CYCLES)
-            logs = np.bincount(cycles.rows, weights=log_cards[cycles.members], minlength=len(cycles))
+            logs = np.bincount(cycles.rows, weights=log_cards[cycles.values], minlength=len(cycles))
             if np.exp(logs).sum() > MOST_ENTRIES:
                 break
             if len(cycles) == seen:

@@ -111,7 +111,7 @@ class RegionGraph:
 
     def sweep_entries(self, field: FactorGraph) -> float:
         """Return how many entries of tables a sweep over all pairs reads: what an iteration costs."""
-        logs = np.log(field.cardinalities.cpu().numpy())[self.outer.members]
+        logs = np.log(field.cardinalities.cpu().numpy())[self.outer.values]
         sizes = np.exp(np.bincount(self.outer.rows, logs, minlength=len(self.outer)))
         return float(sizes[self.pair_outer].sum())
 
@@ -126,8 +126,8 @@ class RegionGraph:
         from scipy.sparse.csgraph import minimum_spanning_tree
 
         ground = bool((self.outer_count == 1).all() and (self.inner_count == 1).all())
-        ports = len(self.outer.members)
-        if not ground or len(np.unique(self.outer.rows * (self.width + 1) + self.outer.members)) < ports:
+        ports = len(self.outer.values)
+        if not ground or len(np.unique(self.outer.rows * (self.width + 1) + self.outer.values)) < ports:
             return False
         if (self.inner.sizes == 1).all():
             return self._is_forest
@@ -136,7 +136,7 @@ class RegionGraph:
         weights = -both.shared.sizes[apart].astype(np.float64)
         places = (both.first[apart], both.second[apart])
         tree = minimum_spanning_tree(csr_matrix((weights, places), shape=(len(self.outer),) * 2)).tocoo()
-        if round(-tree.data.sum()) != ports - len(np.unique(self.outer.members)):
+        if round(-tree.data.sum()) != ports - len(np.unique(self.outer.values)):
             return False
         if not len(tree.data) or not len(self.inner):
             return not len(tree.data)
@@ -156,16 +156,16 @@ class RegionGraph:
         from scipy.sparse import coo_array
         from scipy.sparse.csgraph import connected_components
 
-        ports, regions = len(self.outer.members), len(self.outer)
+        ports, regions = len(self.outer.values), len(self.outer)
         links = coo_array(
-            (np.ones(ports), (self.outer.rows, regions + self.outer.members)),
+            (np.ones(ports), (self.outer.rows, regions + self.outer.values)),
             shape=(regions + self.width,) * 2,
         )
         if connected_components(links, directed=False)[0] != regions + self.width - ports:
             return False
-        sharing = np.bincount(self.outer.members, minlength=self.width)
+        sharing = np.bincount(self.outer.values, minlength=self.width)
         held = np.zeros(self.width, np.int64)
-        held[self.inner.members] = np.diff(self.pair_ptr)
+        held[self.inner.values] = np.diff(self.pair_ptr)
         return bool((held[sharing > 1] >= sharing[sharing > 1]).all())
 
     @property
@@ -184,7 +184,7 @@ class RegionGraph:
         flat, outer = flatten(field), self.outer
         begin = outer.ptr[:-1][self.factor_outer][flat.place_factor]
         same = len(self.factor_position) == len(flat.scope)
-        if not same or (outer.members[begin + self.factor_position] != flat.scope).any():
+        if not same or (outer.values[begin + self.factor_position] != flat.scope).any():
             raise InputError(
                 "the regions were made for factors of other variables; build them from this field"
             )
@@ -222,8 +222,8 @@ def regions_from_factors(field: FactorGraph) -> RegionGraph:
     where[loose] = len(factors) + np.arange(len(loose))
     degree = np.bincount(flat.scope, weights=flat.factor_count[flat.place_factor], minlength=variables) / own
     return RegionGraph(
-        outer=Sets.concatenate([factors, Sets.of_matrix(loose[:, None])]),
-        inner=Sets.of_matrix(joined[:, None]),
+        outer=Sets.concatenate([factors, Sets.of_table(loose[:, None])]),
+        inner=Sets.of_table(joined[:, None]),
         outer_count=np.concatenate([flat.factor_count, own[loose]]),
         inner_count=own[joined],
         counting=1 - degree[joined],
@@ -271,7 +271,7 @@ def regions_from_clusters(field: FactorGraph, clusters: Iterable[Sequence[int]] 
 
     >>> from hiddenfield.fields import ising_grid
     >>> regions = regions_from_clusters(ising_grid(2, 3), [[0, 1, 3, 4], [1, 2, 4, 5]])
-    >>> regions, regions.inner.members, regions.counting
+    >>> regions, regions.inner.values, regions.counting
     (RegionGraph(2 outer regions of up to 4 variables, 1 inner regions), array([1, 4]), array([-1.]))
     """
     if not field.is_ground:
@@ -282,19 +282,19 @@ def regions_from_clusters(field: FactorGraph, clusters: Iterable[Sequence[int]] 
     width = field.num_variables
     given = clusters if isinstance(clusters, Sets) else Sets.of_lists(clusters)
     _check_clusters(given, field)
-    factors = Sets.concatenate([Sets.of_matrix(group.scopes.cpu().numpy()) for group in field.groups])
-    singles = Sets.of_matrix(np.arange(width)[:, None])
+    factors = Sets.concatenate([Sets.of_table(group.scopes.cpu().numpy()) for group in field.groups])
+    singles = Sets.of_table(np.arange(width)[:, None])
     outer = maximal(Sets.concatenate([given, factors, singles]), width)
     inner = intersections(outer, width)
     graph = field.variable_graph.cpu().numpy()
-    owner = graph[inner.members[inner.ptr[:-1]]]
+    owner = graph[inner.values[inner.ptr[:-1]]]
     # Small regions first within a graph: what they settle, the larger ones read.
-    inner = inner[np.lexsort((inner.members[inner.ptr[:-1]], inner.sizes, owner))]
+    inner = inner[np.lexsort((inner.values[inner.ptr[:-1]], inner.sizes, owner))]
     pair_inner, pair_outer = containments(inner, outer, width)
     sizes = inner.sizes
     alone = sizes == 1
     variable_inner = np.full(width, -1)
-    variable_inner[inner.members[inner.ptr[:-1][alone]]] = np.flatnonzero(alone)
+    variable_inner[inner.values[inner.ptr[:-1][alone]]] = np.flatnonzero(alone)
     factor_outer = _first(containments(factors, outer, width), len(factors))
     variable_outer = _first(containments(singles, outer, width), width)
     return RegionGraph(
@@ -322,7 +322,7 @@ def _first(pairs: tuple[Array, Array], count: int) -> Array:
 
 
 def _check_clusters(clusters: Sets, field: FactorGraph) -> None:
-    members = clusters.members
+    members = clusters.values
     if bool((clusters.sizes == 0).any()):
         raise InputError(
             f"cluster {int(np.argmax(clusters.sizes == 0))} is empty; name at least one variable"

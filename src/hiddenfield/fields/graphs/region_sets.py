@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -11,43 +10,15 @@ import numpy as np
 
 from hiddenfield.errors import TooLargeError
 from hiddenfield.limits import check_time
+from hiddenfield.ops.equal_rows import Rows, number_rows, ranges
 from hiddenfield.shapes import Array, Int
 
 MOST_SHARED = 1 << 26
 """Members that pairs of sets may share, all pairs together: half a gibibyte for each array of them."""
 
 
-def ranges(
-    start: Int[Array, " ranges"], length: Int[Array, " ranges"]
-) -> tuple[Int[Array, " places"], Int[Array, " places"]]:
-    """Return the integers of ranges of these starts and lengths, end to end, and the range of each.
-
-    Examples
-    --------
-    >>> ranges(np.array([5, 0]), np.array([2, 3]))
-    (array([5, 6, 0, 1, 2]), array([0, 0, 1, 1, 1]))
-    """
-    owner = np.repeat(np.arange(len(length)), length)
-    return np.arange(len(owner)) + (start - np.cumsum(length) + length)[owner], owner
-
-
-@dataclass(frozen=True, eq=False)
-class Sets:
-    """Sets of numbers, one after another: set s is ``members[ptr[s]:ptr[s + 1]]``.
-
-    Examples
-    --------
-    >>> sets = Sets.of_lists([[3, 1], [2]])
-    >>> len(sets), sets.sizes, sets.rows
-    (2, array([2, 1]), array([0, 0, 1]))
-    """
-
-    ptr: Int[Array, " set_bounds"]
-    members: Int[Array, " members"]
-
-    def __len__(self) -> int:
-        """Return the number of sets."""
-        return len(self.ptr) - 1
+class Sets(Rows):
+    """Sets of numbers, one after another: set s is ``values[ptr[s]:ptr[s + 1]]``."""
 
     @cached_property
     def sizes(self) -> Int[Array, " sets"]:
@@ -61,10 +32,7 @@ class Sets:
 
     def __getitem__(self, index: Any) -> Sets:
         """Return the chosen sets, in that order."""
-        chosen = np.arange(len(self))[index]
-        sizes = self.sizes[chosen]
-        place, _ = ranges(self.ptr[:-1][chosen], sizes)
-        return Sets(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), self.members[place])
+        return self.take(np.arange(len(self))[index])
 
     @classmethod
     def of_lists(cls, lists: Iterable[Sequence[int]]) -> Sets:
@@ -74,26 +42,13 @@ class Sets:
         ptr = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).astype(np.int64)
         return cls(ptr, np.concatenate([np.zeros(0, dtype=np.int64), *rows]))
 
-    @classmethod
-    def of_matrix(cls, matrix: Int[Array, "sets size"]) -> Sets:
-        """Make a set of each row."""
-        rows, size = matrix.shape
-        return cls(np.arange(rows + 1) * size, np.ascontiguousarray(matrix, dtype=np.int64).reshape(-1))
-
-    @classmethod
-    def concatenate(cls, parts: Sequence[Sets]) -> Sets:
-        """Join sets end to end."""
-        sizes = np.concatenate([np.zeros(0, dtype=np.int64), *(part.sizes for part in parts)])
-        members = np.concatenate([np.zeros(0, dtype=np.int64), *(part.members for part in parts)])
-        return cls(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), members)
-
     def positions(self, row: Array, others: Sets, other: Array, width: int) -> Array:
         """Return where the members of ``others[other[k]]`` stand in the set ``self[row[k]]``, one k after another."""
         wanted = others[other]
-        at = np.arange(len(self.members)) - self.ptr[self.rows]
-        keys = self.rows * width + self.members
+        at = np.arange(len(self.values)) - self.ptr[self.rows]
+        keys = self.rows * width + self.values
         order = np.argsort(keys, kind="stable")
-        places = np.searchsorted(keys[order], row[wanted.rows] * width + wanted.members)
+        places = np.searchsorted(keys[order], row[wanted.rows] * width + wanted.values)
         found: Array = at[order][places]
         return found
 
@@ -109,18 +64,18 @@ class Overlaps(NamedTuple):
 def overlaps(first: Sets, second: Sets, width: int) -> Overlaps:
     """Return all pairs of sets that share members, by joining on the members; each member once in a set."""
     check_time()
-    order = np.argsort(second.members, kind="stable")
+    order = np.argsort(second.values, kind="stable")
     holder = second.rows[order]
-    bounds = np.searchsorted(second.members[order], np.arange(width + 1))
-    count = (bounds[1:] - bounds[:-1])[first.members]
+    bounds = np.searchsorted(second.values[order], np.arange(width + 1))
+    count = (bounds[1:] - bounds[:-1])[first.values]
     if count.sum() > MOST_SHARED:
         raise TooLargeError(
             f"{len(first):,} clusters or regions share {count.sum():,} variables with others, one by one, and "
             f"{MOST_SHARED:,} is the most; take fewer or smaller clusters"
         )
-    place, member = ranges(bounds[:-1][first.members], count)
+    place, member = ranges(bounds[:-1][first.values], count)
     keys = first.rows[member] * max(len(second), 1) + holder[place]
-    members = first.members[member]
+    members = first.values[member]
     check_time()
     order = np.argsort(keys, kind="stable")
     keys, members = keys[order], members[order]
@@ -135,18 +90,15 @@ def overlaps(first: Sets, second: Sets, width: int) -> Overlaps:
 
 def unique(sets: Sets) -> Sets:
     """Return different sets without repeated members, their members sorted, small sets first."""
-    order = np.lexsort((sets.members, sets.rows))
-    members, rows = sets.members[order], sets.rows[order]
+    order = np.lexsort((sets.values, sets.rows))
+    members, rows = sets.values[order], sets.rows[order]
     fresh = np.ones(len(members), dtype=bool)
     fresh[1:] = (members[1:] != members[:-1]) | (rows[1:] != rows[:-1])
     members, sizes = members[fresh], np.bincount(rows[fresh], minlength=len(sets))
     ptr = np.concatenate([[0], np.cumsum(sizes)])
-    parts = []
-    for size in np.unique(sizes):
-        matrix = members[ptr[:-1][sizes == size][:, None] + np.arange(size)]
-        matrix = matrix[np.lexsort(matrix.T[::-1])] if size else matrix[:1]
-        parts.append(Sets.of_matrix(matrix[np.append(True, (matrix[1:] != matrix[:-1]).any(1))]))
-    return Sets.concatenate(parts)
+    tidy = Sets(ptr, members)
+    _, first = number_rows(tidy)
+    return tidy[first[np.argsort(tidy.sizes[first], kind="stable")]]
 
 
 def containments(inside: Sets, container: Sets, width: int) -> tuple[Array, Array]:
@@ -162,7 +114,7 @@ def maximal(sets: Sets, width: int) -> Sets:
     first, second = containments(candidates, candidates, width)
     held = np.bincount(first[first != second], minlength=len(candidates)) > 0
     kept = candidates[~held]
-    return kept[np.argsort(kept.members[kept.ptr[:-1]], kind="stable")]
+    return kept[np.argsort(kept.values[kept.ptr[:-1]], kind="stable")]
 
 
 def intersections(sets: Sets, width: int) -> Sets:
@@ -170,19 +122,16 @@ def intersections(sets: Sets, width: int) -> Sets:
 
     Every such intersection is one of a set found before with one of the given sets.
     """
-    known = new = Sets.concatenate([])
+    known = Sets.concatenate([])
     first = sets
     while len(first):
         common = overlaps(first, sets, width)
         sizes = common.shared.sizes
         proper = (sizes < first.sizes[common.first]) & (sizes < sets.sizes[common.second])
-        both = unique(Sets.concatenate([known, common.shared[proper]]))
-        same = containments(both, known, width) if len(known) else (np.zeros(0, dtype=np.int64),) * 2
-        equal = both.sizes[same[0]] == known.sizes[same[1]]
-        fresh = np.ones(len(both), dtype=bool)
-        fresh[same[0][equal]] = False
-        new = both[fresh]
-        known, first = both, new
+        both = Sets.concatenate([known, unique(common.shared[proper])])
+        _, distinct = number_rows(both)
+        first = both[distinct[distinct >= len(known)]]
+        known = Sets.concatenate([known, first])
     return known
 
 

@@ -179,7 +179,7 @@ class RegionPassing:
     @cached_property
     def outer_graph(self) -> Tensor:
         """The graph of each outer region."""
-        first = self.regions.outer.members[self.regions.outer.ptr[:-1]]
+        first = self.regions.outer.values[self.regions.outer.ptr[:-1]]
         return self.field.variable_graph[self._tensor(first)]
 
     @cached_property
@@ -400,7 +400,7 @@ def _bounds(sizes: Array) -> Array:
 
 def _table_sizes(sets: Sets, cards: Array) -> Array:
     """Return the number of joint states of each set, as floats where they would overflow."""
-    logs = np.concatenate([[0.0], np.cumsum(np.log(cards[sets.members]))])
+    logs = np.concatenate([[0.0], np.cumsum(np.log(cards[sets.values]))])
     sizes = np.exp(logs[sets.ptr[1:]] - logs[sets.ptr[:-1]])
     return sizes if sizes.sum() > MOST_ENTRIES else np.rint(sizes).astype(np.int64)
 
@@ -409,7 +409,7 @@ def _maps(outer: Sets, cards: Array, row: Array, positions: Sets) -> tuple[Array
     """Return where each item's map begins, and the maps: one for each (shape of the outer region, positions)."""
     if len(row) == 0:
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    shape = _padded(Sets(outer.ptr, cards[outer.members]))
+    shape = _padded(Sets(outer.ptr, cards[outer.values]))
     keys = np.concatenate([shape[row], _padded(positions)], axis=1)
     unique, inverse = np.unique(keys, axis=0, return_inverse=True)
     parts, width = [], shape.shape[1]
@@ -432,7 +432,7 @@ def _maps(outer: Sets, cards: Array, row: Array, positions: Sets) -> tuple[Array
 def _padded(sets: Sets) -> Array:
     """Lay sets out as rows of a matrix, -1 beyond their members."""
     out = np.full((len(sets), int(sets.sizes.max(initial=0))), -1)
-    out[sets.rows, np.arange(len(sets.members)) - sets.ptr[sets.rows]] = sets.members
+    out[sets.rows, np.arange(len(sets.values)) - sets.ptr[sets.rows]] = sets.values
     return out
 
 
