@@ -30,6 +30,7 @@ KINDS: dict[str, tuple[Any, str]] = {
     "str": (str, "a name"),
     "None": (type(None), "None"),
 }
+SEVERAL = ("Sequence[", "list[", "tuple[", "Mapping[", "dict[")
 PLAIN = (bool, numbers.Number, str, list, tuple, dict, type(None))
 
 
@@ -247,8 +248,13 @@ def check_options(name: str, run: Callable[..., Any], options: Mapping[str, Any]
         annotation = choose(f"option of {name}", known, option)
         parts = [part.strip() for part in annotation.split("|")]
         stated = [KINDS[part] for part in parts if part in KINDS]
-        fits = any(_is_a(value, kind) for kind, _ in stated)
-        if fits or not isinstance(value, PLAIN) or _holds(parts, value):
+        # Python takes a bool for a number.
+        fits = (
+            "bool" in parts if isinstance(value, bool) else any(isinstance(value, kind) for kind, _ in stated)
+        )
+        # The algorithm looks into lists and the like itself.
+        several = isinstance(value, (list, tuple, dict)) and any(part.startswith(SEVERAL) for part in parts)
+        if fits or several or not isinstance(value, PLAIN):
             continue
         words = [text for kind, text in stated if kind is not type(None)] or ["given in Python"]
         raise InputError(f"{name}: {option} must be {' or '.join(words)}, got {value!r}")
@@ -282,16 +288,6 @@ def _options_of(run: Callable[..., Any]) -> dict[str, str]:
         for key, parameter in inspect.signature(run).parameters.items()
         if parameter.kind is inspect.Parameter.KEYWORD_ONLY
     }
-
-
-def _is_a(value: Any, kind: Any) -> bool:
-    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
-
-
-def _holds(parts: list[str], value: Any) -> bool:
-    """Tell whether a list or the like may be meant: the algorithm looks into it itself."""
-    several = ("Sequence[", "list[", "tuple[", "Mapping[", "dict[")
-    return isinstance(value, (list, tuple, dict)) and any(part.startswith(several) for part in parts)
 
 
 def _check_unroll(method: str | Callable[..., Posterior], options: Mapping[str, Any]) -> None:

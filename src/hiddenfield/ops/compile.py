@@ -227,9 +227,7 @@ def _with_subroutines(function: Callable[..., Any], further: dict[str, Any]) -> 
     return copy
 
 
-def subroutine(
-    function: Callable[..., Any] | None = None, *, allocates: bool = True, fast: bool = False
-) -> Any:
+def subroutine(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Make a function that compiled loops (and other subroutines) may call: it is compiled into them.
 
     With ``allocates=False`` it makes no arrays but views, and is compiled without reference counts, whose atomic
@@ -252,17 +250,10 @@ def subroutine(
     >>> out
     array([4., 9.])
     """
-    make = functools.partial(Subroutine, allocates=allocates, fast=fast)
-    return make if function is None else make(function)
+    return functools.partial(Subroutine, **options) if function is None else Subroutine(function, **options)
 
 
-def compiled(
-    function: Callable[..., None] | None = None,
-    *,
-    fast: bool = False,
-    reorder: bool = False,
-    watched: bool = False,
-) -> Any:
+def compiled(function: Callable[..., None] | None = None, **options: Any) -> Any:
     """Make a lazily compiled loop of a plain Python function.
 
     The body sees NumPy arrays and scalars, writes its results into arrays that it is given and returns
@@ -293,8 +284,7 @@ def compiled(
     >>> out
     array([2., 4., 6.])
     """
-    make = functools.partial(Compiled, fast=fast, reorder=reorder, watched=watched)
-    return make if function is None else make(function)
+    return functools.partial(Compiled, **options) if function is None else Compiled(function, **options)
 
 
 def _keep_on_disk(dispatcher: Any, mark: str) -> None:

@@ -137,32 +137,17 @@ def total_of(block, begin, end):  # type: ignore[no-untyped-def]
 
 
 @subroutine
-def multiply(block, size, values, cursor, row, kind):  # type: ignore[no-untyped-def]
-    """Multiply a term into a block."""
+def combine(block, size, values, cursor, row, kind, use_logs):  # type: ignore[no-untyped-def]
+    """Multiply a term into a block, or add its logarithms to one."""
     if kind == CONTIGUOUS:
         start = cursor + np.int64(row[0])
         here = values[start : start + size]
         for j in range(size):
-            block[j] *= here[j]
-    else:
-        # Unsigned offsets into a view need no look at negative indices, and are gathered by vector instructions.
-        here = values[cursor:]
-        for j in range(size):
-            block[j] *= here[row[j]]
-
-
-@subroutine
-def add(block, size, values, cursor, row, kind):  # type: ignore[no-untyped-def]
-    """Add a term's logarithms to a block."""
-    if kind == CONTIGUOUS:
-        start = cursor + np.int64(row[0])
-        here = values[start : start + size]
-        for j in range(size):
-            block[j] += here[j]
+            block[j] = block[j] + here[j] if use_logs else block[j] * here[j]
     else:
         here = values[cursor:]
         for j in range(size):
-            block[j] += here[row[j]]
+            block[j] = block[j] + here[row[j]] if use_logs else block[j] * here[row[j]]
 
 
 @subroutine(fast=True)
@@ -186,10 +171,8 @@ def begin_product(plan, count, size, terms, use_logs, values, logs, learned, fix
         if lies == CONSTANT:
             number = source[terms.cursor[i] + np.int64(row[0])]
             constant = constant + number if use_logs else constant * number
-        elif use_logs:
-            add(fixed, size, source, terms.cursor[i], row, lies)
         else:
-            multiply(fixed, size, source, terms.cursor[i], row, lies)
+            combine(fixed, size, source, terms.cursor[i], row, lies, use_logs)
     return constant
 
 
@@ -212,10 +195,7 @@ def fill_block(plan, count, size, terms, use_logs, values, logs, learned, consta
             kind = plan.term_kind[terms.number[i]]
             source = learned if kind == SEPARATOR else (logs if use_logs and kind == TABLE else values)
             row = terms.offsets[i * size : (i + 1) * size]
-            if use_logs:
-                add(block, size, source, terms.cursor[i], row, terms.layout[i, 0])
-            else:
-                multiply(block, size, source, terms.cursor[i], row, terms.layout[i, 0])
+            combine(block, size, source, terms.cursor[i], row, terms.layout[i, 0], use_logs)
     return True
 
 
