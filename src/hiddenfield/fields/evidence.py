@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 MOST_LISTED = 12
-"""So many names an error message lists."""
+"""Most names that an error message lists."""
 
 
 def log_evidence(field: FactorGraph, evidence: Mapping[Any, Any] | Tensor) -> Float[Tensor, " states"]:

@@ -322,7 +322,7 @@ def from_networkx(
     names = tuple(str(node) for node in graph)
     if len(set(names)) < len(names):
         raise InputError(
-            "two nodes have the same name as text; rename them, so that variables can be told apart"
+            "two nodes have the same name as text; rename one of them, since variables are found by their names"
         )
     scopes: list[list[int]] = []
     tables: list[Any] = []

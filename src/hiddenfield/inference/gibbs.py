@@ -138,7 +138,9 @@ def gibbs(
             seed=seed,
             doubt=as_array((worst > DOUBT).cpu()),
         )
-        value = _best_known(field, walkers, value)
+        # Where annealing met no possible assignment, log Z is at least the best one that a chain stands at.
+        here = torch.from_numpy(walkers.state.T.astype(np.int64)).to(field.device)
+        value = torch.where(value == -math.inf, field.log_value(here).amax(0), value)
     else:
         value = torch.full_like(field.log_constant, math.nan)
         error = torch.full_like(value, math.inf)
@@ -323,14 +325,6 @@ def _scale_reduction(means: Array, length: float) -> Array:
         result = np.sqrt((length - 1) / length + between / within)
     result = np.where(within > 0, result, np.where(between > 0, np.inf, 1.0))
     return np.maximum(result, 1.0)
-
-
-def _best_known(field: FactorGraph, walkers: Chains, value: Tensor) -> Tensor:
-    """Where annealing met no possible assignment, take the best one that a chain stands at: log Z is at least that."""
-    if not bool((value == -math.inf).any()):
-        return value
-    here = torch.from_numpy(walkers.state.T.astype(np.int64)).to(field.device)
-    return torch.where(value == -math.inf, field.log_value(here).amax(0), value)
 
 
 def _status(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Guarantee = Literal["exact", "lower bound", "upper bound", "estimate"]
 
 MOST_SHOWN = 6
-"""So many variables the text of an assignment shows."""
+"""Most variables that the text of an assignment shows."""
 
 METHODS: Registry[Callable[..., Posterior]] = Registry("method", "hiddenfield.inference")
 """Every algorithm by name, with its guarantee, its reference, and `unrolls` if its iterations are differentiable."""

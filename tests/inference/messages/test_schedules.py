@@ -14,7 +14,7 @@ from hiddenfield.fields import FactorGraph, concatenate_fields, from_factors
 from hiddenfield.inference import infer
 from hiddenfield.inference.messages import propagation
 from hiddenfield.inference.messages.passing import MessagePassing
-from hiddenfield.inference.messages.propagation import cut_batch, make_iteration, propagate
+from hiddenfield.inference.messages.propagation import make_iteration, pieces_of, propagate
 from hiddenfield.inference.messages.schedules import SCHEDULES
 from tests.data.strategies import built
 from tests.fields.strategies import field_parts, fields, forests
@@ -160,7 +160,7 @@ def test_a_large_batch_is_worked_through_in_pieces(
     whole = infer(batch, "loopy_bp", **options)
     monkeypatch.setattr(propagation, "PIECE", 30)
     parts = infer(batch, "loopy_bp", **options)
-    assert len(cut_batch(batch, 30)) > 3
+    assert len(pieces_of(batch)) > 3
     for name in ("log_marginals", "log_partition"):
         np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), atol=1e-7)
     np.testing.assert_allclose(parts.factor_log_marginals[0], whole.factor_log_marginals[0], atol=1e-7)

@@ -208,7 +208,7 @@ def _split(part: _Partition, touched: Array, count: int, classes: int) -> int:
 
 @subroutine(allocates=False)
 def _arrange(ports: Ports, graph: _Graph, colour: Array, item: int) -> int:
-    """Return the permutation that gives the least tuple of colours; a port's label is its first place in such a one."""
+    """Return the permutation that gives the least tuple of colours; a port is labelled by its first place in any."""
     group = ports.symmetry[item - (colour.size - ports.symmetry.size)]
     begin, end = ports.permutation_ptr[group], ports.permutation_ptr[group + 1]
     first, arity = graph.ports[graph.ptr[item]], graph.ptr[item + 1] - graph.ptr[item]

@@ -57,7 +57,7 @@ class Settled:
     best: tuple[int, ...]
 
 
-def settle_from_poles(field: FactorGraph, *, tolerance: float = 1e-8, max_iterations: int = 2000) -> Settled:
+def settle_from_poles(field: FactorGraph) -> Settled:
     r"""Run damped belief propagation from every pole and say where it ends.
 
     All phases of a field satisfy the same equations, and the one with the highest Bethe log partition holds the
@@ -72,9 +72,7 @@ def settle_from_poles(field: FactorGraph, *, tolerance: float = 1e-8, max_iterat
     copies, graphs = len(begin), field.num_graphs
     batch = concatenate_fields([field] * copies)
     start = batch.wiring.interleave(begin)
-    passing, outcome = propagate(
-        batch, messages=start, damping=0.5, tolerance=tolerance, max_iterations=max_iterations
-    )
+    passing, outcome = propagate(batch, messages=start, damping=0.5, tolerance=1e-8, max_iterations=2000)
     log_marginals, _, value = evaluate(passing, outcome.state)
     marginals = padded(batch, log_marginals, -np.inf).exp()
     marginals = marginals.reshape(copies, field.num_variables, -1)

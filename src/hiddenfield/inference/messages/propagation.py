@@ -65,7 +65,7 @@ def propagate(
     if messages is None and weights is None:
         options: dict[str, Any] = {"schedule": schedule, "damping": damping, "tolerance": tolerance}
         options |= {"maximise": maximise, "max_iterations": max_iterations, "backend": backend}
-        pieces = _pieces(field)
+        pieces = pieces_of(field)
         if len(pieces) > 1:
             return passing, _joined(field, pieces, [propagate(piece, **options)[1] for piece in pieces])
     size = field.wiring.message_state.shape[0]
@@ -117,12 +117,18 @@ def make_iteration(
     return loops(plan, damping, tolerance) if pairs is None else pairs
 
 
-def _pieces(field: FactorGraph) -> list[FactorGraph]:
-    """Cut a large batch on the CPU into pieces whose messages fit the cache."""
+def pieces_of(field: FactorGraph) -> list[FactorGraph]:
+    """Cut a large batch on the CPU into consecutive graphs whose messages fit the cache; made once for each field.
+
+    The field itself, alone, where its factors are not in the order of graphs, or where some batch would lack a kind of
+    factor that another one has. Variables, and the factors of each group, come in the order of the field.
+    """
     small = field.num_graphs < 2 or field.wiring.message_state.shape[0] <= 2 * PIECE
     if small or field.device.type != "cpu" or (field.requires_grad and torch.is_grad_enabled()):
         return [field]
-    return cut_batch(field, PIECE)
+    pieces: list[FactorGraph] = vars(field).setdefault("_pieces", [])
+    pieces += [] if pieces else _cut(field)
+    return pieces
 
 
 def _joined(
@@ -144,20 +150,7 @@ def _joined(
     )
 
 
-def cut_batch(field: FactorGraph, most_messages: int) -> list[FactorGraph]:
-    """Return batches of consecutive graphs whose messages hold at most so many numbers, or one graph each.
-
-    The field itself, alone, where its factors are not in the order of graphs, or where some batch would lack a kind of
-    factor that another one has. Variables, and the factors of each group, come in the order of the field. Made once for
-    each field.
-    """
-    kept: dict[int, list[FactorGraph]] = field.__dict__.setdefault("_pieces", {})
-    if most_messages not in kept:
-        kept[most_messages] = _cut(field, most_messages)
-    return kept[most_messages]
-
-
-def _cut(field: FactorGraph, most_messages: int) -> list[FactorGraph]:
+def _cut(field: FactorGraph) -> list[FactorGraph]:
     wiring = field.wiring
     owners = [field.variable_graph[group.scopes[:, 0]] for group in field.groups]
     if not all(bool((owner.diff() >= 0).all()) for owner in owners):
@@ -166,7 +159,7 @@ def _cut(field: FactorGraph, most_messages: int) -> list[FactorGraph]:
     sizes = sizes.index_add(0, wiring.port_graph, wiring.port_ptr.diff())
     bounds, held = [0], 0
     for graph, size in enumerate(sizes.tolist()):
-        if held and held + size > most_messages:
+        if held and held + size > PIECE:
             bounds.append(graph)
             held = 0
         held += size
