@@ -36,6 +36,7 @@ from hiddenfield.inference.posterior import Posterior
 from hiddenfield.iteration import Outcome
 from hiddenfield.limits import check_time
 from hiddenfield.ops import segment_logsumexp, segment_sum
+from hiddenfield.ops.equal_rows import equal_rows, number_rows, ranges
 from hiddenfield.shapes import Array, Float, Int, Tensor
 
 MOST_ENTRIES = 1 << 28
@@ -76,8 +77,6 @@ class RegionWiring:
 
     Parameters
     ----------
-    regions
-        The region graph.
     table_ptr, inner_ptr, message_ptr
         Bounds of every outer region's table, inner region's belief and pair's message.
     map_start, maps
@@ -87,7 +86,6 @@ class RegionWiring:
         Projections of the outer tables onto messages, onto the tables of the factors, and onto the states of variables.
     """
 
-    regions: RegionGraph
     table_ptr: Int[Array, " outer_bounds"]
     inner_ptr: Int[Array, " inner_bounds"]
     message_ptr: Int[Array, " pair_bounds"]
@@ -377,13 +375,15 @@ def wire_regions(regions: RegionGraph, field: FactorGraph) -> RegionWiring:
 
     def project(row: Array, start: Array, maps: Array, target_ptr: Array) -> Projection:
         check_time()
-        return _projection(table_ptr, row, start, maps, target_ptr, field.device)
+        source, item = ranges(table_ptr[:-1][row], np.diff(table_ptr)[row])
+        target = target_ptr[item] + maps[start[item] + source - table_ptr[row][item]]
+        places = [torch.from_numpy(each.astype(np.int64)).to(field.device) for each in (source, target)]
+        return Projection(places[0], places[1], int(target_ptr[-1]))
 
     pair_maps = _maps(regions.outer, cards, regions.pair_outer, pair_sets)
     factor_maps = _maps(regions.outer, cards, regions.factor_outer, factor_sets)
     variable_maps = _maps(regions.outer, cards, regions.variable_outer, variable_sets)
     return RegionWiring(
-        regions,
         table_ptr,
         _bounds(inner_size),
         message_ptr,
@@ -407,45 +407,13 @@ def _table_sizes(sets: Sets, cards: Array) -> Array:
 
 def _maps(outer: Sets, cards: Array, row: Array, positions: Sets) -> tuple[Array, Array]:
     """Return where each item's map begins, and the maps: one for each (shape of the outer region, positions)."""
-    if len(row) == 0:
-        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    shape = _padded(Sets(outer.ptr, cards[outer.values]))
-    keys = np.concatenate([shape[row], _padded(positions)], axis=1)
-    unique, inverse = np.unique(keys, axis=0, return_inverse=True)
-    parts, width = [], shape.shape[1]
-    for key in unique:
+    shapes, parts = Sets(outer.ptr, cards[outer.values]), [np.zeros(0, np.int64)]
+    kind, first = equal_rows(np.stack([number_rows(shapes)[0][row], number_rows(positions)[0]], 1))
+    for item in first.tolist():
         check_time()
-        states = tuple(key[:width][key[:width] >= 0].tolist())
-        places = key[width:][key[width:] >= 0]
-        number = np.zeros(states, dtype=np.int64)
-        stride = 1
-        for place in places[::-1]:
-            along = [1] * len(states)
-            along[place] = states[place]
-            number += stride * np.arange(states[place]).reshape(along)
-            stride *= states[place]
-        parts.append(number.reshape(-1))
-    start = _bounds(np.array([len(part) for part in parts]))[:-1]
-    return start[inverse.reshape(-1)], np.concatenate(parts)
-
-
-def _padded(sets: Sets) -> Array:
-    """Lay sets out as rows of a matrix, -1 beyond their members."""
-    out = np.full((len(sets), int(sets.sizes.max(initial=0))), -1)
-    out[sets.rows, np.arange(len(sets.values)) - sets.ptr[sets.rows]] = sets.values
-    return out
-
-
-def _projection(
-    table_ptr: Array, row: Array, start: Array, maps: Array, target_ptr: Array, device: torch.device
-) -> Projection:
-    sizes = np.diff(table_ptr)[row]
-    item = np.repeat(np.arange(len(row)), sizes)
-    within = np.arange(len(item)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    source = table_ptr[row][item] + within
-    target = target_ptr[item] + maps[start[item] + within] if len(item) else item
-    return Projection(
-        torch.from_numpy(source.astype(np.int64)).to(device),
-        torch.from_numpy(np.asarray(target, dtype=np.int64)).to(device),
-        int(target_ptr[-1]),
-    )
+        states, places = shapes[[row[item]]].values, positions[[item]].values
+        along = np.ogrid[tuple(map(slice, states))]
+        number = np.ravel_multi_index(tuple(along[place] for place in places), tuple(states[places]))
+        parts.append(np.broadcast_to(number, states).reshape(-1))
+    start = _bounds(np.array([len(part) for part in parts[1:]], np.int64))[:-1]
+    return start[kind], np.concatenate(parts)
