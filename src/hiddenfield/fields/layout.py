@@ -11,6 +11,7 @@ import torch
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.ops import counting_sort, segment_sum
 from hiddenfield.ops.compile import as_array
+from hiddenfield.ops.equal_rows import ranges
 from hiddenfield.shapes import Array
 
 
@@ -54,9 +55,8 @@ class FlatField(NamedTuple):
         """Return each factor's table times its count, one after another; None where all counts are 1."""
         if (self.factor_count == 1).all():
             return None
-        begin = np.cumsum(self.table_size) - self.table_size
-        entry = np.arange(self.table_size.sum()) + np.repeat(self.table_start - begin, self.table_size)
-        return self.tables[entry] * np.repeat(self.factor_count, self.table_size)
+        entry, factor = ranges(self.table_start, self.table_size)
+        return self.tables[entry] * self.factor_count[factor]
 
 
 def flatten(field: FactorGraph) -> FlatField:

@@ -27,6 +27,7 @@ from hiddenfield.inference.posterior import METHODS, Posterior
 from hiddenfield.iteration import check_damping, check_least, iterate
 from hiddenfield.limits import OutOfTimeError
 from hiddenfield.ops.compile import as_array
+from hiddenfield.ops.equal_rows import ranges
 from hiddenfield.shapes import Array, Float, Tensor
 
 FLOOR = -600.0
@@ -222,7 +223,7 @@ class Copies:
             begin += group.num_factors
         # Copies lie behind all variables, whatever their graph: as far as exact inference goes it is all one graph.
         every = np.concatenate([np.arange(field.num_variables), original])
-        states = np.concatenate([np.arange(ptr[v], ptr[v + 1]) for v in every] or [np.zeros(0, np.int64)])
+        states, _ = ranges(ptr[every], cards[every])
         self.owner = as_array(field.variable_graph)[every]
         unary = as_array(field.log_unary)[states].copy()
         later = np.arange(len(states)) >= ptr[-1]
@@ -241,9 +242,7 @@ class Copies:
         member = np.flatnonzero(np.isin(every, original))
         starts = as_array(self.field.state_ptr)
         self.member, self.bounds = member, np.concatenate([[0], np.cumsum(cards[every[member]])])
-        self.place = np.concatenate(
-            [np.arange(starts[m], starts[m + 1]) for m in member] or [np.zeros(0, np.int64)]
-        )
+        self.place, _ = ranges(starts[member], cards[every[member]])
         hubs, slot = np.unique(states[self.place], return_inverse=True)
         self.hub, self.slot = hubs, slot.reshape(-1)  # packed states of the variables that were cut
         self.hub_variable, begin_hub = np.unique(as_array(field.state_variable)[hubs], return_index=True)

@@ -155,9 +155,7 @@ class RegionPassing:
     def message_state(self) -> Tensor:
         """The entry of the inner beliefs that each number of a message belongs to."""
         wiring, regions = self.wiring, self.regions
-        sizes = np.diff(wiring.message_ptr)
-        within = np.arange(wiring.message_ptr[-1]) - np.repeat(wiring.message_ptr[:-1], sizes)
-        return self._tensor(np.repeat(wiring.inner_ptr[regions.pair_inner], sizes) + within)
+        return self._tensor(ranges(wiring.inner_ptr[regions.pair_inner], np.diff(wiring.message_ptr))[0])
 
     @cached_property
     def message_weight(self) -> Tensor:
