@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import TypeVar
 
 import numpy as np
 
 from hiddenfield.shapes import Array, Int
+
+Packed = TypeVar("Packed", bound="Rows")
 
 
 def ranges(
@@ -37,7 +39,7 @@ class Rows:
         return len(self.ptr) - 1
 
     @classmethod
-    def of_table(cls, table: Int[Array, "rows columns"]) -> Self:
+    def of_table(cls: type[Packed], table: Int[Array, "rows columns"]) -> Packed:
         """Take the rows of a matrix; it may have no columns."""
         count, width = table.shape
         return cls(
@@ -45,13 +47,13 @@ class Rows:
         )
 
     @classmethod
-    def concatenate(cls, parts: Sequence[Rows]) -> Self:
+    def concatenate(cls: type[Packed], parts: Sequence[Rows]) -> Packed:
         """Join rows end to end."""
         sizes = np.concatenate([np.zeros(1, np.int64), *(np.diff(part.ptr) for part in parts)])
         values = np.concatenate([np.zeros(0, np.int64), *(part.values for part in parts)])
         return cls(np.cumsum(sizes), values)
 
-    def take(self, chosen: Int[Array, " chosen"]) -> Self:
+    def take(self: Packed, chosen: Int[Array, " chosen"]) -> Packed:
         """Return some of the rows, in that order."""
         lengths = np.diff(self.ptr)[chosen]
         entries, _ = ranges(self.ptr[:-1][chosen], lengths)
