@@ -113,12 +113,14 @@ def test_copies_are_reported_by_id_and_contradictions_counted():
         Split("fold 1", np.array([0, 2, 4]), np.array([1, 3])),
         Split("fold 2", np.array([1, 3]), np.array([0, 2, 4])),
     ]
-    found = find_leakage(words, splits, y=[0, 1, 0, 0, 0]).as_dict()
-    assert found == {
+    found, leaked = find_leakage(words, splits, y=[0, 1, 0, 0, 0])
+    assert [part.sum() for part in leaked] == found.folds
+    assert found.as_dict() == {
         "count": 3,
         "share": 0.6,
         "contradicting": 1,
         "folds": [2, 1],
         "ids": [["b", "a"], ["d", "a"], ["a", "b"]],
+        "mean_without": None,
     }
     assert len(words) == 5  # nothing was dropped

@@ -1,5 +1,5 @@
 from .assessment.assessing import assess as assess
-from .assessment.details import Leakage as Leakage, find_leakage as find_leakage
+from .assessment.details import find_leakage as find_leakage
 from .assessment.settings import AssessmentSettings as AssessmentSettings, Between as Between
 from .assessment.several import Assessments as Assessments, assess_targets as assess_targets
 from .baselines import BASELINES as BASELINES, fit_baselines as fit_baselines

@@ -21,7 +21,7 @@ from hiddenfield.evaluation.records import (
     ScoreRecord,
     finite_metrics,
 )
-from hiddenfield.evaluation.significance import bootstrap_interval, bootstrap_record
+from hiddenfield.evaluation.significance import bootstrap_comparison, bootstrap_interval
 from hiddenfield.evaluation.splits.base import Split
 from hiddenfield.shapes import Array, Bool, Float
 
@@ -73,8 +73,7 @@ def measure_fit(
     truth = structures.targets.cpu().numpy().astype(np.float64)
     leakage, leaked = None, np.zeros(0, dtype=bool)
     if len(split.test):
-        copies = find_leakage(structures, [split], truth[:, 0] if truth.shape[1] == 1 else None)
-        leakage, leaked = LeakageRecord(**copies.as_dict(), mean_without=None), copies.leaked[0]
+        leakage, (leaked,) = find_leakage(structures, [split], truth[:, 0] if truth.shape[1] == 1 else None)
     parameters, seconds = estimator.num_parameters_, estimator.seconds_
     settings = {name: plain(v) for name, v in estimator.get_params().items() if name not in OF_THE_RUN}
     found = FitRecord(
@@ -145,7 +144,7 @@ def _add(
     for score in others:
         difference = own.metrics[found.main] - score.metrics[found.main]
         drawn = mine[found.main], draws[score.name][found.main]
-        rows.append(score.record(bootstrap_record(difference, *drawn, found.main)))
+        rows.append(score.record(bootstrap_comparison(difference, *drawn, found.main)))
     found.test[name], found.baseline[name] = finite_metrics(own.metrics), rows[0].metrics
     found.intervals[name] = {metric: bootstrap_interval(drawn) for metric, drawn in mine.items()}
     found.entries[name] = _sizes(split, there)

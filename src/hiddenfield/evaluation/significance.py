@@ -199,8 +199,8 @@ def bootstrap_interval(values: Float[Array, " draws"]) -> list[float] | None:
 
 
 def bootstrap_comparison(
-    mean: float, own: Float[Array, " draws"], other: Float[Array, " draws"]
-) -> Comparison | None:
+    mean: float, own: Float[Array, " draws"], other: Float[Array, " draws"], metric: str
+) -> ComparisonRecord | None:
     r"""Compare two models by their differences d on the same B bootstrap draws; None where too many are undefined.
 
     .. math:: p = 2 \min\bigl(1 + \#\{d \le 0\},\, 1 + \#\{d \ge 0\}\bigr) / (B + 1)
@@ -214,6 +214,8 @@ def bootstrap_comparison(
         The difference on the test structures themselves.
     own, other
         The metric of both on the draws.
+    metric
+        Its name.
 
     References
     ----------
@@ -221,7 +223,7 @@ def bootstrap_comparison(
 
     Examples
     --------
-    >>> bootstrap_comparison(0.1, np.full(999, 0.9), np.full(999, 0.8)).p_value
+    >>> bootstrap_comparison(0.1, np.full(999, 0.9), np.full(999, 0.8), "accuracy").p_value
     0.002
     """
     differences = own - other
@@ -230,14 +232,5 @@ def bootstrap_comparison(
         return None
     known = differences[np.isfinite(differences)]
     fewer = 1 + min(int((known <= 0).sum()), int((known >= 0).sum()))
-    return Comparison(mean, bounds[0], bounds[1], math.nan, min(1.0, 2 * fewer / (len(known) + 1)))
-
-
-def bootstrap_record(
-    difference: float, own: Float[Array, " draws"], other: Float[Array, " draws"], metric: str
-) -> ComparisonRecord | None:
-    """Return `bootstrap_comparison` as it is written; None where too many draws are undefined."""
-    found = bootstrap_comparison(difference, own, other)
-    return (
-        None if found is None else comparison_record(found, metric, "paired bootstrap of the test structures")
-    )
+    found = Comparison(mean, *bounds, math.nan, min(1.0, 2 * fewer / (len(known) + 1)))
+    return comparison_record(found, metric, "paired bootstrap of the test structures")

@@ -14,7 +14,7 @@ import numpy as np
 from hiddenfield.data.structures import Structures
 from hiddenfield.evaluation.assessment.cells import BLIND_NAME, BaselineResult, Cell, Context, FinalResult
 from hiddenfield.evaluation.measuring import Predictions, rounded
-from hiddenfield.evaluation.records import ErrorRange, Roc, RocCurve, TrainingCurve
+from hiddenfield.evaluation.records import ErrorRange, LeakageRecord, Roc, RocCurve, TrainingCurve
 from hiddenfield.evaluation.splits.base import Split
 from hiddenfield.kernels.refinement import copy_classes
 from hiddenfield.learning.metrics import roc_auc, roc_curve
@@ -285,44 +285,9 @@ def error_ranges(
 # -- leakage -----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class Leakage:
-    """Test structures with copies in the training parts.
-
-    Parameters
-    ----------
-    leaked
-        For every split, which of its test structures have a copy in its training part.
-    contradicting
-        How many of these have copies, but none with the same target.
-    pairs
-        (test id, training id) of the first of them.
-    """
-
-    leaked: tuple[Bool[Array, " _"], ...]
-    contradicting: int
-    pairs: tuple[tuple[str, str], ...]
-
-    @property
-    def count(self) -> int:
-        """Test structures with a copy in training, over all splits."""
-        return int(sum(part.sum() for part in self.leaked))
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain values."""
-        tested = sum(len(part) for part in self.leaked)
-        return {
-            "count": self.count,
-            "share": self.count / tested if tested else 0.0,
-            "contradicting": self.contradicting,
-            "folds": [int(part.sum()) for part in self.leaked],
-            "ids": [list(pair) for pair in self.pairs],
-        }
-
-
 def find_leakage(
-    structures: Structures, splits: Sequence[Split], y: Any = None, *, most_listed: int = MOST_LISTED
-) -> Leakage:
+    structures: Structures, splits: Sequence[Split], y: Any = None
+) -> tuple[LeakageRecord, list[Bool[Array, " _"]]]:
     """Find the test structures of which an isomorphic copy, with the same labels and attributes, is trained on.
 
     Copies are found by `hiddenfield.kernels.copy_classes`. They are reported and left where they are: whether a copy is
@@ -336,16 +301,19 @@ def find_leakage(
         Their splits.
     y
         (structures,) targets, to count the copies that contradict each other.
-    most_listed
-        Pairs of ids that are kept.
+
+    Returns
+    -------
+    The record, with the ids of at most 100 pairs and without a mean, and for every split which of its test structures
+    have a copy in its training part.
 
     Examples
     --------
     >>> import hiddenfield as hf
     >>> words = hf.data.from_sequences(["GAT", "TAG", "CAT", "CC"])
-    >>> found = find_leakage(words, [Split("fold 1", np.array([0, 2]), np.array([1, 3]))])
-    >>> found.count, found.pairs
-    (1, (('1', '0'),))
+    >>> found, leaked = find_leakage(words, [Split("fold 1", np.array([0, 2]), np.array([1, 3]))])
+    >>> found.count, found.ids, leaked
+    (1, [['1', '0']], [array([ True, False])])
     """
     numbers, names = copy_classes(structures), structures.ids
     names = np.arange(len(structures)) if names is None else names
@@ -359,6 +327,8 @@ def find_leakage(
         leaked.append(copied)
         for place in np.flatnonzero(copied).tolist():
             position, copies = int(split.test[place]), train[low[place] : high[place]]
-            pairs.append((str(names[position]), str(names[copies[0]])))
+            pairs.append([str(names[position]), str(names[copies[0]])])
             contradicting += answers is not None and not bool((answers[copies] == answers[position]).any())
-    return Leakage(tuple(leaked), contradicting, tuple(pairs[:most_listed]))
+    folds = [int(part.sum()) for part in leaked]
+    share = sum(folds) / max(sum(map(len, leaked)), 1)
+    return LeakageRecord(sum(folds), share, contradicting, folds, pairs[:MOST_LISTED], None), leaked

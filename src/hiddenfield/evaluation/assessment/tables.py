@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
+import msgspec
 import numpy as np
 
 from hiddenfield.data.structures import Structures
@@ -36,8 +37,8 @@ from hiddenfield.evaluation.records import (
     finite,
 )
 from hiddenfield.evaluation.significance import (
+    bootstrap_comparison,
     bootstrap_interval,
-    bootstrap_record,
     comparison_record,
     corrected_t_test,
     summarise,
@@ -163,7 +164,7 @@ def _baselines(
         if len(folds) > 1:
             against = comparison_record(corrected_t_test(values, folds, share), name)
         elif own is not None and model in others:
-            against = bootstrap_record(values[0] - folds[0], own, others[model], name)
+            against = bootstrap_comparison(values[0] - folds[0], own, others[model], name)
         records[model] = BaselineRecord(
             summary.mean,
             summary.std,
@@ -181,13 +182,13 @@ def _leakage(context: Context, finished: Finished) -> LeakageRecord | None:
     problem, values = context.problem, []
     if not isinstance(problem.X, Structures):
         return None
-    found = find_leakage(problem.X, context.splits, problem.truth)
+    found, leaked = find_leakage(problem.X, context.splits, problem.truth)
     for fold, split in enumerate(context.splits):
-        clean = ~found.leaked[fold]
+        clean = ~leaked[fold]
         for result in finished.finals(fold):
             truth, table = problem.truth[split.test][clean], result.kept()[clean]
             values.append(table.measure(truth)[context.metric.name] if clean.any() else np.nan)
-    return LeakageRecord(**found.as_dict(), mean_without=finite(float(np.mean(values))))
+    return msgspec.structs.replace(found, mean_without=finite(float(np.mean(values))))
 
 
 def _learning_curve(
