@@ -195,6 +195,12 @@ def test_a_model_that_is_worth_nothing_is_said_to_be(capsys, copied):
 def test_a_baseline_that_is_better_is_named(capsys, copied):
     (_, out, _), _ = fit(capsys, copied, "--target", "size")
     assert re.search(r"warning: the model is worse than (labels|WL-3) \+ ridge \(mean absolute error", out)
+    said = "--model kernel:wl_subtree --parameter head=linear --parameter normalise=false"
+    assert said in out
+    words = ["--target", "size", "--out", copied.parent / "counted", *said.split()]
+    code, out, _ = call(capsys, "fit", copied, *words)
+    assert code == 0
+    assert "worse than" not in out
 
 
 def test_few_test_structures_are_said_to_be_few(capsys, words):

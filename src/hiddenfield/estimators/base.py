@@ -494,7 +494,7 @@ class StructureEstimator(Fitted):  # type: ignore[misc]
         fits = []
         for (kept, held_out), seed in zip(parts, seeds[1:], strict=True):
             training, validation = structures[kept], structures[held_out] if len(held_out) else None
-            settings = self._settings(training, validation, seed)
+            settings = self._settings(training, validation, seed, classes=not task.is_regression)
             network = self._network(features, task, seed)
             named = partial(_name_at, name_of, kept)
             own = None if weights is None else (weights[kept], weights[held_out])
@@ -525,9 +525,12 @@ class StructureEstimator(Fitted):  # type: ignore[misc]
             own[name] = plain(value)
         return own
 
-    def _settings(self, training: Structures, validation: Structures | None, seed: int) -> TrainSettings:
-        size = auto_batch_size(len(training)) if self.batch_size == "auto" else int(self.batch_size)
-        epochs = auto_epochs(len(training), size) if self.epochs == "auto" else int(self.epochs)
+    def _settings(
+        self, training: Structures, validation: Structures | None, seed: int, *, classes: bool
+    ) -> TrainSettings:
+        count = len(training)
+        size = auto_batch_size(count, classes) if self.batch_size == "auto" else int(self.batch_size)
+        epochs = auto_epochs(count, size, classes) if self.epochs == "auto" else int(self.epochs)
         own = {name: plain(getattr(self, name)) for name in TrainSettings.names() if hasattr(self, name)}
         own |= {"epochs": epochs, "batch_size": size, "seed": seed, "precision": str(self.precision)}
         if self.patience == "auto":

@@ -17,9 +17,9 @@ from hiddenfield.estimators.inputs import REPRESENTATIONS
 from hiddenfield.learning.settings import OPTIMIZERS, PRECISIONS, SCHEDULES
 from hiddenfield.learning.task import LOSSES
 
-# A network of this kind needs some thousand steps whatever the data, and gains little from many more passes; see the
-# study of defaults in docs/results/defaults.md.
-STEPS = 2000
+# Steps of training, at most: more gain little, whatever the data. Of classes half as many as structures, at least so
+# many: where pooled embeddings are standardised the best epoch comes early; see docs/decisions/0017.
+STEPS, FEWEST_STEPS = 2000, 500
 FEWEST_EPOCHS, MOST_EPOCHS = 20, 200
 FEWEST_PATIENT = 10
 # Networks of an ensemble for at most so many structures.
@@ -88,30 +88,32 @@ def plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def auto_batch_size(structures: int) -> int:
-    """Return a power of two from 8 to 128, such that an epoch has some 30 steps.
+def auto_batch_size(structures: int, classes: bool = False) -> int:
+    """Return a power of two up to 128, such that an epoch has some 30 steps, of classes half as many.
 
     Examples
     --------
     >>> [auto_batch_size(count) for count in (20, 170, 1000, 100_000)]
     [8, 8, 32, 128]
     """
-    size = 8
-    while size < 128 and structures / size > 45:
+    size, steps = (16, 22.5) if classes else (8, 45)
+    while size < 128 and structures / size > steps:
         size *= 2
     return size
 
 
-def auto_epochs(structures: int, batch_size: int) -> int:
-    """Return how many epochs make about `STEPS` steps, from 20 to 200.
+def auto_epochs(structures: int, batch_size: int, classes: bool = False) -> int:
+    """Return how many epochs make about `STEPS` steps, of classes fewer where structures are few; from 20 to 200.
 
     Examples
     --------
     >>> [auto_epochs(count, auto_batch_size(count)) for count in (170, 1000, 100_000)]
     [91, 62, 20]
+    >>> [auto_epochs(count, auto_batch_size(count, True), True) for count in (170, 1000, 100_000)]
+    [45, 31, 20]
     """
-    steps_an_epoch = -(-structures // batch_size)
-    return min(MOST_EPOCHS, max(FEWEST_EPOCHS, round(STEPS / steps_an_epoch)))
+    steps = min(STEPS, max(FEWEST_STEPS, structures // 2)) if classes else STEPS
+    return min(MOST_EPOCHS, max(FEWEST_EPOCHS, round(steps / -(-structures // batch_size))))
 
 
 def auto_ensemble(structures: int) -> int:

@@ -252,8 +252,9 @@ def _of_baselines(rest: Sequence[str], nothing: Sequence[str], found: FitRecord)
             main = found.main
             text += f" ({NAMES[main]} {_text(found.test[name][main])} against {_text(best.metrics[main])})"
         told.append(
-            f"{text}, a linear model on counted labels or neighbourhoods; that is enough here, or the settings are "
-            f"not right: hiddenfield evaluate --nested selects them"
+            f"{text}, a linear model on counted labels or neighbourhoods; --model kernel:wl_subtree --parameter "
+            f"head=linear --parameter normalise=false fits one (of labels alone with --parameter rounds=0), and "
+            f"hiddenfield evaluate --nested selects other settings of this model"
         )
     return told
 
