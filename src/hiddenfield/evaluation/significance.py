@@ -232,5 +232,5 @@ def bootstrap_comparison(
         return None
     known = differences[np.isfinite(differences)]
     fewer = 1 + min(int((known <= 0).sum()), int((known >= 0).sum()))
-    found = Comparison(mean, *bounds, math.nan, min(1.0, 2 * fewer / (len(known) + 1)))
+    found = Comparison(mean, bounds[0], bounds[1], math.nan, min(1.0, 2 * fewer / (len(known) + 1)))
     return comparison_record(found, metric, "paired bootstrap of the test structures")
