@@ -21,10 +21,10 @@ ROOMS: tuple[tuple[tuple[str, str], ...], ...] = (
     (
         ("inference", "marginals, log Z, assignments"),
         ("embedding", "the same with learned messages"),
-        ("kernels", "similarities of structures"),
     ),
     (("learning", "what is learned, and the loops that learn it"),),
     (("models", "relational models"),),
+    (("kernels", "similarities of structures"),),
     (("estimators", "scikit-learn classes"),),
     (("evaluation", "splits, assessment, baselines, records"),),
     (("report", "tables, plots, pages"),),

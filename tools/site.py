@@ -18,8 +18,8 @@ from mkdocs.structure.files import File
 
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "hiddenfield"
 STATIONS = (
-    *("ops", "data", "datasets", "fields", "inference", "embedding", "kernels"),
-    *("learning", "models", "estimators", "evaluation", "report", "studies"),
+    *("ops", "data", "datasets", "fields", "inference", "embedding"),
+    *("learning", "models", "kernels", "estimators", "evaluation", "report", "studies"),
 )
 
 MODULE = re.compile(r"^::: (hiddenfield(?:\.\w+)*)$", re.MULTILINE)

@@ -108,7 +108,10 @@ def test_fit_predict_and_evaluate(tmp_path, capsys):
     hf.write(molecules(), data)
     run = tmp_path / "run"
     options = ["--model", "kernel:wl_subtree", "-p", "rounds=1"]
-    result = done(capsys, "fit", data, "--target", "gap", *options, "--out", run)
+    result = done(capsys, "fit", data, "--target", "gap", *options, "--out", run, "--report")
+    text = (run / "report.html").read_text(encoding="utf-8")
+    assert "<h2>Substructures</h2>" in text
+    assert "red where they speak for a larger value" in text
     assert result["settings"]["rounds"] == 1
     assert result["model"] == "kernel:wl_subtree"
     done(capsys, "predict", run, data, "--out", tmp_path / "predicted.csv")
@@ -132,3 +135,32 @@ def test_fit_predict_and_evaluate(tmp_path, capsys):
     code, _, message = call(capsys, "evaluate", data, "--target", "gap", "--model", "kernel:nothing")
     assert code == 1
     assert "kernel:wl_subtree" in message
+
+
+def test_weights_of_substructures_give_the_answers():
+    """Of two classes, of three (one machine for each pair), of numbers, and of a linear head."""
+    words = ["".join(row) for row in np.random.default_rng(0).choice(list("ACGT"), size=(40, 12))]
+    pairs = ["x" if "GA" in word else "y" for word in words]
+    threes = ["z" if "CC" in word else pair for word, pair in zip(words, pairs, strict=True)]
+    options = {"kernel": "spectrum", "kernel_options": {"k": 2}}
+
+    model = KernelClassifier(**options, strength=1.0).fit(words, pairs)
+    rows, machine = model.kernel_.transform(model.structures_), model.heads_[0].model
+    own = machine.decision_function(rows @ rows.T.toarray()) - machine.intercept_
+    assert np.allclose(rows @ model.substructure_weights()[:, 0], own)
+
+    model = KernelClassifier(**options, strength=1.0).fit(words, threes)
+    machine = model.heads_[0].model.set_params(decision_function_shape="ovo")
+    first, second, third = (machine.decision_function(rows @ rows.T.toarray()) - machine.intercept_).T
+    expected = np.stack([first + second, third - first, -second - third], axis=1)
+    assert np.allclose(rows @ model.substructure_weights(), expected)
+
+    model = KernelRegressor(**options).fit(words, [word.count("GA") for word in words])
+    assert np.allclose(
+        rows @ model.substructure_weights()[:, 0],
+        model.heads_[0].model.regressor_.predict(rows @ rows.T.toarray()),
+    )
+    model = KernelRegressor(**options, head="linear").fit(words, [word.count("GA") for word in words])
+    flat = rows @ model.substructure_weights()
+    assert np.allclose(flat[:, 0] - flat[0, 0], model.predict(words) - model.predict(words)[0], atol=1e-6)
+    assert KernelClassifier(kernel="mismatch").fit(words, pairs).substructure_weights() is None

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 from collections import Counter
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from scipy.optimize import linear_sum_assignment
 
 import hiddenfield as hf
 from hiddenfield.datasets import huckel
-from hiddenfield.kernels import ShortestPath, WLEdge, WLShortestPath, WLSubtree, base, colours
+from hiddenfield.kernels import ShortestPath, WLAssignment, WLEdge, WLShortestPath, WLSubtree, base, colours
 from tests.data.strategies import structures
 from tests.kernels.test_weisfeiler_lehman import colours_in_plain_python
 
@@ -84,6 +85,19 @@ def test_arcs_between_colours(pack, rounds, use_arc_labels):
     ]
     kernel = WLEdge(rounds=rounds, use_arc_labels=use_arc_labels).fit(pack)
     assert np.array_equal(kernel.gram(pack), gram_of(expected))
+
+
+@settings(max_examples=30)
+@given(structures(max_nodes=5, max_arcs=8), st.integers(0, 2))
+def test_assignments_of_nodes(pack, rounds):
+    every = colours_in_plain_python(pack, rounds, True)
+    bounds = list(pairwise(pack.node_ptr.tolist()))
+    expected = np.zeros((len(pack), len(pack)))
+    for (x, (a, b)), (y, (c, d)) in product(enumerate(bounds), repeat=2):
+        alike = np.array([[sum(own[i] == own[j] for own in every) for j in range(c, d)] for i in range(a, b)])
+        if alike.size:
+            expected[x, y] = alike[linear_sum_assignment(alike, maximize=True)].sum()
+    assert np.array_equal(WLAssignment(rounds=rounds).fit(pack).gram(pack), expected)
 
 
 def test_paths_are_listed_in_parts(monkeypatch):

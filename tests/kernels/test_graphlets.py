@@ -74,6 +74,25 @@ def test_complete_graphs_and_hubs_in_parts(monkeypatch):
     assert Graphlet(sizes=(3,)).fit(pack).transform(pack).toarray().tolist() == expected
 
 
+def test_a_share_of_the_graphlets_estimates_all():
+    pack = hf.data.from_networkx([networkx.gnp_random_graph(16, 0.3, seed=1), networkx.star_graph(12)])
+    exact = Graphlet(sizes=(2, 3)).fit(pack)
+    counts = exact.transform(pack).toarray()
+    every = Graphlet(sizes=(2, 3), share=1.0).fit(pack)
+    assert np.array_equal(every.transform(pack).toarray(), counts)
+    assert not every.standard_errors(pack).any()
+    drawn = []
+    for seed in range(40):
+        kernel = Graphlet(sizes=(2, 3), share=0.3, random_state=seed)
+        kernel.labels_, kernel.columns_ = exact.labels_, exact.columns_
+        drawn.append(kernel.transform(pack).toarray())
+    spread = np.std(drawn, axis=0, ddof=1)
+    assert (np.abs(np.mean(drawn, axis=0) - counts) <= 4 * spread / np.sqrt(40)).all()
+    stated = kernel.standard_errors(pack, draws=40)
+    assert np.allclose(stated[counts > 20], spread[counts > 20], rtol=0.5)
+    assert np.array_equal(kernel.transform(pack[[1, 0]]).toarray(), drawn[-1][[1, 0]])
+
+
 def test_sizes_that_are_refused():
     for sizes in ((), (3, 6), (0,)):
         with pytest.raises(InputError, match="sizes must be of numbers from 1 to 5"):

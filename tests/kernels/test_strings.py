@@ -100,6 +100,45 @@ def test_the_order_of_symbols_is_read_and_several_labels_are_one_symbol():
     )  # A before A; the others stand before other symbols
 
 
+@SOME
+@given(st.lists(st.text("ACGT", max_size=8), min_size=1, max_size=4), st.integers(1, 4), st.booleans())
+def test_places_and_both_strands(words, g, positional):
+    def strands(word):
+        return [word, word[::-1].translate(str.maketrans("ACGT", "TGCA"))]
+
+    def same(x, y):
+        return sum(
+            comb(g - apart(u, v), g - 1)
+            for one in strands(x)
+            for other in strands(y)
+            for place, u in enumerate(windows(one, g))
+            for position, v in enumerate(windows(other, g))
+            if place == position or not positional
+        )
+
+    kernel = GappedKmers(g=g, m=1 if g > 1 else 0, positional=positional, both_strands=True)
+    expected = gram_of(words, same if g > 1 else lambda x, y: same_letters(x, y, strands, positional))
+    assert np.array_equal(gram(kernel, words), expected)
+
+
+def same_letters(x, y, strands, positional):
+    return sum(
+        u == v and (place == position or not positional)
+        for one in strands(x)
+        for other in strands(y)
+        for place, u in enumerate(one)
+        for position, v in enumerate(other)
+    )
+
+
+def test_strands_are_of_bases():
+    """Of RNA too; a complement that does not occur is still told from others."""
+    assert gram(Spectrum(k=1, both_strands=True), ["AAU", "GGG", "CC"])[1].tolist() == [0, 18, 12]
+    assert gram(Spectrum(k=1, both_strands=True), ["A", "C"]).tolist() == [[2, 0], [0, 2]]
+    with pytest.raises(InputError, match=r"both_strands is for one column of bases.*got 'C, T, X'"):
+        gram(Spectrum(both_strands=True), ["CXT"])
+
+
 def test_what_is_refused():
     ring = hf.data.from_edges([0, 1, 2], [1, 2, 0], node_ptr=[0, 3])
     with pytest.raises(InputError, match="Spectrum compares sequences, and structure 0 is none"):

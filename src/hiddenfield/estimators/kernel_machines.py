@@ -18,7 +18,7 @@ from hiddenfield.estimators.heads import MOST_COMPARED, Machine, fit_head, fit_m
 from hiddenfield.estimators.inputs import REPRESENTATIONS, Features, rows_read
 from hiddenfield.estimators.parameters import COUNT, POSITIVE, check
 from hiddenfield.estimators.supervised import PredictsClasses, PredictsNumbers
-from hiddenfield.kernels.base import FeatureKernel, Kernel, make_kernel
+from hiddenfield.kernels.base import FeatureKernel, Kernel, make_kernel, products
 from hiddenfield.learning.linear import Linear
 from hiddenfield.shapes import Array, Float, Tensor
 
@@ -138,7 +138,11 @@ class KernelPredictor(Fitted):
         few = count <= (MOST_COMPARED if explicit else MOST_IN_GRAM)
         compare = self.head == "svm" or (self.head == "auto" and few)
         self.form_ = "gram" if compare else "features" if explicit else "landmarks"
-        if self.form_ == "gram":
+        self.counts_ = None
+        if self.form_ == "gram" and isinstance(self.kernel_, FeatureKernel) and self.kernel_.compact:
+            self.counts_ = self.kernel_.fit_transform(structures)
+            rows = products(self.counts_, self.counts_)
+        elif self.form_ == "gram":
             rows = self.kernel_.fit_gram(structures)
         elif isinstance(self.kernel_, FeatureKernel):
             rows = self.kernel_.fit_transform(structures)
@@ -175,6 +179,8 @@ class KernelPredictor(Fitted):
             return self.kernel_.transform(structures)
         if self.form_ == "landmarks":
             return csr_matrix(self.kernel_.gram(structures, self.landmarks_) @ self.projection_)
+        if self.counts_ is not None and isinstance(self.kernel_, FeatureKernel):
+            return products(self.kernel_.transform(structures), self.counts_)
         return self.kernel_.gram(structures, self.structures_)
 
     # -- fitted --------------------------------------------------------------------------------------------
@@ -184,6 +190,38 @@ class KernelPredictor(Fitted):
         """How many weights there are: of structures, in a support vector machine."""
         heads = zip(self.heads_, self.present_, strict=True)
         return sum(head.parameters if isinstance(head, Linear) else len(rows) for head, rows in heads)
+
+    def substructure_weights(self, target: int = 0) -> Float[Array, "substructures outputs"] | None:
+        """Return what each column of the kernel's features adds to the answer for one target, before any intercept.
+
+        Of numbers and of two classes one output, the second class being positive; else one for each class. None for a
+        kernel without features, features that are not kept (gapped k-mers), or landmarks.
+        """
+        head, rows = self.heads_[target], self.present_[target]
+        if isinstance(head, Linear):
+            if self.form_ != "features":
+                return None
+            weights = head.weights * head.scale[:, None]
+            return weights[:, 1:] - weights[:, :1] if head.classes and weights.shape[1] == 2 else weights
+        if self.counts_ is None:
+            return None
+        machine = getattr(head.model, "regressor_", head.model)
+        if not hasattr(machine, "dual_coef_"):
+            return np.zeros((self.counts_.shape[1], 1))
+        dual = np.atleast_2d(machine.dual_coef_)
+        if (classes := getattr(machine, "classes_", None)) is None:
+            return np.asarray(self.counts_[rows].T @ dual.T)
+        held = self.counts_[rows[machine.support_]]
+        if len(classes) == 2:
+            return np.asarray(held.T @ dual.T)
+        # Of classes i < j one machine, positive for i: for vectors of i in row j - 1, for those of j in row i.
+        own = np.repeat(np.arange(len(classes)), machine.n_support_)
+        share = np.zeros((len(own), len(classes)))
+        for k in range(len(own)):
+            others = np.delete(np.arange(len(classes)), own[k])
+            speaks = np.where(others > own[k], 1, -1) * dual[:, k]
+            share[k, own[k]], share[k, others] = speaks.sum(), -speaks
+        return np.asarray(held.T @ share)
 
     def _predictions(self, X: Any) -> list[Float[Array, "members ..."]]:
         check_is_fitted(self, "heads_")

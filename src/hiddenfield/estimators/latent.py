@@ -22,7 +22,7 @@ from hiddenfield.estimators.parameters import COUNT, POSITIVE, as_json, check, f
 from hiddenfield.learning.em import ACCELERATIONS, FILLS, Arrays, Learned, Run, fit_em
 from hiddenfield.learning.em_checkpoint import flattened, grouped
 from hiddenfield.learning.multiple_imputation import Pooled, pool
-from hiddenfield.learning.observed_information import standard_errors
+from hiddenfield.learning.observed_information import scores, standard_errors
 from hiddenfield.learning.shards import Shards
 from hiddenfield.progress import progress
 from hiddenfield.registry import Registry
@@ -263,6 +263,10 @@ class LatentEstimator(BaseEstimator):  # type: ignore[misc]
         """Return the mean log-likelihood of the rows."""
         values = self.log_likelihood(X)
         return float(np.average(values, weights=_weights(sample_weight, len(values))))
+
+    def scores(self, X: Any) -> Float[Array, "rows free"]:
+        """Return the gradient of each row's log-likelihood in the free coordinates: Fisher scores."""
+        return scores(*self._fitted(X))
 
     def posterior(self, X: Any) -> Any:
         """Return the distribution of what is hidden in each row: the probability of each component."""

@@ -182,6 +182,9 @@ class BlockKernel(Kernel):
 class FeatureKernel(TransformerMixin, BlockKernel):  # type: ignore[misc]
     """A kernel whose features are counts, so that a linear model on them does what a kernel machine would."""
 
+    compact: ClassVar[bool] = True
+    """Whether the features of all structures are small beside their Gram matrix, so that they can be kept."""
+
     def transform(self, X: Structures) -> csr_matrix:
         """Return the features, (structures, substructures that were fitted), sparse.
 
@@ -189,6 +192,10 @@ class FeatureKernel(TransformerMixin, BlockKernel):  # type: ignore[misc]
         """
         check_is_fitted(self)
         return self._features(self._counted(_pack(X)))
+
+    def occurrence(self, structure: Structures, column: int) -> Int[Array, " own"] | None:
+        """Return the nodes of a substructure that a column counts, in one structure; None where there is none."""
+        return None
 
     def fit_transform(self, X: Structures, y: Any = None) -> csr_matrix:
         """Return what ``fit(X).transform(X)`` does, sooner: substructures are counted once."""
@@ -241,7 +248,10 @@ def check_memory(shape: tuple[int, int], dtype: Any) -> int:
 def add_products(
     first: csr_matrix, second: csr_matrix, weight: float, out: Float[Array, "first second"]
 ) -> None:
-    """Add the products of all rows of two sparse matrices, times a weight, to a dense matrix."""
+    """Add the products of all rows of two sparse matrices, times a weight, to a dense matrix.
+
+    Those of a matrix with itself are computed once for each pair, and what they are added to is symmetric.
+    """
     across = second.tocsc()
     work = first.nnz * max(1.0, across.nnz / max(1, across.shape[1]))
     _add_products(
@@ -251,20 +261,48 @@ def add_products(
         across.indptr,
         across.indices,
         across.data,
+        first is second,
         out,
         work=work,
     )
 
 
+def products(first: csr_matrix, second: csr_matrix) -> Float[Array, "first second"]:
+    """Return the products of all rows of two sparse matrices, if there is memory for them."""
+    shape = (first.shape[0], second.shape[0])
+    check_memory(shape, np.float64)
+    out = np.zeros(shape)
+    add_products(first, second, 1.0, out)
+    return out
+
+
 @compiled
 def _add_products(
-    ptr: Array, columns: Array, values: Array, bounds: Array, rows: Array, others: Array, out: Array
+    ptr: Array,
+    columns: Array,
+    values: Array,
+    bounds: Array,
+    rows: Array,
+    others: Array,
+    symmetric: bool,
+    out: Array,
 ) -> None:
-    for row in prange(ptr.size - 1):
+    count = ptr.size - 1
+    for turn in prange(count):
+        # Of the products of a matrix with itself the first rows have the most to do: long and short ones in turn.
+        row = turn // 2 if turn % 2 == 0 else count - 1 - turn // 2
         for entry in range(ptr[row], ptr[row + 1]):
             column, value = columns[entry], values[entry]
-            for place in range(bounds[column], bounds[column + 1]):
-                out[row, rows[place]] += value * others[place]
+            for k in range(bounds[column + 1] - bounds[column]):
+                place = bounds[column + 1] - 1 - k
+                other = rows[place]
+                if symmetric and other < row:
+                    break
+                out[row, other] += value * others[place]
+    if symmetric:
+        for row in prange(count):
+            for other in range(row):
+                out[row, other] = out[other, row]
 
 
 # -- labels and substructures as numbers ---------------------------------------------------------------------------
@@ -294,8 +332,8 @@ class Labels:
 def tally(
     parts: Iterable[tuple[Int[Array, " found"], Int[Array, "found width"]]],
     count: int,
-    known: Int[Array, "columns width"] | None,
-) -> tuple[csr_matrix, Int[Array, "columns width"]]:
+    known: Int[Array, "columns own_width"] | None,
+) -> tuple[csr_matrix, Int[Array, "columns own_width"]]:
     """Count substructures, each given by the structure it is of and a row that says which it is.
 
     Parameters

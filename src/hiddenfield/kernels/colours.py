@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -56,6 +57,18 @@ class WLSubtree(FeatureKernel):
         "use_arc_labels": ["boolean"],
     }
 
+    def occurrence(self, structure: Structures, column: int) -> Int[Array, " own"] | None:
+        """Return the first node of a colour, and those from which it can be reached in as many rounds."""
+        colours = self.columns_[0]
+        every, _ = refine(structure, self.rounds, vocabulary=colours)
+        step = int(np.searchsorted(colours.offsets, column, side="right")) - 1
+        found = np.flatnonzero(every[step] == column - colours.offsets[step])
+        near = found[:1]
+        ends = structure.source.cpu().numpy(), structure.target.cpu().numpy()
+        for _ in range(step if len(found) else 0):
+            near = np.union1d(near, ends[0][np.isin(ends[1], near)])
+        return near if len(found) else None
+
     def _blocks(
         self, structures: Structures, known: list[Any] | None
     ) -> Iterator[tuple[float, csr_matrix, Any]]:
@@ -66,6 +79,63 @@ class WLSubtree(FeatureKernel):
                 structures, self.rounds, vocabulary=vocabulary, use_arc_labels=self.use_arc_labels
             ),
         )
+
+
+@KERNELS.register(
+    "wl_assignment",
+    input="graphs",
+    summary="the best assignment of nodes to nodes by colours",
+    reference="Kriege, Giscard & Wilson 2016",
+)
+@dataclass(kw_only=True, eq=False, repr=False)
+class WLAssignment(WLSubtree):
+    r"""Assign the nodes of the smaller structure to nodes of the other whose colours agree in the most rounds.
+
+    .. math:: k(x, y) = \max_\pi \sum_i \sum_t [c_i^{(t)} = c_{\pi(i)}^{(t)}]
+        = \sum_{t, c} \min(\phi(x)_{t, c}, \phi(y)_{t, c})
+
+    Exact, since colours of one round refine those of the round before. The features say for each colour whether there
+    are at least 1, 2, ... nodes of it. The parameters are those of `WLSubtree`.
+
+    Examples
+    --------
+    >>> import hiddenfield as hf
+    >>> words = hf.data.from_sequences(["AB", "BA", "AA"])
+    >>> WLAssignment(rounds=1).fit(words).gram(words)
+    array([[4., 4., 1.],
+           [4., 4., 1.],
+           [1., 1., 4.]])
+    """
+
+    def occurrence(self, structure: Structures, column: int) -> Int[Array, " own"] | None:
+        """Return the first node of a colour of which there are so many, and those from which it can be reached."""
+        colours, most = self.columns_[0]
+        counted = copy(self)
+        counted.columns_ = [colours]
+        own = int(np.searchsorted(most, column, side="right")) - 1
+        return WLSubtree.occurrence(counted, structure, own)
+
+    def _blocks(
+        self, structures: Structures, known: list[Any] | None
+    ) -> Iterator[tuple[float, csr_matrix, Any]]:
+        from scipy import sparse
+
+        colours, most = (None, None) if known is None else known[0]
+        counts, colours = weisfeiler_lehman(
+            structures, self.rounds, vocabulary=colours, use_arc_labels=self.use_arc_labels
+        )
+        counts = counts.tocoo()
+        times = counts.data.astype(np.int64)
+        if most is None:
+            most = np.zeros(counts.shape[1] + 1, dtype=np.int64)
+            np.maximum.at(most, counts.col + 1, times)
+            most = np.cumsum(most)
+        times = np.minimum(times, np.diff(most)[counts.col])
+        rows = np.repeat(counts.row, times)
+        ends = np.cumsum(times)
+        columns = np.arange(len(rows)) - np.repeat(ends - times - most[counts.col], times)
+        entries = (np.ones(len(rows)), (rows, columns))
+        yield 1.0, sparse.coo_matrix(entries, shape=(len(structures), most[-1])).tocsr(), (colours, most)
 
 
 @KERNELS.register(
@@ -108,6 +178,13 @@ class WLEdge(WLSubtree):
         )
         counts, rows = tally(parts, len(structures), rows)
         yield 1.0, counts, (colours, arcs, rows)
+
+    def occurrence(self, structure: Structures, column: int) -> Int[Array, " own"] | None:
+        """Return the ends of the first arc between two colours."""
+        colours, _, rows = self.columns_[0]
+        every, _ = refine(structure, self.rounds, vocabulary=colours)
+        ends = structure.source.cpu().numpy(), structure.target.cpu().numpy()
+        return _first_pair(every, *ends, rows[column][:3])
 
 
 @KERNELS.register(
@@ -165,6 +242,16 @@ class ShortestPath(FeatureKernel):
         counts, rows = tally(parts, len(structures), rows)
         yield 1.0, counts, (colours, rows)
 
+    def occurrence(self, structure: Structures, column: int) -> Int[Array, " own"] | None:
+        """Return the ends of the first path of a length between two labels or colours."""
+        colours, rows = self.columns_[0]
+        every, _ = self._coloured(structure, colours)
+        for first, second, lengths in shortest_paths(structure, self.max_length):
+            some = lengths == rows[column][3]
+            if (found := _first_pair(every, first[some], second[some], rows[column][:3])) is not None:
+                return found
+        return None
+
 
 @KERNELS.register(
     "wl_shortest_path",
@@ -199,9 +286,18 @@ class WLShortestPath(ShortestPath):
         return refine(structures, self.rounds, vocabulary=known, use_arc_labels=self.use_arc_labels)
 
 
+def _first_pair(every: Array, first: Array, second: Array, row: Array) -> Int[Array, " own"] | None:
+    """Return the first pair of nodes of two colours in a round."""
+    own = every[row[0]]
+    found = np.flatnonzero((own[first] == row[1]) & (own[second] == row[2]))
+    return np.unique([first[found[0]], second[found[0]]]) if len(found) else None
+
+
 def _columns(step: int, first: Array, second: Array, third: Array) -> Int[Array, "found 4"]:
     """Return rows that say what was found in a round."""
-    return np.array((np.full(len(first), step), first, second, third), dtype=np.int64).T
+    rows = np.empty((4, len(first)), dtype=np.int64)
+    rows[0], rows[1], rows[2], rows[3] = step, first, second, third
+    return rows.T
 
 
 def shortest_paths(

@@ -18,7 +18,7 @@ from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError
 from hiddenfield.kernels.base import KERNELS, BlockKernel, FeatureKernel, Labels, tally
 from hiddenfield.ops.compile import compiled, prange
-from hiddenfield.shapes import Array
+from hiddenfield.shapes import Array, Int
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -30,13 +30,27 @@ MOST_SETS = 20_000
 Positions = tuple[int, ...]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class WindowKernel(BlockKernel):
     """Base of the kernels that count symbols at certain positions of all windows; a block for each set of positions.
 
     Sequences are read in the order of their nodes. Several label columns are one symbol together.
+
+    Parameters
+    ----------
+    positional
+        Whether only windows at the same place of both sequences agree, counted from the first symbol.
+    both_strands
+        Whether the reverse complement of each sequence, of DNA or RNA, is counted with it.
     """
 
-    labels_: Labels
+    positional: bool = False
+    both_strands: bool = False
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = BlockKernel._parameter_constraints | {
+        "positional": ["boolean"],
+        "both_strands": ["boolean"],
+    }
 
     @abstractmethod
     def _windows(self) -> Sequence[tuple[float, int, Positions]]:
@@ -52,25 +66,69 @@ class WindowKernel(BlockKernel):
                 "joined with the one before it and the one after it, and with no other; build chains with "
                 "from_sequences, or choose a kernel of graphs"
             )
-        symbols, self.labels_ = Labels.number(structures, "node", None if known is None else self.labels_)
-        owner = structures.structure_of_node.cpu().numpy()
-        left = structures.node_ptr.cpu().numpy()[owner + 1] - np.arange(len(owner))
-        bits = max(1, (len(self.labels_) - 1).bit_length())
+        read = self._read(structures, known is not None)
+        owner = read[1]
         for block, (weight, length, positions) in enumerate(self._windows()):
-            starts = np.flatnonzero(left >= length)
-            words = np.empty((len(starts), max(1, -(-len(positions) // (62 // bits)))), dtype=np.int64)
-            _read_words(
-                symbols,
-                starts,
-                np.array(positions, dtype=np.int64),
-                bits,
-                words,
-                work=len(starts) * len(positions),
-            )
+            starts, words = self._words(read, length, positions)
             counts, columns = tally(
                 [(owner[starts], words)], len(structures), None if known is None else known[block]
             )
             yield weight, counts, columns
+
+    def occurrence(self, structure: Structures, column: int) -> Int[Array, " own"] | None:
+        """Return the nodes of the first window of a word, on the strand that is given, at the positions that count."""
+        ends = np.cumsum([len(rows) for rows in self.columns_])
+        block = int(np.searchsorted(ends, column, side="right"))
+        _, length, positions = self._windows()[block]
+        starts, words = self._words(self._read(structure, True), length, positions)
+        wanted = self.columns_[block][column - ends[block]]
+        found = starts[(words == wanted).all(axis=1) & (starts < structure.total_nodes)]
+        return found[0] + np.array(positions, dtype=np.int64) if len(found) else None
+
+    def _read(self, structures: Structures, known: bool) -> tuple[Array, Array, Array, Array, int]:
+        """Return the symbols of all strands, their sequences, places and distances from the end, and bits of each."""
+        symbols, labels = Labels.number(structures, "node", self.labels_ if known else None)
+        self.labels_: Labels = labels
+        owner, bounds = structures.structure_of_node.cpu().numpy(), structures.node_ptr.cpu().numpy()
+        place = np.arange(len(owner)) - bounds[owner]
+        left = bounds[owner + 1] - bounds[owner] - place
+        letters = len(labels)
+        if self.both_strands:
+            backwards = bounds[owner + 1] - 1 - place
+            symbols = np.concatenate([symbols, np.append(_complements(labels), -1)[symbols[backwards]]])
+            owner, place, left = np.tile(owner, 2), np.tile(place, 2), np.tile(left, 2)
+            letters *= 2
+        return symbols, owner, place, left, max(1, (letters - 1).bit_length())
+
+    def _words(
+        self, read: tuple[Array, Array, Array, Array, int], length: int, positions: Positions
+    ) -> tuple[Int[Array, " windows"], Int[Array, "windows width"]]:
+        """Return where windows start, and the symbols that count in each."""
+        symbols, _, place, left, bits = read
+        starts = np.flatnonzero(left >= length)
+        words = np.empty((len(starts), max(1, -(-len(positions) // (62 // bits)))), dtype=np.int64)
+        chosen = np.array(positions, dtype=np.int64)
+        _read_words(symbols, starts, chosen, bits, words, work=len(starts) * len(positions))
+        return starts, np.concatenate([words, place[starts, None]], axis=1) if self.positional else words
+
+
+PAIRS = dict(zip("ACGTUNacgtun", "TGCAANtgcaan", strict=True))
+"""What stands opposite a base; A stands opposite U where there is no T."""
+
+
+def _complements(labels: Labels) -> Int[Array, " letters"]:
+    """Return the number of each base's complement: a number beyond those of the labels where it does not occur."""
+    columns = [vocabulary.symbols for vocabulary in labels.vocabularies]
+    if len(columns) != 1 or not set(columns[0]) <= set(PAIRS):
+        raise InputError(
+            "both_strands is for one column of bases, A, C, G, T or U, and N for any; got "
+            f"{', '.join(str(symbol) for symbol in (columns or [()])[0][:10])!r}; leave it out"
+        )
+    symbols = [columns[0][code] for code in labels.rows.values]
+    rna = "T" not in symbols and "U" in symbols
+    number = {symbol: place for place, symbol in enumerate(symbols)}
+    opposite = ("U" if rna and symbol == "A" else PAIRS[symbol] for symbol in symbols)
+    return np.array([number.get(other, len(symbols) + k) for k, other in enumerate(opposite)], dtype=np.int64)
 
 
 @compiled
@@ -100,6 +158,8 @@ class Spectrum(FeatureKernel, WindowKernel):
     ----------
     k
         Length of the words.
+    positional, both_strands
+        As of `WindowKernel`.
 
     Examples
     --------
@@ -113,7 +173,7 @@ class Spectrum(FeatureKernel, WindowKernel):
 
     k: int = 3
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = FeatureKernel._parameter_constraints | {"k": [COUNT]}
+    _parameter_constraints: ClassVar[dict[str, Any]] = WindowKernel._parameter_constraints | {"k": [COUNT]}
 
     def _windows(self) -> Sequence[tuple[float, int, Positions]]:
         return [(1.0, self.k, tuple(range(self.k)))]
@@ -169,6 +229,8 @@ class GappedKmers(FeatureKernel, WindowKernel):
         How many sets of positions are drawn; None for all of them.
     random_state
         Seed of the draw.
+    positional, both_strands
+        As of `WindowKernel`.
 
     Examples
     --------
@@ -184,7 +246,8 @@ class GappedKmers(FeatureKernel, WindowKernel):
     samples: int | None = None
     random_state: int = 0
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = FeatureKernel._parameter_constraints | {
+    compact: ClassVar[bool] = False
+    _parameter_constraints: ClassVar[dict[str, Any]] = WindowKernel._parameter_constraints | {
         "g": [COUNT],
         "m": [Interval(Integral, 0, None, closed="left")],
         "samples": [COUNT, None],
@@ -228,6 +291,8 @@ class Mismatch(WindowKernel):
     ----------
     k, m
         Length of words, and how many symbols may differ.
+    positional, both_strands
+        As of `WindowKernel`.
 
     Examples
     --------
@@ -241,7 +306,7 @@ class Mismatch(WindowKernel):
     k: int = 5
     m: int = 1
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = BlockKernel._parameter_constraints | {
+    _parameter_constraints: ClassVar[dict[str, Any]] = WindowKernel._parameter_constraints | {
         "k": [COUNT],
         "m": [Interval(Integral, 0, None, closed="left")],
     }

@@ -51,6 +51,11 @@ class Walked:
     target: Int[Array, " arcs"]
     growth: Float[Array, " structures"]
 
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        """What compiled loops take."""
+        return self.node_ptr, self.nodes, self.arc_ptr, self.arcs, self.source, self.target
+
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class WalkKernel(Kernel):
@@ -108,24 +113,25 @@ class WalkKernel(Kernel):
             self._fit(first)
         left = self._walked(first)
         right = left if second is None else self._walked(second)
-        steps, decay, tolerance = self._series(left, right)
-        arrays = [
-            (each.node_ptr, each.nodes, each.arc_ptr, each.arcs, each.source, each.target)
-            for each in (left, right)
-        ]
         found = np.zeros(out.shape)
-        work = float(len(left.arcs)) * len(right.arcs) * min(steps, 20) + found.size
-        _count_walks(*arrays[0], *arrays[1], steps, decay, tolerance, second is None, False, found, work=work)
+        self._compare(left, right, second is None, False, found)
         out += found.astype(out.dtype)
         if second is None:
             own = found.diagonal().copy()
             return own, own
         diagonals = []
-        for each in arrays if self.normalise else ():
-            own = np.zeros((len(each[0]) - 1, 1))
-            _count_walks(*each, *each, steps, decay, tolerance, False, True, own, work=len(each[3]) * 100.0)
+        for each in (left, right) if self.normalise else ():
+            own = np.zeros((len(each.growth), 1))
+            self._compare(each, each, False, True, own)
             diagonals.append(own[:, 0])
         return (diagonals[0], diagonals[1]) if diagonals else (np.ones(out.shape[0]), np.ones(out.shape[1]))
+
+    def _compare(self, left: Walked, right: Walked, symmetric: bool, diagonal: bool, out: Array) -> None:
+        """Write the similarities of all pairs, of those above the diagonal and their mirror images, or of equals."""
+        steps, decay, tolerance = self._series(left, right)
+        work = float(len(left.arcs)) * (100.0 if diagonal else len(right.arcs) * min(steps, 20)) + out.size
+        options = (steps, decay, tolerance, symmetric, diagonal)
+        _count_walks(*left.arrays, *right.arrays, *options, out, work=work)
 
 
 @KERNELS.register(

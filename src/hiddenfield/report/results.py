@@ -15,6 +15,7 @@ import torch
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError, ReadError
 from hiddenfield.estimators.cgmm_predictors import CGMMPredictor
+from hiddenfield.estimators.kernel_machines import KernelPredictor
 from hiddenfield.evaluation.assessment.problem import with_row_ids
 from hiddenfield.evaluation.baselines import fit_baselines
 from hiddenfield.evaluation.measuring import METRICS, NAMES, Score, capital, measure
@@ -27,6 +28,7 @@ from hiddenfield.report.hidden_states import state_sections
 from hiddenfield.report.page import Section, escape, facts, figures, html_table, write_html
 from hiddenfield.report.panels import confusion, embedding_map, error_by_range, learning_curves, parity, roc
 from hiddenfield.report.study.tables import copies_in_words
+from hiddenfield.report.substructures import substructure_section
 from hiddenfield.report.terminal import text_table
 from hiddenfield.shapes import Array, Float, Int
 
@@ -204,8 +206,15 @@ def collect(
         shares=_shares(estimator, test, own.predicted, position) if estimator.networks_ else None,
         base=_base(estimator, column, position) if estimator.networks_ else "",
         facts=summary(estimator, train, test, seconds),
-        own=state_sections(estimator, train, test) if isinstance(estimator, CGMMPredictor) else (),
+        own=_own_sections(estimator, train, test),
     )
+
+
+def _own_sections(estimator: Fitted, train: Structures, test: Structures) -> Sequence[Section]:
+    """Return what only such an estimator has to show."""
+    if isinstance(estimator, CGMMPredictor):
+        return state_sections(estimator, train, test)
+    return substructure_section(estimator) if isinstance(estimator, KernelPredictor) else ()
 
 
 def collect_run(

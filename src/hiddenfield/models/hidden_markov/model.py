@@ -37,6 +37,8 @@ from hiddenfield.models.parts import Composed, Part
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Bool, Float, Int
 
+STEP = 1e-5
+"""Of differences of the logarithms of parameters."""
 SEGMENTS = "segments"
 """The start at which every tree is cut into as many pieces as there are states, by depth."""
 
@@ -269,6 +271,33 @@ class HiddenMarkov(Composed):
     def log_likelihood(self, data: Sequences, parameters: Arrays) -> Float[Array, " structures"]:
         """Return the log-likelihood of each sequence; -inf for an impossible one."""
         return states.expected_counts(data, self.chain(data, parameters)).log_likelihood
+
+    def scores(self, data: Sequences, parameters: Arrays) -> Float[Array, "structures free"]:
+        r"""Return the gradient of each log-likelihood in the free coordinates, by one pass of messages.
+
+        .. math:: \nabla \log p(x) = E[\nabla \log p(x, z) \mid x]
+
+        (Fisher's identity): expected counts of each sequence, times the derivatives of the logarithms that they count.
+        """
+        at, forest = self.as_vector(parameters), data.forest
+        posterior, moves, _ = states.posteriors(data, self.chain(data, parameters))
+        owner, root = forest.structure_of_node, forest.parent < 0
+        first = np.zeros((len(data), self.num_states))
+        np.add.at(first, owner[root], posterior[root])
+        found = np.zeros((len(data), len(at)))
+        for j, ahead in enumerate(STEP * np.eye(len(at))):
+            above, below = (self.chain(data, self.from_vector(at + s * ahead, parameters)) for s in (1, -1))
+            sides = ((*each.logs, each.log_likelihood) for each in (above, below))
+            with np.errstate(invalid="ignore"):  # what is impossible stays so
+                change = [
+                    np.nan_to_num(one - other, nan=0.0) / (2 * STEP)
+                    for one, other in zip(*sides, strict=True)
+                ]
+            found[:, j] = first @ change[1] + np.einsum("nst,st->n", moves, change[0])
+            if (some := change[2].any(axis=0)).any():
+                terms = (posterior[:, some] * change[2][:, some][data.row]).sum(axis=1)
+                found[:, j] += np.bincount(owner, terms, minlength=len(data))
+        return found
 
     def infer(self, data: Sequences, parameters: Arrays) -> Float[Array, "nodes states"]:
         """Return the posterior probability of each state at each node, as the nodes were given."""

@@ -114,6 +114,19 @@ def _scaled(
 
 def _counts_in_log_space(data: Sequences, chain: Chain) -> tuple[Counts, Float[Array, "nodes states"]]:
     """Return counts without occupancy, and the weighted posterior of every node."""
+    posterior, moves, log_likelihood = posteriors(data, chain)
+    weights = data.tree_weights
+    posterior *= weights[data.forest.structure_of_node][:, None]
+    first = posterior[data.forest.parent < 0].sum(0)
+    return Counts(first, np.einsum("n,nst->st", weights, moves), posterior[:0], log_likelihood), posterior
+
+
+def posteriors(
+    data: Sequences, chain: Chain
+) -> tuple[
+    Float[Array, "nodes states"], Float[Array, "structures states states"], Float[Array, " structures"]
+]:
+    """Return the posterior of every node, the expected moves and the log-likelihood of every tree, not weighted."""
     forest = data.forest
     log_transitions, log_initial = chain.logs
     below, message, log_likelihood = _log_messages(data, chain, maximum=False)
@@ -121,10 +134,7 @@ def _counts_in_log_space(data: Sequences, chain: Chain) -> tuple[Counts, Float[A
     posterior, moves = np.zeros((forest.num_nodes, count)), np.zeros((len(forest), count, count))
     given = (forest.structure_ptr, forest.parent, log_transitions, log_initial, below, message)
     loops.log_counts(*given, log_likelihood, posterior, moves, work=forest.num_nodes * count**2)
-    weights = data.tree_weights
-    posterior *= weights[forest.structure_of_node][:, None]
-    first = posterior[forest.parent < 0].sum(0)
-    return Counts(first, np.einsum("n,nst->st", weights, moves), posterior[:0], log_likelihood), posterior
+    return posterior, moves, log_likelihood
 
 
 def _log_messages(data: Sequences, chain: Chain, *, maximum: bool) -> tuple[Array, Array, Array]:

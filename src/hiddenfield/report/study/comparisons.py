@@ -79,7 +79,7 @@ def conclusion(content: Result) -> str:
     if content.layout == "ablation":
         return _of_ablation(content.rows)
     rows = condensed(content)
-    return " ".join(filter(None, (_against_published(rows), _against_baselines(rows))))
+    return " ".join(filter(None, (_against_published(rows), _against_baselines(rows), _kernels(rows))))
 
 
 def _against_published(rows: Sequence[Row]) -> str:
@@ -147,6 +147,23 @@ def _against_baselines(rows: Sequence[Row]) -> str:
     return f"{text}; {told}." if 0 < count <= FEW else f"{text}."
 
 
+def _kernels(rows: Sequence[Row]) -> str:
+    """Return where a kernel is better than all networks, of the comparisons without selection on the test parts."""
+    ahead, count = [], 0
+    for members in by(rows, lambda row: (row.data, row.group)).values():
+        kinds = [[row for row in members if row.is_kernel == kernel] for kernel in (False, True)]
+        if not all(kinds) or members[0].as_published is not None:
+            continue
+        network, kernel = map(best_of, kinds)
+        count += 1
+        if gap(kernel.metric, kernel.mean, network.mean) > 0:
+            ahead.append(f"{kernel.label} on {kernel.data}")
+    if not count:
+        return ""
+    named = f": {', '.join(ahead)}" if 0 < len(ahead) <= FEW else ""
+    return f"The best kernel beats every network in {len(ahead)} of {count} comparisons{named}."
+
+
 def _article(name: str) -> str:
     return f"an {name}" if name[0] in "aeiou" else f"a {name}"
 
@@ -155,7 +172,8 @@ def _with_baselines(rows: Sequence[Row]) -> list[tuple[Row, str, float]]:
     """Return for every comparison the best network, the best baseline, and by how much the network is better."""
     found = []
     for members in by(rows, lambda row: (row.data, row.group)).values():
-        best, beside = best_of(members), baselines_of(members)
+        networks, beside = [row for row in members if not row.is_kernel], baselines_of(members)
+        best = best_of(networks or members)
         if beside and best.as_published is None:
             name = max(beside, key=lambda name: gap(best.metric, beside[name].mean, 0.0))
             found.append((best, name, gap(best.metric, best.mean, beside[name].mean)))
@@ -360,11 +378,11 @@ def _best_networks(rows: Sequence[Row]) -> list[str]:
     body = []
     for members in by(rows, lambda row: (row.data, row.group)).values():
         best, beside = best_of(members), baselines_of(members)
-        value = best.shown.mean
+        kinds = [[row for row in members if row.is_kernel == kernel] for kernel in (False, True)]
         published = by(by_source(members), _in_short)
         first = max(beside, key=lambda name: gap(best.metric, beside[name].mean, 0.0), default=None)
         cells = [
-            (value, f"{number(value)} {best.label}{SEEN * best.marked}"),
+            *(_best_cell(own) for own in kinds),
             (None, "") if first is None else (beside[first].mean, f"{number(beside[first].mean)} {first}"),
         ]
         texts = [f"{' / '.join(number(f.value) for f in own)} {name}" for name, own in published.items()]
@@ -373,9 +391,17 @@ def _best_networks(rows: Sequence[Row]) -> list[str]:
         optimistic = " (optimistic)" if best.as_published is not None else ""
         protocol = best.group or best.protocol_text.split(";")[0]
         body.append([best.data, protocol + optimistic, *shown, "; ".join(texts)])
-    heads = ["data", "protocol", "best network here", "best baseline here", "published"]
+    heads = ["data", "protocol", "best network here", "best kernel here", "best baseline here", "published"]
     filled = [k for k in range(len(heads)) if any(line[k] for line in body)]
     return table([heads[k] for k in filled], [[line[k] for k in filled] for line in body], text_columns=9)
+
+
+def _best_cell(rows: Sequence[Row]) -> tuple[float | None, str]:
+    """Return the best value of some rows, and the text for it."""
+    if not rows:
+        return None, ""
+    best = best_of(rows)
+    return best.shown.mean, f"{number(best.shown.mean)} {best.label}{SEEN * best.marked}"
 
 
 def _in_short(figure: Figure) -> str:

@@ -132,6 +132,11 @@ class Row(Assessment, frozen=True, kw_only=True):
         return self.data, self.model, self.variant, self.column
 
     @property
+    def is_kernel(self) -> bool:
+        """Whether its model is a kernel, which stands beside the networks."""
+        return self.model.startswith("kernel:")
+
+    @property
     def rounds(self) -> str:
         """``"T = k"`` where the rows of the study differ in it, else nothing."""
         return self.column if ROUNDS.fullmatch(self.column) else ""
