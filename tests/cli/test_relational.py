@@ -250,7 +250,10 @@ def test_vertices_have_values_and_names(capsys, tmp_path):
             "unknown feature 'star'; choose from: edge, triangle",
         ),
         (["infer", SCHEME, "--size", 1, "-t", "edge=1", "-t", "triangle=0"], "1 vertex is too few"),
-        (["infer", SCHEME, "--size", 5, "-t", "edge=x", "-t", "triangle=0"], "with a number, got edge=x"),
+        (
+            ["infer", SCHEME, "--size", 5, "-t", "edge=x", "-t", "triangle=0"],
+            "is a finite number, got 'x' for 'edge'",
+        ),
         (["learn", SCHEME], "give the network to learn from"),
         (["learn", SCHEME, "--network", EDGES, "--size", 10**9], "too large to be held"),
         (["learn", SCHEME, "--network", "none.csv"], "none.csv: no such file"),

@@ -342,7 +342,7 @@ COMMANDS = {"infer": infer, "learn": learn, "landscape": landscape, "sample": sa
 def _numbers(scheme: RelationalScheme, texts: list[str] | None, option: str) -> dict[str, float]:
     from hiddenfield.models.relational.likelihood import check_weights
 
-    found = check_weights(scheme, named_values(texts, option), f"{option} FEATURE=WEIGHT")
+    found = check_weights(scheme, named_values(texts, option), f"a weight of {option} FEATURE=WEIGHT")
     return {list(scheme.features)[place]: value for place, value in found.items()}
 
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.relational import RelationalScheme, weight_scale
+from hiddenfield.models.relational.enumeration import alike_networks
 from hiddenfield.models.relational.observations import Network, count_pairs
 from hiddenfield.models.relational.sampling import check_sampled, sample_networks
 from hiddenfield.shapes import Array, Bool, Float
@@ -104,13 +104,8 @@ def check_by_simulation(
             check_sampled(scheme, network)
     except InputError:
         return None
-    # Networks that differ in nothing but their edges are simulated together.
-    alike = not any(network.values or network.covariates for network in networks)
-    groups: dict[Any, list[Network]] = {}
-    for number, network in enumerate(networks):
-        groups.setdefault(network.shape if alike else number, []).append(network)
-    firsts = [group[0] for group in groups.values()]
-    sweeps = MOST_PROPOSALS / CHAINS / max(sum(count_pairs(scheme, network) for network in firsts), 1)
+    groups = alike_networks(scheme, networks)
+    sweeps = MOST_PROPOSALS / CHAINS / max(sum(count_pairs(scheme, first) for first, _ in groups), 1)
     if sweeps < FEWEST or not all(network.complete for network in networks):
         return None
     # Several networks have a smaller standard error: their simulation must be as much less noisy.
@@ -118,23 +113,23 @@ def check_by_simulation(
     samples = int(min(SAMPLES * math.sqrt(len(networks)), (sweeps - burn_in) / 2))
     count = len(scheme.features)
     means, covariance = np.zeros((CHAINS, count)), np.zeros((count, count))
-    for number, group in enumerate(groups.values()):
+    for number, (first, many) in enumerate(groups):
         drawn = sample_networks(
             scheme,
-            group[0].sizes,
+            first.sizes,
             theta,
             samples=samples,
             chains=CHAINS,
             burn_in=burn_in,
             thin=2,
             start="observed",
-            network=group[0],
+            network=first,
             weights=weights,
             seed=seed + 7919 * number,
         )
         features = drawn.statistics * weight_scale(scheme, weights)
-        means += len(group) * features.mean(1)
-        covariance += len(group) * np.atleast_2d(np.cov(features.reshape(-1, count).T))
+        means += many * features.mean(1)
+        covariance += many * np.atleast_2d(np.cov(features.reshape(-1, count).T))
     kept = np.arange(count) if free is None else np.array(free)
     steps, noise = np.zeros(count), np.zeros(count)
     # What simulation always gives the same says nothing about its weight, unless it is not what was observed.

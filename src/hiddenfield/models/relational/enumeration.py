@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, permutations
 from typing import Any
@@ -206,6 +206,16 @@ def vertices_alike(scheme: RelationalScheme) -> bool:
     """Whether features look at no attributes and no numbers of vertices or pairs."""
     terms = [feature.term for feature in scheme.features.values() if feature.term is not None]
     return not given_attributes(scheme) and not any(term.independent for term in terms)
+
+
+def alike_networks(scheme: RelationalScheme, networks: Sequence[Network]) -> list[tuple[Network, int]]:
+    """Return one of all networks that differ in nothing but their edges, as far as features look, and how many."""
+    groups: dict[Any, list[Network]] = {}
+    for network in networks:
+        parts = [] if vertices_alike(scheme) else [network.values, network.covariates]
+        arrays = (part[name] for part in parts for name in sorted(part))
+        groups.setdefault((network.shape, *(array.tobytes() for array in arrays)), []).append(network)
+    return [(group[0], len(group)) for group in groups.values()]
 
 
 def _extended(size: int) -> tuple[Array, Array]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hiddenfield.data.paths import read_text
+from hiddenfield.data.readers.delimited import read_table
 from hiddenfield.errors import InputError, ReadError, TooLargeError
 from hiddenfield.fields.relational import RelationalScheme
 from hiddenfield.models.relational.observations import (
@@ -159,46 +158,33 @@ def _vertices(
     scheme: RelationalScheme, path: Path
 ) -> tuple[dict[str, list[str]], dict[str, dict[str, str]], dict[str, dict[str, float]]]:
     """Return the names by type, the values of attributes of the scheme, and the numbers that its terms take."""
-    rows = list(csv.reader(io.StringIO(read_text(path))))
-    if not rows or not rows[0]:
-        raise ReadError("expected a header and a line for each vertex", file=path)
-    header = [name.strip() for name in rows[0]]
+    table = read_table(path)
     own = {a.name: a for a in scheme.attributes.values() if len(a.type.parts) == 1}
     taken = {
         f.term.covariate for f in scheme.features.values() if f.term is not None and f.term.kind != "edgecov"
     }
-    numbers: dict[str, dict[str, float]] = {name: {} for name in header[1:] if name in taken}
+    header = table.names[1:]
+    numbers: dict[str, dict[str, float]] = {name: {} for name in header if name in taken}
     names: dict[str, list[str]] = {kind: [] for kind in dict.fromkeys(pair_attribute(scheme).type.parts)}
     two_mode = len(names) == 2
-    if two_mode and "type" not in header[1:]:
-        raise ReadError(
-            f"expected a column 'type' that says which are {' and which are '.join(names)}", file=path, line=1
-        )
-    values: dict[str, dict[str, str]] = {name: {} for name in header[1:] if name in own}
+    if two_mode and "type" not in header:
+        wanted = f"a column 'type' that says which are {' and which are '.join(names)}"
+        raise ReadError(f"expected {wanted}", file=path, line=1)
+    values: dict[str, dict[str, str]] = {name: {} for name in header if name in own}
     where: dict[tuple[str, str], int] = {}
-    for line, row in enumerate(rows[1:], start=2):
-        if not row or not "".join(row).strip():
-            continue
-        if len(row) != len(header):
-            raise ReadError(
-                f"expected {len(header)} columns as in the header, got {len(row)}", file=path, line=line
-            )
-        name = row[0].strip()
-        kind = row[header.index("type", 1)].strip() if two_mode else next(iter(names))
+    columns = [table.entries(place) for place in range(len(table.names))]
+    for row, entries in enumerate(zip(*columns, strict=True)):
+        name, *texts = (entry.strip() for entry in entries)
+        kind = texts[header.index("type")] if two_mode else next(iter(names))
         if kind not in names:
-            raise ReadError(
-                f"the type of {name!r} is {' or '.join(names)}, got {kind!r}", file=path, line=line
-            )
+            raise table.refuse(f"the type of {name!r} is {' or '.join(names)}, got {kind!r}", row)
         if (kind, name) in where:
-            raise ReadError(
-                f"the {kind if two_mode else 'vertex'} {name!r} is there already in line {where[kind, name]}",
-                file=path,
-                line=line,
-            )
-        where[kind, name] = line
+            what = f"{kind if two_mode else 'vertex'} {name!r}"
+            raise table.refuse(f"the {what} is there already in line {where[kind, name]}", row)
+        where[kind, name] = table.lines[row]
         names[kind].append(name)
-        for column, text in zip(header[1:], row[1:], strict=True):
-            entry, attribute = text.strip(), own.get(column)
+        for column, entry in zip(header, texts, strict=True):
+            attribute = own.get(column)
             try:
                 if attribute is not None and attribute.type.parts[0] == kind and entry:
                     attribute.code(entry)
@@ -207,6 +193,5 @@ def _vertices(
                     numbers[column][name] = float(entry)
             except ValueError as error:
                 told = f"the covariate {column!r} of {name!r} is a number, got {entry!r}"
-                told = str(error) if isinstance(error, InputError) else told
-                raise ReadError(told, file=path, line=line) from None
+                raise table.refuse(str(error) if isinstance(error, InputError) else told, row) from None
     return names, values, numbers

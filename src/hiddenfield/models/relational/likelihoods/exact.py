@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from hiddenfield.fields.relational import weight_scale
-from hiddenfield.models.relational.enumeration import enumerate_networks, vertices_alike
+from hiddenfield.models.relational.enumeration import alike_networks, enumerate_networks
 from hiddenfield.models.relational.likelihood import LIKELIHOODS, SmoothLikelihood, Values, sum_counts
-from hiddenfield.models.relational.observations import Network
 from hiddenfield.shapes import Array, Float
 
 
@@ -28,16 +26,9 @@ class ExactLikelihood(SmoothLikelihood):
         """Count the features, and all networks of each size with the same attributes."""
         self.require_complete("the exact likelihood")
         self.require_condition("exact")
-        alike = vertices_alike(self.scheme)
-        groups: dict[Any, list[Network]] = {}
-        for network in self.networks:
-            groups.setdefault((network.shape, () if alike else _given(network)), []).append(network)
         self._tables = [
-            (
-                len(group),
-                enumerate_networks(self.scheme, group[0].sizes, network=group[0], weights=self.weights),
-            )
-            for group in groups.values()
+            (many, enumerate_networks(self.scheme, first.sizes, network=first, weights=self.weights))
+            for first, many in alike_networks(self.scheme, self.networks)
         ]
         self.observed = sum_counts(self.scheme, self.networks, self.weights)
 
@@ -49,9 +40,3 @@ class ExactLikelihood(SmoothLikelihood):
             log_partition, expected = table.solve(theta)
             value, gradient = value - repeats * log_partition, gradient - repeats * expected * scale
         return Values(value, gradient)
-
-
-def _given(network: Network) -> tuple[bytes, ...]:
-    """Return the attributes and numbers of vertices, the same for networks that differ in their edges alone."""
-    arrays = [given[name] for given in (network.values, network.covariates) for name in sorted(given)]
-    return tuple(np.ascontiguousarray(array).tobytes() for array in arrays)
