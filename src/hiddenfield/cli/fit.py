@@ -12,7 +12,6 @@ from hiddenfield.cli import options as cli
 from hiddenfield.errors import InputError
 
 if TYPE_CHECKING:
-    from hiddenfield.estimators import StructureEstimator
     from hiddenfield.evaluation.reading import NewData
 
 Run = Annotated[
@@ -123,47 +122,76 @@ def predict(
 
     With --on-error skip, rows that could not be read stay empty, and a column gives the reason.
     """
-    from hiddenfield.evaluation.reading import prediction_columns
+    from hiddenfield.estimators import NodeEncoder, load
+    from hiddenfield.evaluation.reading import prediction_columns, read_new
 
     start = time.perf_counter()
-    model, new = _read(run, path, reader, out)
+    cli.check_writable(out, "--out", ".csv", ".tsv", ".parquet")
+    model = load(run)
+    if isinstance(model, NodeEncoder):
+        raise InputError(f"{run} holds vectors of nodes, which predict nothing; hiddenfield embed gives them")
+    new = read_new(model, run, path, reader)
     columns = new.row_columns(errors=reader.get("on_error") == "skip")
     columns |= prediction_columns(model, new, probabilities=probabilities)
     _write("predicted", new, columns, out, start, json, {"columns": list(columns)})
 
 
 def embed(
-    run: Run,
-    path: cli.Source,
     reader: cli.Reader,
+    run: Path = Argument(
+        metavar="RUN|NETWORK",
+        help="Output folder of hiddenfield fit, or a saved model; with --model a network, such as lines of two nodes.",
+        show_default=False,
+    ),
+    path: Path | None = Argument(
+        None, metavar="[PATH]", help="File or folder that a fitted model embeds.", show_default=False
+    ),
     out: Path = Option(
         ..., "--out", "--output", "-o", help="A .csv, .tsv, .parquet or .npy file.", show_default=False
     ),
+    model: str | None = Option(
+        None, help="Learn vectors of the nodes of NETWORK: line, sdne or spectral.", show_default=False
+    ),
+    dim: int | None = Option(None, min=1, help="Dimension of these vectors; 128 by default."),
+    parameter: cli.Parameter = None,
+    seed: int | None = Option(None, min=0, help="Random seed of --model; 0 by default."),
     json: cli.Json = False,
 ) -> None:
-    """Embed new structures: one row per structure, in the order of the file, as a table or array.
+    """Embed new structures by a fitted model, or the nodes of a network: one row each, as a table or array.
 
-    With --on-error skip, rows that could not be read stay empty, and a column of the table gives the reason.
+    Structures are in the order of the file, nodes in that of their names, the column id of the table. With --on-error
+    skip, rows that could not be read stay empty, and a column of the table gives the reason; of a network, self-loops
+    are left out, and weights of repeated edges are added.
     """
+    from hiddenfield.estimators import NodeEncoder, load
+    from hiddenfield.evaluation.reading import embed_nodes, make_node_encoder, read_new
+
     start = time.perf_counter()
-    model, new = _read(run, path, reader, out, ".npy")
-    vectors = new.spread(model.embed(new.structures), float("nan"))
+    learning = cli.given_options(dim=dim, random_state=seed) | cli.named_values(parameter, "--parameter")
+    if (path is None) == (model is None):
+        raise InputError(
+            "expected RUN and PATH for a fitted model, or NETWORK alone with --model line, sdne or spectral"
+        )
+    cli.check_writable(out, "--out", ".csv", ".tsv", ".parquet", ".npy")
+    if model is not None or path is None:
+        new, vectors = embed_nodes(make_node_encoder(str(model), learning, verbose=not json), run, reader)
+    elif learning:
+        raise InputError(
+            f"a fitted model has its own parameters, but {', '.join(learning)} was given; leave it out"
+        )
+    else:
+        fitted = load(run)
+        if isinstance(fitted, NodeEncoder):
+            new, vectors = embed_nodes(fitted, path, reader)
+        else:
+            new = read_new(fitted, run, path, reader)
+            vectors = new.spread(fitted.embed(new.structures), float("nan"))
     plain, width = out.suffix.lower() == ".npy", vectors.shape[1]
     columns = {} if plain else new.row_columns(errors=reader.get("on_error") == "skip")
     columns |= {f"embedding_{k}": vectors[:, k] for k in range(width)}
     _write("embedded", new, columns, out, start, json, {"width": width}, f", width {width}")
 
 
-def _read(
-    run: Path, path: Path, reader: dict[str, Any], out: Path, *further: str
-) -> tuple[StructureEstimator, NewData]:
-    """Read a model and new structures for it, once it is clear that a table can be written."""
-    import hiddenfield
-    from hiddenfield.evaluation.reading import read_new
-
-    cli.check_writable(out, "--out", ".csv", ".tsv", ".parquet", *further)
-    model = hiddenfield.load(run)
-    return model, read_new(model, run, path, reader)
 
 
 def _write(

@@ -12,6 +12,13 @@ from .latent import (
     LatentEstimator as LatentEstimator,
 )
 from .mixed_mixture import MixedMixture as MixedMixture
+from .node_encoders import (
+    NODE_ENCODERS as NODE_ENCODERS,
+    LINEEncoder as LINEEncoder,
+    NodeEncoder as NodeEncoder,
+    SDNEEncoder as SDNEEncoder,
+    SpectralEncoder as SpectralEncoder,
+)
 from .partial_least_squares import PartialLeastSquares as PartialLeastSquares
 from .relational import RelationalModel as RelationalModel
 from .saving import load as load

@@ -26,6 +26,7 @@ from hiddenfield.estimators.counting import KINDS, PREFIX, as_arrays, from_array
 from hiddenfield.estimators.crf import ConditionalRandomField
 from hiddenfield.estimators.kernel_machines import KERNEL_MACHINES, KernelPredictor
 from hiddenfield.estimators.latent import LATENT, LatentEstimator
+from hiddenfield.estimators.node_encoders import NODE_ENCODERS, NodeEncoder
 from hiddenfield.estimators.parameters import as_json, from_json
 from hiddenfield.estimators.supervised import TYPES
 from hiddenfield.learning.checkpoint import History
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
 
 FORMAT, VERSION = "hiddenfield estimator", 1
 DESCRIPTION, WEIGHTS = "model.json", "model.safetensors"
-SelfSaved = LatentEstimator | ContextualGraphMarkovModel | KernelPredictor | ConditionalRandomField
+SelfSaved = (
+    LatentEstimator | ContextualGraphMarkovModel | KernelPredictor | ConditionalRandomField | NodeEncoder
+)
 """Estimators that say themselves what of them is saved."""
 CLASSES = ("StructureClassifier", "StructureEncoder", "StructureRegressor")
 # A description of this size has more symbols in its vocabularies than any model that was ever fitted here.
@@ -202,8 +205,8 @@ def _read_weights(file: Path, expected: str) -> dict[str, Tensor]:
 def _build(content: Mapping[str, Any], tensors: dict[str, Tensor]) -> Any:
     """Make the estimator; whatever is wrong with the content becomes an error here, and none of it is run."""
     name = content["class"]
-    latent = {cls.__name__: cls for cls in LATENT.values()} | CGMM | KERNEL_MACHINES
-    latent["ConditionalRandomField"] = ConditionalRandomField
+    registered: tuple[Any, ...] = (*LATENT.values(), *NODE_ENCODERS.values(), ConditionalRandomField)
+    latent = {cls.__name__: cls for cls in registered} | CGMM | KERNEL_MACHINES
     if name not in (*CLASSES, *latent):
         raise InputError(
             f"there is no class {name!r:.50}; it must be one of {', '.join((*CLASSES, *latent))}"

@@ -20,10 +20,12 @@ from hiddenfield.data.readers.delimited import read_table
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError, SkippedInputWarning
 from hiddenfield.estimators.base import Fitted
+from hiddenfield.estimators.network_inputs import read_edges, read_network
+from hiddenfield.estimators.node_encoders import NODE_ENCODERS, NodeEncoder
 from hiddenfield.estimators.supervised import class_array
 from hiddenfield.estimators.targets import select_targets
-from hiddenfield.evaluation.fitting import read_settings
-from hiddenfield.shapes import Array, Int
+from hiddenfield.evaluation.fitting import check_parameters, read_settings
+from hiddenfield.shapes import Array, Float, Int
 
 # Options that concern the training file alone.
 OF_TRAINING = {"format", "target", "classes", "keep", "cache", "on_error", "labels", "label", "label_id"}
@@ -179,6 +181,33 @@ def read_new(model: Fitted, folder: str | Path, path: str | Path, options: Mappi
         known = np.setdiff1d(np.arange(len(structures)), list(strange))
         structures, rows = structures[known], rows[known]
     return NewData(structures, rows, total, reasons, ids)
+
+
+def make_node_encoder(name: str, parameters: Mapping[str, Any], *, verbose: bool = False) -> NodeEncoder:
+    """Return the encoder of nodes of a name with these parameters, if it has them all."""
+    encoder = NODE_ENCODERS.choose(name)(verbose=verbose)
+    check_parameters(parameters, type(encoder), encoder.get_params())
+    found: NodeEncoder = encoder.set_params(**parameters)
+    return found
+
+
+def embed_nodes(
+    encoder: NodeEncoder, path: str | Path, options: Mapping[str, Any]
+) -> tuple[NewData, Float[Array, "nodes dim"]]:
+    """Return the nodes of a network in a file, and their vectors; an encoder that is not fitted is fitted to it.
+
+    Of the options of the reader, `on_error` is that of the encoder.
+    """
+    if "on_error" in options:
+        encoder.set_params(on_error=options["on_error"])
+    own = {name: value for name, value in options.items() if name != "on_error"}
+    network = read_network(path, encoder.directed, **own)
+    fitted = hasattr(encoder, "embedding_")
+    vectors = encoder.transform(network) if fitted else encoder.fit_transform(network)
+    alone = np.flatnonzero(np.isnan(vectors[:, 0]))
+    reasons = dict.fromkeys(alone.tolist(), "the node has no edges")
+    rows = np.setdiff1d(np.arange(len(vectors)), alone)
+    return NewData(network, rows, len(vectors), reasons, read_edges(network).names), vectors
 
 
 def _read_alike(path: Path, before: Mapping[str, Any], options: Mapping[str, Any]) -> Structures:
