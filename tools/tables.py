@@ -90,6 +90,13 @@ def latent() -> str:
     return table(["model", "estimator", "what it is of", "reference"], rows)
 
 
+def node_encoders() -> str:
+    """Return the encoders of nodes."""
+    from hiddenfield.estimators import NODE_ENCODERS
+
+    return of_registry("model", NODE_ENCODERS, summary="what it is", reference="reference")
+
+
 def likelihoods() -> str:
     """Return the ways to learn a relational model."""
     from hiddenfield.models.relational import LIKELIHOODS
@@ -118,9 +125,9 @@ def measured() -> str:
     return table(["work", "compared with", "times faster"], rows)
 
 
-def of_networks(part: str) -> str:
-    """Return the rows that a benchmark of networks kept, and where they were measured."""
-    path = ROOT / "benchmarks" / "networks.json"
+def kept(part: str, file: str = "networks.json") -> str:
+    """Return the rows that a benchmark kept in a file of its own, and where they were measured."""
+    path = ROOT / "benchmarks" / file
     results = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     if part not in results:
         return ""
@@ -130,7 +137,9 @@ def of_networks(part: str) -> str:
 
 
 def _text(value: Any) -> str:
-    return "" if value is None else f"{value:.2g}" if isinstance(value, float) else str(value)
+    if not isinstance(value, float):
+        return "" if value is None else f"{value:,}" if type(value) is int else str(value)
+    return f"{value:.2g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
 RATIOS: tuple[tuple[str, str, str, dict[str, Any], str], ...] = (
@@ -217,8 +226,12 @@ TABLES: dict[str, Callable[[], str]] = {
     "likelihoods": likelihoods,
     "formats": formats,
     "measured": measured,
-    "fits": lambda: of_networks("fits"),
-    "coverage": lambda: of_networks("coverage"),
+    "fits": lambda: kept("fits"),
+    "coverage": lambda: kept("coverage"),
+    "node-encoders": node_encoders,
+    "node-classification": lambda: kept("classification", "network_embeddings.json"),
+    "node-links": lambda: kept("links", "network_embeddings.json"),
+    "node-speed": lambda: kept("speed", "network_embeddings.json"),
 }
 
 if __name__ == "__main__":

@@ -172,8 +172,8 @@ def checked_adjacency(edges: Edges, *, skip: bool) -> tuple[csr_array, Int[Array
     wrong = np.flatnonzero(~(np.isfinite(weight) & (weight > 0)))
     if len(wrong):
         raise InputError(
-            f"the weight of {edges.described(int(wrong[0]))} is {weight[wrong[0]]}; weights are positive and finite: leave "
-            "out what is no edge"
+            f"the weight of {edges.described(int(wrong[0]))} is {weight[wrong[0]]}; weights are positive and finite: "
+            "leave out what is no edge"
         )
     loops = edges.source == edges.target
     low, high = edges.source.astype(np.int64), edges.target.astype(np.int64)

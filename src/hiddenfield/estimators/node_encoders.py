@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
@@ -183,7 +183,7 @@ class LINEEncoder(NodeEncoder):
     negative
         Negatives of each edge.
     samples
-        Edges that each order draws; ``"auto"``: a hundred for every edge, at least ten million.
+        Edges that each order draws; ``"auto"``: a hundred for every arc, at least three million.
     learning_rate
         At the beginning; it falls to zero.
 
@@ -215,7 +215,7 @@ class LINEEncoder(NodeEncoder):
             raise InputError(
                 f"order='both' shares the dimensions among two: dim must be even, got {self.dim}"
             )
-        samples = max(10_000_000, 100 * adjacency.nnz) if self.samples == "auto" else self.samples
+        samples = max(3_000_000, 100 * adjacency.nnz) if self.samples == "auto" else self.samples
         with progress(samples, "learning LINE", shown=self.verbose) as advance:
             learned = fit_line(
                 adjacency,
@@ -244,7 +244,7 @@ class SDNEEncoder(NodeEncoder):
     Parameters
     ----------
     hidden
-        Sizes of the layers between a row and its vector.
+        Sizes of the layers between a row and its vector; one number is one layer.
     alpha
         Weight of first order.
     beta
@@ -275,7 +275,7 @@ class SDNEEncoder(NodeEncoder):
     (3, 4)
     """
 
-    hidden: Sequence[int] = (256,)
+    hidden: Any = (256,)
     alpha: float = 0.1
     beta: float = 10.0
     nu: float = 1e-4
@@ -286,7 +286,7 @@ class SDNEEncoder(NodeEncoder):
     learning_rate: float = 3e-3
 
     _parameter_constraints: ClassVar[dict[str, Any]] = NodeEncoder._parameter_constraints | {
-        "hidden": ["array-like"],
+        "hidden": [COUNT, "array-like"],
         "alpha": [NOT_NEGATIVE],
         "beta": [Interval(Real, 1, None, closed="left")],
         "nu": [NOT_NEGATIVE],
@@ -298,7 +298,7 @@ class SDNEEncoder(NodeEncoder):
     }
 
     def _learn(self, adjacency: csr_array, seed: int) -> Float[Array, "nodes dim"]:
-        if not all(isinstance(size, Integral) and size >= 1 for size in self.hidden):
+        if not all(isinstance(size, Integral) and size >= 1 for size in self._layers()):
             raise InputError(
                 f"hidden has the sizes of the layers, whole numbers of at least 1, got {self.hidden!r}"
             )
@@ -306,7 +306,7 @@ class SDNEEncoder(NodeEncoder):
         with progress(self.epochs, "learning SDNE", shown=self.verbose) as advance:
             self.network_, self.losses_ = fit_sdne(
                 adjacency / self.scale_,
-                self.hidden,
+                self._layers(),
                 self.dim,
                 alpha=self.alpha,
                 beta=self.beta,
@@ -320,6 +320,9 @@ class SDNEEncoder(NodeEncoder):
                 advance=advance,
             )
         return self._encoded(adjacency / self.scale_)
+
+    def _layers(self) -> tuple[int, ...]:
+        return (self.hidden,) if isinstance(self.hidden, Integral) else tuple(self.hidden)
 
     def _encoded(self, rows: csr_array) -> Float[Array, "nodes dim"]:
         with torch.no_grad():
@@ -364,7 +367,7 @@ class SDNEEncoder(NodeEncoder):
         self.scale_, self.losses_ = float(content["scale"]), list(content["losses"])
         connected = int((~np.isnan(self.embedding_[:, 0])).sum())
         with torch.device("meta"):
-            self.network_ = DeepAutoencoder([connected, *self.hidden, self.embedding_.shape[1]])
+            self.network_ = DeepAutoencoder([connected, *self._layers(), self.embedding_.shape[1]])
         own = {name.removeprefix("network."): value for name, value in tensors.items() if name != "embedding"}
         self.network_.load_state_dict(own, assign=True)
         return self
