@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, strategies as st
 from scipy.sparse import csr_array
 
+from hiddenfield.errors import TrainingError
 from hiddenfield.models.line import alias_table, draw, fit_line, step
 from hiddenfield.ops.compile import compiled
 from hiddenfield.ops.prefetch import prefetch
@@ -115,6 +116,11 @@ def test_the_rate_falls_over_all_calls_and_not_within_each(groups, monkeypatch):
     parts = fit_line(groups[0], 4, (1,), samples=4096)
     assert len(parts.losses[1]) == 4
     np.testing.assert_allclose(parts.joined(), whole.joined(), atol=1e-4)
+
+
+def test_a_rate_that_diverges_is_named(groups):
+    with pytest.raises(TrainingError, match="diverged after .* edges; take a learning_rate below 1e"):
+        fit_line(groups[0], 4, (1,), samples=20_000, learning_rate=1e30)
 
 
 def test_prefetching_changes_nothing():

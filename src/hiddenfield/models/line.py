@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from hiddenfield.errors import TrainingError
 from hiddenfield.inference.sampling.loops import uniform
 from hiddenfield.ops.compile import compiled, prange, subroutine
 from hiddenfield.ops.prefetch import LINE_BYTES, prefetch
@@ -273,6 +274,10 @@ def fit_line(
         left = 1 - np.array([begin, begin + count]) / samples
         rates, loss = learning_rate * np.maximum(left, LEAST_RATE), np.empty(len(orders))
         learn(*tables, negative, rates, count, random, loss, work=count * dim)
+        if not np.isfinite(loss).all():
+            raise TrainingError(
+                f"LINE diverged after {begin + count:,} edges; take a learning_rate below {learning_rate}"
+            )
         for order, value in zip(orders, loss.tolist(), strict=True):
             losses[order].append(value)
         if advance is not None:

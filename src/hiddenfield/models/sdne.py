@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from hiddenfield.errors import TrainingError
 from hiddenfield.models.rbm import fit_rbm
 from hiddenfield.shapes import Array, Float, Int, Tensor
 
@@ -235,6 +236,10 @@ def fit_sdne(
             optimizer.step()
             total += loss.item()
         losses.append(total / size)
+        if not np.isfinite(total):
+            raise TrainingError(
+                f"SDNE diverged in epoch {len(losses)}; take a learning_rate below {learning_rate}"
+            )
         if advance is not None:
             advance(1, f"(loss {losses[-1]:.4g})")
         if len(losses) > PATIENCE and min(losses[-PATIENCE:]) > (1 - tolerance) * min(losses[:-PATIENCE]):
