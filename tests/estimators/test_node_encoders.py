@@ -117,9 +117,7 @@ def test_directions(tmp_path):
     for X in (graph, matrix, path):
         assert sorted(zip(read_edges(X).source, read_edges(X).target, strict=True)) == sorted(arcs)
         assert np.isfinite(small("line").fit_transform(X)).all()
-    with pytest.raises(
-        InputError, match=r"arc 0 .0, 1.|edges listed again, first edge 3 \(0, 2\), which is 2 too"
-    ):
+    with pytest.raises(InputError, match=r"1 edges listed again, first edge \(0, 2\) in row 3"):
         small("line").fit(arcs)
     with pytest.raises(InputError, match="not symmetric"):
         small("line", directed=False).fit(matrix)
@@ -137,10 +135,10 @@ def test_planted_groups_are_recovered_by_the_estimators():
 @pytest.mark.parametrize(
     ("X", "message"),
     [
-        ([(0, 1), (1, 1)], r"1 self-loops, first edge 1 \(1, 1\)"),
-        ([(0, 1), (1, 2), (1, 0)], r"1 edges listed again, first edge 2 \(1, 0\), which is 0 too"),
-        ([(0, 1, 1), (1, 2, -2)], r"the weight of edge 1 \(1, 2\) is -2.0; weights are positive"),
-        ([(0, 1, 1), (1, 2, np.nan)], r"the weight of edge 1 \(1, 2\) is nan"),
+        ([(0, 1), (1, 1)], r"1 self-loops, first edge \(1, 1\) in row 1"),
+        ([(0, 1), (1, 2), (1, 0)], r"1 edges listed again, first edge \(1, 0\) in row 2"),
+        ([(0, 1, 1), (1, 2, -2)], r"the weight of edge \(1, 2\) in row 1 is -2.0; weights are positive"),
+        ([(0, 1, 1), (1, 2, np.nan)], r"the weight of edge \(1, 2\) in row 1 is nan"),
         ([(0, 1, 1), (1, 2, np.inf)], "is inf"),
         ([("a", "b", "x")], "the third column of edges has their weights"),
         ([("a", 1)], "whole numbers or by texts"),
@@ -156,7 +154,7 @@ def test_planted_groups_are_recovered_by_the_estimators():
         (np.zeros((0, 2), int), "at least two nodes and an edge"),
         ([], "expected a file, a networkx graph"),
         (3, "expected a file, a networkx graph, .*; got int"),
-        (networkx.MultiGraph([(0, 1), (0, 1)]), "1 edges listed again"),
+        (networkx.MultiGraph([(0, 1), (0, 1)]), r"1 edges listed again, first edge \(0, 1\)\."),
         (networkx.Graph(), "got 0 nodes and no edges"),
         (hf.data.from_edge_lists([[(0, 1)], [(0, 1)]]), "expected one network, got 2 structures"),
     ],

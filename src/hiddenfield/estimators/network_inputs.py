@@ -29,18 +29,20 @@ FORMS = (
 
 @dataclass(frozen=True, eq=False)
 class Edges:
-    """Edges or arcs as they are listed, and the names of the nodes that they number."""
+    """Edges or arcs, the names of the nodes that they number, and whether they are in the order in which X has them."""
 
     names: Array
     source: Int[Array, " edges"]
     target: Int[Array, " edges"]
     weight: Float[Array, " edges"]
     directed: bool
+    listed: bool = False
 
     def described(self, at: int) -> str:
         """Name one of them."""
         one, other = self.names[[self.source[at], self.target[at]]].tolist()
-        return f"{'arc' if self.directed else 'edge'} {at} ({one!r}, {other!r})"
+        place = f" in row {at}" if self.listed else ""
+        return f"{'arc' if self.directed else 'edge'} ({one!r}, {other!r}){place}"
 
 
 def read_network(path: str | Path, directed: bool | str = "auto", **options: Any) -> Structures:
@@ -142,7 +144,7 @@ def _edges_of_columns(X: Any, directed: bool) -> Edges:
         )
     names, codes = np.unique(np.concatenate(ends), return_inverse=True)
     source, target = codes.reshape(2, -1)
-    return Edges(names, source, target, weight, directed)
+    return Edges(names, source, target, weight, directed, listed=True)
 
 
 def _names(column: Array) -> Array:
@@ -190,10 +192,8 @@ def checked_adjacency(edges: Edges, *, skip: bool) -> tuple[csr_array, Int[Array
         at = int(np.argmax(loops))
         problems.append(f"{int(loops.sum()):,} self-loops, first {edges.described(at)}")
     if len(again):
-        first, second = sorted(order[again[0] : again[0] + 2].tolist())
-        problems.append(
-            f"{len(again):,} edges listed again, first {edges.described(second)}, which is {first} too"
-        )
+        second = max(order[again[0] : again[0] + 2].tolist())
+        problems.append(f"{len(again):,} edges listed again, first {edges.described(second)}")
     if len(alone) and len(alone) < size:
         problems.append(f"{len(alone):,} nodes without edges, first {edges.names[alone[0]].item()!r}")
     if problems and not skip:
