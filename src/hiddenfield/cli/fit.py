@@ -192,8 +192,6 @@ def embed(
     _write("embedded", new, columns, out, start, json, {"width": width}, f", width {width}")
 
 
-
-
 def _write(
     done: str,
     new: NewData,
