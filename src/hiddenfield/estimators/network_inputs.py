@@ -94,7 +94,9 @@ def _edges_of_structures(X: Structures, directed: bool | str) -> Edges:
     weight = np.ones(len(kept))
     if X.arc_attributes is not None and "weight" in X.arc_attribute_names:
         weight = X.arc_attributes[:, X.arc_attribute_names.index("weight")].double().numpy()[kept]
-    return Edges(names, X.source.numpy()[kept], X.target.numpy()[kept], weight, way)
+    # Of the two arcs of an edge the first is the one into the lower node.
+    one, other = (X.source, X.target) if way else (X.target, X.source)
+    return Edges(names, one.numpy()[kept], other.numpy()[kept], weight, way)
 
 
 def _edges_of_matrix(X: Any, directed: bool | str) -> Edges:

@@ -196,11 +196,11 @@ def embed_nodes(
 ) -> tuple[NewData, Float[Array, "nodes dim"]]:
     """Return the nodes of a network in a file, and their vectors; an encoder that is not fitted is fitted to it.
 
-    Of the options of the reader, `on_error` is that of the encoder.
+    Of the options of the reader, `on_error` and `directed` are those of the encoder.
     """
-    if "on_error" in options:
-        encoder.set_params(on_error=options["on_error"])
-    own = {name: value for name, value in options.items() if name != "on_error"}
+    of_encoder = {name: options[name] for name in ("on_error", "directed") if name in options}
+    own = {name: value for name, value in options.items() if name not in of_encoder}
+    encoder.set_params(**of_encoder)
     network = read_network(path, encoder.directed, **own)
     fitted = hasattr(encoder, "embedding_")
     vectors = encoder.transform(network) if fitted else encoder.fit_transform(network)

@@ -274,13 +274,13 @@ def fit_line(
         left = 1 - np.array([begin, begin + count]) / samples
         rates, loss = learning_rate * np.maximum(left, LEAST_RATE), np.empty(len(orders))
         learn(*tables, negative, rates, count, random, loss, work=count * dim)
-        if not np.isfinite(loss).all():
-            raise TrainingError(
-                f"LINE diverged after {begin + count:,} edges; take a learning_rate below {learning_rate}"
-            )
         for order, value in zip(orders, loss.tolist(), strict=True):
             losses[order].append(value)
         if advance is not None:
             advance(count, f"(loss {loss.mean():.3f})")
+    if not np.isfinite(vectors.sum()):
+        raise TrainingError(
+            f"LINE diverged: vectors are not finite; take a learning_rate below {learning_rate}"
+        )
     own = dict(zip(orders, vectors, strict=True))
     return Learned(own, contexts[list(orders).index(2)] if 2 in orders else None, losses)
