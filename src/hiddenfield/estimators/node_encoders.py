@@ -322,7 +322,7 @@ class SDNEEncoder(NodeEncoder):
         return self._encoded(adjacency / self.scale_)
 
     def _layers(self) -> tuple[int, ...]:
-        return (self.hidden,) if isinstance(self.hidden, Integral) else tuple(self.hidden)
+        return (int(self.hidden),) if isinstance(self.hidden, Integral) else tuple(self.hidden)
 
     def _encoded(self, rows: csr_array) -> Float[Array, "nodes dim"]:
         with torch.no_grad():
