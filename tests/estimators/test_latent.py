@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
 
 import hiddenfield as hf
-from hiddenfield.errors import CollapseError, ConvergenceWarning, InputError, ReadError
+from hiddenfield.errors import CollapseError, ConvergenceWarning, HiddenfieldError, InputError, ReadError
 from hiddenfield.estimators import LATENT, GaussianMixture, choose_size
 from hiddenfield.learning import Shards
 
@@ -308,3 +308,38 @@ def test_columns_of_text_are_named():
         GaussianMixture(1).fit(frame)
     with pytest.raises(InputError, match=r"'size' 2 times$"):
         GaussianMixture(1).fit(frame.set_axis(["size", "size"], axis=1))
+
+
+ODD = {
+    "few": numbers(3, 0.1),
+    "alike": np.repeat(numbers(2, 0), 10, axis=0),
+    "one row": numbers(1, 0),
+    "constant": np.where(np.arange(4) == 1, 2.5, numbers()),
+    "empty column": np.where(np.arange(4) == 1, np.nan, numbers()),
+    "empty row": np.where(np.arange(60)[:, None] == 3, np.nan, numbers()),
+    "far": numbers() + 1e9,
+}
+
+
+@pytest.mark.parametrize("fill", ["expectation", "mode", "sample", "variational", "gibbs"])
+@pytest.mark.parametrize("name", LATENT)
+@pytest.mark.filterwarnings("ignore::hiddenfield.errors.ConvergenceWarning")
+def test_odd_tables_are_learned_or_refused_by_an_error_of_ours(name, fill):
+    facts, refused = LATENT.facts(name), set()
+    for what, values in ODD.items():
+        X = values
+        if "symbols" in facts:
+            X = np.where(np.isnan(values), None, np.where(values > np.nanmean(values), "a", "b"))
+        more = {"y": values[:, 0]} if "targets" in facts else {}
+        if what == "empty row" and facts["data"] == "table":
+            more["sample_weight"] = (np.arange(len(values)) % 3).astype(float)
+        try:
+            model = LATENT[name](fill=fill, max_iterations=6).fit(X, **more)
+        except HiddenfieldError:
+            refused.add(what)
+            continue
+        assert np.isfinite(model.log_likelihood(X)).all(), what
+        filled = np.asarray(model.impute(X))
+        assert not any(cell is None or cell != cell for cell in filled.ravel().tolist()), what
+    if refused != set(ODD):  # that of factors by the mode is refused for all
+        assert not refused & {"empty row", "far"}
