@@ -196,7 +196,10 @@ def test_landscape_is_drawn(capsys, tmp_path):
     ("content", "message"),
     [
         ("a,b\nb,b\n", "edges.csv, line 2: a self-loop at 'b'"),
-        ("source,target\na,b\nb,a\n", "line 3: the pair 'b', 'a' is there already in line 2"),
+        (
+            "source,target\na,b\nb,a\n",
+            "line 3: the pair 'b', 'a' is there already in line 2; remove one (or declare ordered pairs",
+        ),
         ("a,b,c,d\n", "line 1: expected two names"),
         ("a,b,yes\n", "line 1: the value of a pair is a number of at least 0, or ?"),
         ("a,b,-2\n", "line 1: the value of a pair is a number of at least 0, or ?"),
