@@ -49,6 +49,17 @@ def test_a_saved_encoder_embeds_new_nodes(network, tmp_path, capsys):
     assert "which predict nothing; hiddenfield embed gives them" in err
 
 
+def test_tables_are_lists_of_edges(tmp_path, capsys):
+    table = tmp_path / "network.csv"
+    table.write_text("source,target,weight\nann,bob,1\nbob,cid,2\n")
+    result = done(capsys, "embed", table, "--model", "line", *QUICK, "--out", tmp_path / "v.csv")
+    assert result["rows"] == 3
+    table.write_text("ann,bob\nbob,cid,2\n")
+    code, _, err = call(capsys, "embed", table, "--model", "line", *QUICK, "--out", tmp_path / "v.csv")
+    assert code == 1
+    assert "network.csv, line 2: expected 2 fields, as on line 1, got 3" in err
+
+
 def test_options_of_the_reader_and_what_is_skipped(network, tmp_path, capsys):
     network.write_text("from,to\nann,bob\nbob,bob\nbob,ann\nbob,cid\n")
     words = ("embed", network, "--model", "line", *QUICK, "--format", "edge_list", "--set", "header=true")

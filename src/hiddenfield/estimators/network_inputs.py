@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from dataclasses import dataclass
 from numbers import Integral
@@ -13,9 +14,10 @@ import numpy as np
 from hiddenfield.data import read
 from hiddenfield.data.convert.networkx import from_networkx
 from hiddenfield.data.formats import FORMATS
-from hiddenfield.data.paths import existing
+from hiddenfield.data.paths import existing, first_bytes
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError, SkippedInputWarning
+from hiddenfield.models.relational.reading import HEADERS
 from hiddenfield.shapes import Array, Float, Int
 
 if TYPE_CHECKING:
@@ -46,13 +48,19 @@ class Edges:
 
 
 def read_network(path: str | Path, directed: bool | str = "auto", **options: Any) -> Structures:
-    """Read a network from a file; of a list of edges all are kept, also those that are listed again.
+    """Read a network from a file; a table or unknown text is a list of edges, of which all are kept.
 
-    The options are those of `hiddenfield.read`.
+    The options are those of `hiddenfield.read`. A first line such as ``source,target`` is a header.
     """
-    found = FORMATS.recognise(existing(path)) if "format" not in options else FORMATS.get(options["format"])
+    path = existing(path)
+    found = FORMATS.recognise(path) if "format" not in options else FORMATS.get(options["format"])
+    if "format" not in options and not path.is_dir() and (found is None or found.name == "table"):
+        options, found = options | {"format": "edge_list"}, FORMATS["edge_list"]
     if found is not None and found.name == "edge_list":
         options = {"repeated": "keep"} | ({} if directed == "auto" else {"directed": directed}) | options
+        line = first_bytes(path).decode("utf-8-sig", errors="replace").split("\n", 1)[0].lower()
+        if {word.strip(' "\r') for word in re.split(r"[,\t ]", line)[:2]} <= HEADERS:
+            options = {"header": True} | options
     return read(path, **options)
 
 
