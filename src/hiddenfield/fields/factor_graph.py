@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import torch
 
 from hiddenfield.errors import InputError
 from hiddenfield.fields.evidence import log_evidence, variable_number
-from hiddenfield.fields.wiring import Wiring, owners, wire
+from hiddenfield.fields.wiring import Wiring, connected_parts, owners, wire
 from hiddenfield.ops import segment_sum
 from hiddenfield.shapes import Float, Int, Tensor
 
@@ -360,13 +359,8 @@ class FactorGraph:
     @cached_property
     def num_components(self) -> int:
         """Number of connected parts of variables and factors, over all graphs."""
-        from scipy.sparse import coo_array
-        from scipy.sparse.csgraph import connected_components
-
-        size = self.num_variables + self.num_factors
         rows, columns = self.wiring.port_variable.cpu().numpy(), self.wiring.port_factor.cpu().numpy()
-        links = coo_array((np.ones(len(rows)), (rows, self.num_variables + columns)), shape=(size, size))
-        return int(connected_components(links, directed=False)[0])
+        return connected_parts(self.num_variables + self.num_factors, rows, self.num_variables + columns)[0]
 
     @cached_property
     def is_forest(self) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from hiddenfield.ops import Topology, counting_sort
-from hiddenfield.shapes import Float, Int, Tensor
+from hiddenfield.shapes import Array, Float, Int, Tensor
 
 
 def owners(lengths: Int[Tensor, " segments"]) -> Int[Tensor, " rows"]:
@@ -21,6 +21,18 @@ def owners(lengths: Int[Tensor, " segments"]) -> Int[Tensor, " rows"]:
     if lengths.is_cpu:
         return torch.from_numpy(np.repeat(np.arange(lengths.shape[0]), lengths.numpy()))
     return torch.repeat_interleave(lengths)
+
+
+def connected_parts(
+    nodes: int, first: Int[Array, " edges"], second: Int[Array, " edges"]
+) -> tuple[int, Int[Array, " nodes"]]:
+    """Return how many connected parts a graph has, and the part of every node."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    links = coo_array((np.ones(len(first), np.bool_), (first, second)), shape=(nodes, nodes))
+    number, part = connected_components(links, directed=False)
+    return int(number), part
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,6 +19,7 @@ from hiddenfield.fields.graphs.region_sets import (
     overlaps,
 )
 from hiddenfield.fields.layout import flatten
+from hiddenfield.fields.wiring import connected_parts
 from hiddenfield.shapes import Array, Float, Int
 
 
@@ -153,15 +154,9 @@ class RegionGraph:
 
         The same question where inner regions are single variables, without all pairs of the regions at a variable.
         """
-        from scipy.sparse import coo_array
-        from scipy.sparse.csgraph import connected_components
-
         ports, regions = len(self.outer.values), len(self.outer)
-        links = coo_array(
-            (np.ones(ports), (self.outer.rows, regions + self.outer.values)),
-            shape=(regions + self.width,) * 2,
-        )
-        if connected_components(links, directed=False)[0] != regions + self.width - ports:
+        nodes = regions + self.width
+        if connected_parts(nodes, self.outer.rows, regions + self.outer.values)[0] != nodes - ports:
             return False
         sharing = np.bincount(self.outer.values, minlength=self.width)
         held = np.zeros(self.width, np.int64)

@@ -12,6 +12,7 @@ from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.layout import flatten, free_variables
+from hiddenfield.fields.wiring import connected_parts
 from hiddenfield.limits import check_time
 from hiddenfield.ops.compile import compiled
 from hiddenfield.shapes import Array, Float, Int, Tensor
@@ -90,14 +91,10 @@ def spanning_tree_probabilities(
     >>> spanning_tree_probabilities(4, first, second)
     array([0.6, 0.6, 0.4, 0.4, 1. ])
     """
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
     ends, others = np.asarray(first, np.int64), np.asarray(second, np.int64)
     weights = np.ones(len(ends)) if weight is None else np.asarray(weight, np.float64)
     result = np.zeros(len(ends))
-    links = coo_array((np.ones(len(ends)), (ends, others)), shape=(num_nodes, num_nodes))
-    parts, part = connected_components(links, directed=False)
+    parts, part = connected_parts(num_nodes, ends, others)
     size = np.bincount(part, minlength=parts)
     proper = ends != others
     small = proper & (size[part[ends]] <= LARGEST_EXACT)
@@ -317,17 +314,11 @@ class FreeScopes:
         Exact for the uniform spanning tree where all factors of a connected part are pairwise and it is not too large;
         elsewhere the average of random maximal forests that cover every factor.
         """
-        from scipy.sparse import coo_array
-        from scipy.sparse.csgraph import connected_components
-
         arity = np.diff(self.scope_ptr)
         result = np.ones(len(arity))
         owner = np.repeat(np.arange(len(arity)), arity)
-        links = coo_array(
-            (np.ones(len(owner)), (self.scope, self.num_variables + owner)),
-            shape=(self.num_variables + len(arity),) * 2,
-        )
-        parts, part = connected_components(links, directed=False)
+        nodes = self.num_variables + len(arity)
+        parts, part = connected_parts(nodes, self.scope, self.num_variables + owner)
         size = np.bincount(part[: self.num_variables], minlength=parts)
         largest = np.zeros(parts, np.int64)
         np.maximum.at(largest, part[self.num_variables :], arity)
