@@ -128,8 +128,7 @@ def _check_numbers(name: str, values: Tensor) -> None:
     bad = values.detach().isnan() | (values.detach() == float("inf"))
     if bool(bad.any()):
         place = tuple(bad.nonzero()[0].tolist())
-        where = f" at {place}" if place else ""
-        raise InputError(f"{name} must be numbers or -inf, got {values[place].item()}{where}")
+        raise InputError(f"{name} must be numbers or -inf, got {values[place].item()} at {place}")
 
 
 def _table_of_edge(
@@ -312,7 +311,8 @@ def _numbers(
         tensor = values.to(dtype) if isinstance(values, Tensor) else torch.as_tensor(values, dtype=dtype)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"{name} must be numbers: {error}") from None
-    _check_numbers(name, tensor)
+    if bool((tensor.detach().isnan() | (tensor.detach() == float("inf"))).any()):
+        raise InputError(f"{name} must be finite (-inf is allowed in tables), got NaN or +inf")
     return tensor
 
 
