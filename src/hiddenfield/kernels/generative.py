@@ -31,8 +31,8 @@ CONCENTRATION = 1.1
 """Of the prior of the pooled model, so that no symbol becomes impossible."""
 ROUNDING = 1e-9
 """Scores below it are of structures that say nothing of the model."""
-TURNS = 200
-"""Of EM, at most."""
+TURNS, TOLERANCE = 1000, 1e-4
+"""Of EM: a model to compare sequences by need not be the best to the last digit."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -110,7 +110,9 @@ class Pooled:
         emissions = [Symbols(column, (0,), num_states, CONCENTRATION)]
         model = HiddenMarkov(emissions, every, every[0], concentration=CONCENTRATION)
         data = _sequences(ordered, labels, column)
-        learned = fit_em(model, data, max_iterations=TURNS, acceleration="squarem", seed=seed)
+        learned = fit_em(
+            model, data, tolerance=TOLERANCE, max_iterations=TURNS, acceleration="squarem", seed=seed
+        )
         return cls(labels, model, learned.parameters)
 
     def read(self, structures: Structures) -> Sequences:
