@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from typing import Any
 
 import numpy as np
 import pytest
 
 from hiddenfield.errors import InputError, NoTemplateError, TooLargeError
-from hiddenfield.fields.relational import RelationalScheme, graph_scheme, two_mode_scheme
+from hiddenfield.fields.relational import FEATURES, TWO_MODE, RelationalScheme, graph_scheme, two_mode_scheme
 from hiddenfield.models.relational import (
     LIKELIHOODS,
     Network,
@@ -89,6 +90,31 @@ def test_a_fit_is_near_the_exact_one(method: str, kind: str, count: int) -> None
     assert (away < (0.25 if method == "monte_carlo" else 1.0)).all(), away
     if count == 1:  # independent pairs: all but sampling is exact
         assert (away < (0.25 if LIKELIHOODS[method](*one(kind)).sampled else 1e-3)).all()
+
+
+TRIPLES = [
+    (make, names)
+    for make, library in ((graph_scheme, FEATURES), (two_mode_scheme, TWO_MODE))
+    for names in itertools.combinations(library, 3)
+]
+
+
+@pytest.mark.parametrize("place", range(len(TRIPLES)), ids=lambda place: "-".join(TRIPLES[place][1]))
+def test_every_triple_of_ready_features_is_fitted(place: int) -> None:
+    """By each method in turn."""
+    make, names = TRIPLES[place]
+    scheme = make(*names)
+    if make is graph_scheme:
+        edges: list[Any] = [(0, 1), (1, 2), (0, 2), (2, 3), (3, 4), (1, 4)]
+        network = network_from_edges(scheme, edges, vertices=range(6))
+    else:
+        edges = [("a", "x"), ("a", "y"), ("b", "x"), ("c", "y"), ("c", "z"), ("d", "y"), ("b", "y")]
+        network = network_from_edges(scheme, edges)
+    options: dict[str, Any] = {"ridge": 2.0, "starts": 1, "tolerance": 1e-3, "check": False}
+    exact = fit_relational(scheme, network, method="exact", **options)
+    fit = fit_relational(scheme, network, method=METHODS[1 + place % 5], **options)
+    assert fit.converged, fit.status
+    assert (np.abs(fit.theta - exact.theta) < exact.standard_errors).all()
 
 
 def one(kind: str) -> tuple[RelationalScheme, list[Network]]:
