@@ -144,7 +144,10 @@ def classify(
 
 
 def classification(name: str) -> Iterator[dict[str, Any]]:
-    """Yield a row for each model, and for each published result, of one network."""
+    """Yield a row for each published result, and for each model, of one network."""
+    for by, micro, macro in PUBLISHED.get(name, ()):
+        half = f"{'-' if micro is None else f'{micro:.3f}'} / {macro:.3f}"
+        yield {"network": name, "by": by, "50%": half}
     known = labels(name)
     for model in MODELS:
         encoder, seconds = fitted(name, model, edges(name))
@@ -157,9 +160,6 @@ def classification(name: str) -> Iterator[dict[str, Any]]:
             micro, macro = classify(encoder, known, share, 2 if name == "blogcatalog" else 5)
             row[f"{share:.0%}"] = f"{micro:.3f} / {macro:.3f}"
         yield row | {"CPU seconds": round(seconds, 1)}
-    for by, micro, macro in PUBLISHED.get(name, ()):
-        half = f"{'-' if micro is None else f'{micro:.3f}'} / {macro:.3f}"
-        yield {"network": name, "by": by, "50%": half}
 
 
 # -- links ---------------------------------------------------------------------------------------------------
