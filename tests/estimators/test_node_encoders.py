@@ -182,6 +182,11 @@ def test_disconnected_networks_are_learned(name):
     assert np.isfinite(small(name).fit_transform(graph)).all()
 
 
+def test_many_equal_components_give_the_same_vectors_again(name):
+    pairs = np.arange(60).reshape(30, 2)  # a Krylov space of dimension two: the solver starts again at random
+    assert np.array_equal(*(small(name, dim=4).fit_transform(pairs) for _ in range(2)))
+
+
 @pytest.mark.parametrize(
     ("model", "message"),
     [

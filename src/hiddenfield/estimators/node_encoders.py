@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -402,8 +403,11 @@ class SpectralEncoder(NodeEncoder):
             )
         both = adjacency + adjacency.T
         scale = diags_array(1 / np.sqrt(both.sum(axis=1)))
-        start = np.random.default_rng(seed).standard_normal(adjacency.shape[0])
-        values, vectors = eigsh(scale @ both @ scale, self.dim, which="LA", v0=start)
+        generator = np.random.default_rng(seed)
+        start = generator.standard_normal(adjacency.shape[0])
+        # Where the network has many components the solver starts again; before SciPy 1.17 it did so on its own.
+        again = {"rng": generator} if "rng" in inspect.signature(eigsh).parameters else {}
+        values, vectors = eigsh(scale @ both @ scale, self.dim, which="LA", v0=start, **again)
         vectors = vectors[:, np.argsort(-values)]
         found: Array = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
         return found
