@@ -130,7 +130,7 @@ def make_kernel(name: str, options: Mapping[str, Any]) -> Kernel:
     WLSubtree(rounds=5)
     >>> make_kernel("spectrum", {"rounds": 5})
     Traceback (most recent call last):
-    hiddenfield.errors.InputError: the kernel spectrum has no parameter 'rounds'; its parameters are: k, normalise
+    hiddenfield.errors.InputError: the kernel spectrum has no parameter 'rounds'; its parameters are: both_strands, ...
     """
     kind = KERNELS.choose(name)
     known = kind._get_param_names()
