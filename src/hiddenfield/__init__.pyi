@@ -30,6 +30,7 @@ from .estimators import (
     FactorAnalysis as FactorAnalysis,
     GaussianMixture as GaussianMixture,
     HiddenMarkovModel as HiddenMarkovModel,
+    MarkovNetwork as MarkovNetwork,
     MixedMixture as MixedMixture,
     PartialLeastSquares as PartialLeastSquares,
     ProbabilisticPCA as ProbabilisticPCA,

@@ -18,89 +18,27 @@ from hiddenfield.estimators.latent import LATENT
 from hiddenfield.estimators.tables import OF_TABLES, TableEstimator
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.readers import write
+from hiddenfield.inference.cliques.rows import RowInference
 from hiddenfield.inference.posterior import METHODS
 from hiddenfield.models.bayesian_network import MOST_MESSAGES, MOST_STATES, CodedRows, LearnedNetwork
-from hiddenfield.models.conditional_tables import ConditionalTables, as_structure, network_of
+from hiddenfield.models.conditional_tables import ConditionalTables, FactorTables, as_structure, network_of
 from hiddenfield.registry import choose
-from hiddenfield.shapes import Array, Float
+from hiddenfield.shapes import Array, Float, Int
 
 PRIORS = ("bdeu", "laplace", "none")
 
 
-@LATENT.register(
-    "bayesian_network",
-    summary="conditional tables of a Bayesian network of known structure",
-    reference="Lauritzen 1995",
-    data="table",
-    symbols=True,
-)
-@dataclass(eq=False, repr=False)
-class BayesianNetwork(TableEstimator):
-    r"""A Bayesian network of known structure, learned from rows with any holes and with hidden variables.
+@dataclass(kw_only=True, eq=False, repr=False)
+class NetworkEstimator(TableEstimator):
+    """Base of the estimators of networks of discrete variables, any of which may be missing or hidden.
 
-    .. math:: p(x) = \prod_v \theta_{v, x_v \mid x_{\pi(v)}}
-
-    The other parameters are those of `LatentEstimator` and `TableEstimator`; all columns are taken for categorical.
-
-    Parameters
-    ----------
-    structure
-        A dict of the parents of each variable, a networkx DiGraph, a file of a network (BIF, XMLBIF, NET), or a field
-        that is one. Where it has tables, learning starts from them. None: all columns are independent.
-    hidden
-        Variables of the structure that no column has: the number of their states, or the states.
-    prior
-        Pseudo-counts: "bdeu" spreads `strength` evenly over each table, "laplace" gives it to every entry, "none" is
-        maximum likelihood.
-    strength
-        The equivalent sample size of "bdeu", or the pseudo-count of "laplace".
-    inference
-        "exact"; a method of `hiddenfield.infer` such as "loopy_bp" or "generalized_bp", with which expected counts and
-        likelihoods are estimates; or "auto", which is exact where that takes some seconds for a turn, and loopy belief
-        propagation otherwise. `guarantee_` says which it was.
-
-    Attributes
-    ----------
-    tables_
-        The conditional tables by variable: over the states of the parents, and last those of the variable.
-    guarantee_
-        "exact", or "estimate".
-
-    Notes
-    -----
-    A turn takes one pass over the distinct rows: for each, twice the joint states of what it lacks in each clique of
-    one junction tree. Complete rows are counted once.
-
-    References
-    ----------
-    Lauritzen (1995), The EM algorithm for graphical association models with missing data; Heckerman, Geiger and
-    Chickering (1995), Learning Bayesian networks.
-
-    Examples
-    --------
-    >>> from hiddenfield.estimators import BayesianNetwork
-    >>> rows = {"rain": ["no", "no", "yes", None, "yes"], "wet": ["no", None, "yes", "yes", "yes"]}
-    >>> model = BayesianNetwork({"rain": [], "wet": ["rain"]}, strength=0.1).fit(rows)
-    >>> model.impute(rows)
-    {'rain': ['no', 'no', 'yes', 'yes', 'yes'], 'wet': ['no', 'no', 'yes', 'yes', 'yes']}
-    >>> model.tables_["wet"].round(1).tolist()
-    [[1.0, 0.0], [0.0, 1.0]]
+    A subclass gives `_lay_out`, which keeps the network in ``network_``, and `_network`, which makes it of that.
     """
 
-    structure: Any = None
     hidden: Any = None
-    prior: str = "bdeu"
-    strength: float = 1.0
     inference: str = "auto"
 
-    _parameter_constraints = OF_TABLES | {
-        "structure": [object],
-        "hidden": [Mapping, None],
-        "prior": [StrOptions(set(PRIORS))],
-        "strength": [Interval(Real, 0, None, closed="neither")],
-        "inference": [str],
-    }
-    _kept: ClassVar[tuple[str, ...]] = (*TableEstimator._kept, "network_", "guarantee_", "given_")
+    _kept: ClassVar[tuple[str, ...]] = (*TableEstimator._kept, "network_", "guarantee_")
 
     def _wanted_kinds(self) -> Any:
         return "categorical"
@@ -116,27 +54,25 @@ class BayesianNetwork(TableEstimator):
         return rows
 
     def _lay_out(self, table: Table) -> None:
-        """Keep the network: variables, parents, and tables to start from."""
-        source = self.structure
-        found = as_structure(dict.fromkeys(table.names, ()) if source is None else source)
-        network = network_of(found, table.columns, self.hidden)
-        if not set(network.names) & set(table.names):
+        """Keep the network."""
+        raise TypeError(f"{type(self).__name__} has no network; a subclass of NetworkEstimator lays it out")
+
+    def _network(self) -> FactorTables:
+        """Return the network."""
+        raise TypeError(f"{type(self).__name__} has no network; a subclass of NetworkEstimator makes it")
+
+    def _keep_columns(self, table: Table, network: FactorTables) -> None:
+        """Keep what the columns are, with the symbols of the network's variables; refuse where none is a variable."""
+        own = {variable.name: variable for variable in network.variables}
+        if not set(own) & set(table.names):
             raise InputError(
                 f"no column is a variable of the structure; columns: {', '.join(table.names[:10])}; variables: "
                 f"{', '.join(network.names[:10])}"
             )
-        self.network_ = network.as_dict()
-        own = {variable.name: variable for variable in network.variables}
         self.columns_ = [own.get(column.name, column).as_dict() for column in table.columns]
-        self.given_ = np.zeros(0)
-        if found.tables:
-            self.given_ = np.concatenate([found.tables[name].ravel() for name in network.names])
-
-    def _network(self) -> ConditionalTables:
-        return ConditionalTables.from_dict(self.network_)
 
     @staticmethod
-    def _as_variables(table: Table, network: ConditionalTables) -> Table:
+    def _as_variables(table: Table, network: FactorTables) -> Table:
         """Return a column for each variable; those of hidden ones are empty."""
         values = np.full((len(table), len(network.variables)), np.nan)
         for j, variable in enumerate(network.variables):
@@ -149,34 +85,28 @@ class BayesianNetwork(TableEstimator):
                 values[:, j] = codes[np.where(table.missing[:, k], -1, table.values[:, k]).astype(np.int64)]
         return Table(values, network.variables, None, table.weights)
 
-    def _choose(self, network: ConditionalTables, rows: CodedRows) -> None:
+    def _choose(self, network: FactorTables, rows: CodedRows) -> None:
         """Choose exact inference, or an estimate where that would be too much."""
         if self.inference not in ("auto", "exact"):
             choose("inference", METHODS, self.inference)
         exact = self.inference == "exact"
         if self.inference == "auto":
-            states, messages = LearnedNetwork(network, np.zeros(0)).rows.costs(rows.incomplete[0])
+            states, messages = RowInference(network.scopes, network.states).costs(self._inferred(rows))
             exact = states <= MOST_STATES and messages <= MOST_MESSAGES
         self.guarantee_ = "exact" if exact else "estimate"
 
-    def _model(self) -> LearnedNetwork:
-        network = self._network()
-        pseudo = np.zeros(network.num_entries)
-        if self.prior == "laplace":
-            pseudo += self.strength
-        elif self.prior == "bdeu":
-            sizes = np.diff(network.bounds)
-            pseudo += np.repeat(self.strength / sizes, sizes)
-        method = "loopy_bp" if self.inference == "auto" else self.inference
-        inference = "exact" if self.guarantee_ == "exact" else method
-        return LearnedNetwork(network, pseudo, inference, self.given_ if len(self.given_) else None)
-
-    # -- what was learned ----------------------------------------------------------------------------------
+    def _inferred(self, rows: CodedRows) -> Int[Array, "rows variables"]:
+        """Return the rows for which a turn needs inference."""
+        return rows.incomplete[0]
 
     @property
-    def tables_(self) -> dict[str, Array]:
-        """The conditional tables by variable."""
-        return self.model_.network.split(self.parameters_["tables"])
+    def _method(self) -> str:
+        """The name of the method of inference."""
+        if self.guarantee_ == "exact":
+            return "exact"
+        return "loopy_bp" if self.inference == "auto" else self.inference
+
+    # -- what was learned ----------------------------------------------------------------------------------
 
     def field(self) -> FactorGraph:
         """Return the network as a field, for `hiddenfield.infer` and `hiddenfield.fields.write`."""
@@ -237,3 +167,106 @@ class BayesianNetwork(TableEstimator):
         check_is_fitted(self, "parameters_")
         values, _ = self.model_.sample(n, self.parameters_, self._generator(random_state))
         return Table(values, self._network().variables).restore()
+
+
+@LATENT.register(
+    "bayesian_network",
+    summary="conditional tables of a Bayesian network of known structure",
+    reference="Lauritzen 1995",
+    data="table",
+    symbols=True,
+)
+@dataclass(eq=False, repr=False)
+class BayesianNetwork(NetworkEstimator):
+    r"""A Bayesian network of known structure, learned from rows with any holes and with hidden variables.
+
+    .. math:: p(x) = \prod_v \theta_{v, x_v \mid x_{\pi(v)}}
+
+    The other parameters are those of `LatentEstimator` and `TableEstimator`; all columns are taken for categorical.
+
+    Parameters
+    ----------
+    structure
+        A dict of the parents of each variable, a networkx DiGraph, a file of a network (BIF, XMLBIF, NET), or a field
+        that is one. Where it has tables, learning starts from them. None: all columns are independent.
+    hidden
+        Variables of the structure that no column has: the number of their states, or the states.
+    prior
+        Pseudo-counts: "bdeu" spreads `strength` evenly over each table, "laplace" gives it to every entry, "none" is
+        maximum likelihood.
+    strength
+        The equivalent sample size of "bdeu", or the pseudo-count of "laplace".
+    inference
+        "exact"; a method of `hiddenfield.infer` such as "loopy_bp" or "generalized_bp", with which expected counts and
+        likelihoods are estimates; or "auto", which is exact where that takes some seconds for a turn, and loopy belief
+        propagation otherwise. `guarantee_` says which it was.
+
+    Attributes
+    ----------
+    tables_
+        The conditional tables by variable: over the states of the parents, and last those of the variable.
+    guarantee_
+        "exact", or "estimate".
+
+    Notes
+    -----
+    A turn takes one pass over the distinct rows: for each, twice the joint states of what it lacks in each clique of
+    one junction tree. Complete rows are counted once.
+
+    References
+    ----------
+    Lauritzen (1995), The EM algorithm for graphical association models with missing data; Heckerman, Geiger and
+    Chickering (1995), Learning Bayesian networks.
+
+    Examples
+    --------
+    >>> from hiddenfield.estimators import BayesianNetwork
+    >>> rows = {"rain": ["no", "no", "yes", None, "yes"], "wet": ["no", None, "yes", "yes", "yes"]}
+    >>> model = BayesianNetwork({"rain": [], "wet": ["rain"]}, strength=0.1).fit(rows)
+    >>> model.impute(rows)
+    {'rain': ['no', 'no', 'yes', 'yes', 'yes'], 'wet': ['no', 'no', 'yes', 'yes', 'yes']}
+    >>> model.tables_["wet"].round(1).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+
+    structure: Any = None
+    prior: str = "bdeu"
+    strength: float = 1.0
+
+    _parameter_constraints = OF_TABLES | {
+        "structure": [object],
+        "hidden": [Mapping, None],
+        "prior": [StrOptions(set(PRIORS))],
+        "strength": [Interval(Real, 0, None, closed="neither")],
+        "inference": [str],
+    }
+    _kept: ClassVar[tuple[str, ...]] = (*NetworkEstimator._kept, "given_")
+
+    def _lay_out(self, table: Table) -> None:
+        """Keep the network: variables, parents, and tables to start from."""
+        source = self.structure
+        found = as_structure(dict.fromkeys(table.names, ()) if source is None else source)
+        network = network_of(found, table.columns, self.hidden)
+        self.network_ = network.as_dict()
+        self._keep_columns(table, network)
+        self.given_ = np.zeros(0)
+        if found.tables:
+            self.given_ = np.concatenate([found.tables[name].ravel() for name in network.names])
+
+    def _network(self) -> ConditionalTables:
+        return ConditionalTables.from_dict(self.network_)
+
+    def _model(self) -> LearnedNetwork:
+        network = self._network()
+        pseudo = np.zeros(network.num_entries)
+        if self.prior == "laplace":
+            pseudo += self.strength
+        elif self.prior == "bdeu":
+            sizes = np.diff(network.bounds)
+            pseudo += np.repeat(self.strength / sizes, sizes)
+        return LearnedNetwork(network, pseudo, self._method, self.given_ if len(self.given_) else None)
+
+    @property
+    def tables_(self) -> dict[str, Array]:
+        """The conditional tables by variable."""
+        return self.model_.network.split(self.parameters_["tables"])

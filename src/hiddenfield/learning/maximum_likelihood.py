@@ -121,6 +121,8 @@ def maximise(
         # What is small beside the value at the start may be large beside that at the end.
         while (goal := tolerance * max(1.0, abs(_at(objective, trace[-1])[0]))) < last / 2 and left > 0:
             options = {"maxiter": left, "gtol": goal}
+            if optimiser == "lbfgs":  # the gradient says when it ends, not how little the last steps gained
+                options["ftol"] = 1e-14
             found = minimize(
                 descend, trace[-1] / unit, jac=True, method=method, callback=look, options=options
             )

@@ -7,6 +7,7 @@ A row has some of the variables; a variable that no row has is hidden.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from hiddenfield.fields.build import concatenate_fields
 from hiddenfield.inference.cliques.rows import RowInference
 from hiddenfield.inference.infer import infer
 from hiddenfield.learning.em import Arrays, Fill
-from hiddenfield.models.conditional_tables import ConditionalTables
+from hiddenfield.models.conditional_tables import ConditionalTables, FactorTables
 from hiddenfield.models.dirichlet import Probabilities
 from hiddenfield.models.parts import Composed, Part
 from hiddenfield.models.responsibilities import draw_rows
@@ -59,10 +60,10 @@ class CodedRows:
     codes: Int[Array, "distinct variables"]
     weights: Float[Array, " distinct"]
     number: Int[Array, " rows"]
-    network: ConditionalTables
+    network: FactorTables
 
     @classmethod
-    def of(cls, network: ConditionalTables, table: Table) -> CodedRows:
+    def of(cls, network: FactorTables, table: Table) -> CodedRows:
         """Return the rows of a table with a column for each variable."""
         distinct, number = table.distinct()
         assert distinct.weights is not None
@@ -100,43 +101,24 @@ class CodedRows:
         return self.codes[self.holes], self.weights[self.holes]
 
 
-@dataclass(frozen=True, eq=False)
-class LearnedNetwork(Composed):
-    r"""The model that `fit_em` learns: parameters are the entries of all ``tables``, end to end.
+class LearnedTables(Composed):
+    r"""A model of rows that is a product of tables, :math:`p(x) = \prod_f \psi_f(x_{C_f})`, learned by `fit_em`.
 
     The E step is exact inference on one junction tree for all distinct rows, at a cost that depends on what each of
     them lacks; complete rows are counted. Where it would be too much, another algorithm estimates the expected counts,
-    and the likelihood is an estimate, too.
+    and the likelihood is an estimate, too. Parameters are the entries of all ``tables``, end to end, and what they are
+    made of; a subclass names the `parts`, and says where to `start`.
 
     Parameters
     ----------
     network
-        Variables, parents, and where tables lie.
-    prior
-        Pseudo-counts :math:`\alpha` of all entries: Dirichlet distributions with these exponents. Parameters are the
-        most likely ones in coordinates of log ratios, :math:`\theta \propto n + \alpha`.
+        Variables, and where tables lie.
     inference
         "exact", or the name of another method of `hiddenfield.infer`.
-    given
-        Tables to start from, where there are some.
-
-    References
-    ----------
-    Lauritzen (1995), The EM algorithm for graphical association models with missing data; Heckerman, Geiger and
-    Chickering (1995), Learning Bayesian networks, on BDeu; MacKay (1998), Choice of basis for Laplace approximation.
     """
 
-    network: ConditionalTables
-    prior: Float[Array, " entries"]
-    inference: str = "exact"
-    given: Float[Array, " entries"] | None = None
-
-    @cached_property
-    def parts(self) -> tuple[Part, ...]:
-        """The tables, whose rows have Dirichlet priors."""
-        every = np.ones(self.network.num_entries, bool)
-        owners = self.network.row_of_entry
-        return (Probabilities("tables", self.prior, every, "entries", owners, of_ratios=True),)
+    network: FactorTables
+    inference: str
 
     @property
     def monotone(self) -> bool:
@@ -202,39 +184,19 @@ class LearnedNetwork(Composed):
         """Return the expected counts of a batch of copies."""
         network, counts = self.network, np.zeros(self.network.num_entries)
         share = torch.from_numpy(weights)
-        marginals = posterior.log_marginals.exp().reshape(len(weights), -1)
-        single = (share @ marginals).numpy()
+        single = (share @ posterior.log_marginals.exp().reshape(len(weights), -1)).numpy()
         ptr = np.concatenate([[0], np.cumsum(network.states)])
-        groups = iter(posterior.factor_log_marginals)
-        scopes = [
-            group.scopes[: group.num_factors // len(weights), -1].tolist() for group in posterior.field.groups
-        ]
-        for children, tables in zip(scopes, groups, strict=True):
-            own = tables.exp().reshape(len(weights), len(children), -1)
-            for child, table in zip(children, torch.einsum("n,nce->ce", share, own).numpy(), strict=True):
-                counts[network.bounds[child] : network.bounds[child + 1]] = table
-        for variable, parents in enumerate(network.parents):
-            if not parents:
-                counts[network.bounds[variable] : network.bounds[variable + 1]] = single[
-                    ptr[variable] : ptr[variable + 1]
-                ]
+        found = {
+            group.states: iter(
+                torch.einsum("n,nce->ce", share, own.exp().reshape(len(weights), -1, math.prod(group.states)))
+            )
+            for group, own in zip(posterior.field.groups, posterior.factor_log_marginals, strict=True)
+        }
+        for factor, (scope, shape) in enumerate(zip(network.scopes, network.shapes, strict=True)):
+            one = len(scope) == 1
+            table = single[ptr[scope[0]] : ptr[scope[0] + 1]] if one else next(found[shape]).numpy()
+            counts[network.bounds[factor] : network.bounds[factor + 1]] = table
         return counts
-
-    def start(self, data: CodedRows, how: str, generator: np.random.Generator) -> Arrays:
-        """Return given tables or ("auto") counts of available cases, those of hidden variables drawn; or all drawn."""
-        if how == "auto" and self.given is not None:
-            found = self.given + 1e-3 * (self.prior > 0)  # what is impossible would stay so
-        else:
-            drawn = generator.standard_gamma(2.0, self.network.num_entries) + 0.1
-            found = drawn
-            if how == "auto":
-                seen = np.asarray((data.codes >= 0).any(axis=0))
-                counts = self.network.counts(data.codes, data.weights)
-                known = np.repeat(
-                    [bool(seen[own].all()) for own in self.network.scopes], np.diff(self.network.bounds)
-                )
-                found = np.where(known, counts + np.maximum(self.prior, 0.5), drawn)
-        return {"tables": found / self.network.per_row(found)}
 
     # -- rows ----------------------------------------------------------------------------------------------
 
@@ -273,6 +235,64 @@ class LearnedNetwork(Composed):
         return self.rows.completed(parameters["tables"], data.codes[data.number], generator)[1].astype(
             np.float64
         )
+
+    def sample(
+        self, count: int, parameters: Arrays, generator: np.random.Generator
+    ) -> tuple[Float[Array, "rows variables"], None]:
+        """Draw complete rows."""
+        nothing = np.full((count, len(self.network.states)), -1)
+        return self.rows.completed(parameters["tables"], nothing, generator)[1].astype(np.float64), None
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedNetwork(LearnedTables):
+    r"""Conditional tables, learned from rows; see `LearnedTables`.
+
+    Parameters
+    ----------
+    network
+        Variables, parents, and where tables lie.
+    prior
+        Pseudo-counts :math:`\alpha` of all entries: Dirichlet distributions with these exponents. Parameters are the
+        most likely ones in coordinates of log ratios, :math:`\theta \propto n + \alpha`.
+    inference
+        "exact", or the name of another method of `hiddenfield.infer`.
+    given
+        Tables to start from, where there are some.
+
+    References
+    ----------
+    Lauritzen (1995), The EM algorithm for graphical association models with missing data; Heckerman, Geiger and
+    Chickering (1995), Learning Bayesian networks, on BDeu; MacKay (1998), Choice of basis for Laplace approximation.
+    """
+
+    network: ConditionalTables
+    prior: Float[Array, " entries"]
+    inference: str = "exact"
+    given: Float[Array, " entries"] | None = None
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """The tables, whose rows have Dirichlet priors."""
+        every = np.ones(self.network.num_entries, bool)
+        owners = self.network.row_of_entry
+        return (Probabilities("tables", self.prior, every, "entries", owners, of_ratios=True),)
+
+    def start(self, data: CodedRows, how: str, generator: np.random.Generator) -> Arrays:
+        """Return given tables or ("auto") counts of available cases, those of hidden variables drawn; or all drawn."""
+        if how == "auto" and self.given is not None:
+            found = self.given + 1e-3 * (self.prior > 0)  # what is impossible would stay so
+        else:
+            drawn = generator.standard_gamma(2.0, self.network.num_entries) + 0.1
+            found = drawn
+            if how == "auto":
+                seen = np.asarray((data.codes >= 0).any(axis=0))
+                counts = self.network.counts(data.codes, data.weights)
+                known = np.repeat(
+                    [bool(seen[own].all()) for own in self.network.scopes], np.diff(self.network.bounds)
+                )
+                found = np.where(known, counts + np.maximum(self.prior, 0.5), drawn)
+        return {"tables": found / self.network.per_row(found)}
 
     def sample(
         self, count: int, parameters: Arrays, generator: np.random.Generator

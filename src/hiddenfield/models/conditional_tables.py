@@ -22,8 +22,67 @@ from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Float, Int
 
 
+class FactorTables:
+    """Base of what knows the variables of rows and the scopes of factors, whose tables lie end to end."""
+
+    variables: tuple[TableColumn, ...]
+    scopes: list[list[int]]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the variables."""
+        return tuple(variable.name for variable in self.variables)
+
+    @cached_property
+    def states(self) -> Int[Array, " variables"]:
+        """Number of states of each variable."""
+        return np.array([variable.num_states for variable in self.variables], np.int64)
+
+    @cached_property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Of the tables."""
+        return [tuple(self.states[scope].tolist()) for scope in self.scopes]
+
+    @cached_property
+    def bounds(self) -> Int[Array, " variable_bounds"]:
+        """Where each table begins and ends."""
+        return np.cumsum([0, *(int(np.prod(shape, dtype=np.int64)) for shape in self.shapes)])
+
+    @property
+    def num_entries(self) -> int:
+        """Of all tables."""
+        return int(self.bounds[-1])
+
+    def places(self, factor: int, codes: Int[Array, "rows variables"]) -> Int[Array, " rows"]:
+        """Return the entry of a factor's table that each row reads; all its variables must be observed."""
+        own = tuple(codes[:, each] for each in self.scopes[factor])
+        return self.bounds[factor] + np.ravel_multi_index(own, self.shapes[factor])
+
+    def counts(
+        self, codes: Int[Array, "rows variables"], weights: Float[Array, " rows"]
+    ) -> Float[Array, " entries"]:
+        """Count the entries that the rows read, for each factor those that have all its variables."""
+        found = np.zeros(self.num_entries)
+        for factor, scope in enumerate(self.scopes):
+            there = (codes[:, scope] >= 0).all(axis=1)
+            own = slice(self.bounds[factor], self.bounds[factor + 1])
+            places = self.places(factor, codes[there]) - own.start
+            found[own] = np.bincount(places, weights=weights[there], minlength=own.stop - own.start)
+        return found
+
+    def field(self, entries: Float[Array, " entries"]) -> FactorGraph:
+        """Return the field that has these tables."""
+        parts = zip(np.split(entries, self.bounds[1:-1]), self.shapes, strict=True)
+        with np.errstate(divide="ignore"):
+            logs = [np.log(part.reshape(shape)) for part, shape in parts]
+        named = [[str(symbol) for symbol in variable.vocabulary.symbols] for variable in self.variables]  # type: ignore[union-attr]
+        return from_factors(
+            self.scopes, logs, self.states.tolist(), variable_names=self.names, state_names=named
+        )
+
+
 @dataclass(frozen=True, eq=False)
-class ConditionalTables:
+class ConditionalTables(FactorTables):
     r"""Variables with their parents: :math:`p(x) = \prod_v p(x_v \mid x_{\pi(v)})`.
 
     Tables lie end to end, each over the states of the parents and, last, those of the variable itself.
@@ -58,35 +117,18 @@ class ConditionalTables:
             if not variable.num_states:
                 raise InputError(f"variable {variable.name!r} has no states")
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Of the variables."""
-        return tuple(variable.name for variable in self.variables)
-
-    @cached_property
-    def states(self) -> Int[Array, " variables"]:
-        """Number of states of each variable."""
-        return np.array([variable.num_states for variable in self.variables], np.int64)
-
     @cached_property
     def scopes(self) -> list[list[int]]:
         """The parents of each variable, then itself."""
         return [[*parents, variable] for variable, parents in enumerate(self.parents)]
 
-    @cached_property
-    def shapes(self) -> list[tuple[int, ...]]:
-        """Of the tables."""
-        return [tuple(self.states[scope].tolist()) for scope in self.scopes]
-
-    @cached_property
-    def bounds(self) -> Int[Array, " variable_bounds"]:
-        """Where the table of each variable begins and ends."""
-        return np.cumsum([0, *(int(np.prod(shape, dtype=np.int64)) for shape in self.shapes)])
-
-    @property
-    def num_entries(self) -> int:
-        """Of all tables."""
-        return int(self.bounds[-1])
+    def split(self, entries: Float[Array, " entries"]) -> dict[str, Array]:
+        """Return the table of each variable by its name."""
+        parts = np.split(entries, self.bounds[1:-1])
+        return {
+            name: part.reshape(shape)
+            for name, part, shape in zip(self.names, parts, self.shapes, strict=True)
+        }
 
     @cached_property
     def row_of_entry(self) -> Int[Array, " entries"]:
@@ -102,40 +144,6 @@ class ConditionalTables:
     def order(self) -> list[int]:
         """The variables, parents before children."""
         return list(graphlib.TopologicalSorter(dict(enumerate(self.parents))).static_order())
-
-    def places(self, variable: int, codes: Int[Array, "rows variables"]) -> Int[Array, " rows"]:
-        """Return the entry of a variable's table that each row reads; the variable and its parents must be observed."""
-        own = tuple(codes[:, each] for each in self.scopes[variable])
-        return self.bounds[variable] + np.ravel_multi_index(own, self.shapes[variable])
-
-    def counts(
-        self, codes: Int[Array, "rows variables"], weights: Float[Array, " rows"]
-    ) -> Float[Array, " entries"]:
-        """Count the entries that the rows read, for each variable those that have it and its parents."""
-        found = np.zeros(self.num_entries)
-        for variable, scope in enumerate(self.scopes):
-            there = (codes[:, scope] >= 0).all(axis=1)
-            own = slice(self.bounds[variable], self.bounds[variable + 1])
-            places = self.places(variable, codes[there]) - own.start
-            found[own] = np.bincount(places, weights=weights[there], minlength=own.stop - own.start)
-        return found
-
-    def split(self, entries: Float[Array, " entries"]) -> dict[str, Array]:
-        """Return the table of each variable by its name."""
-        parts = np.split(entries, self.bounds[1:-1])
-        return {
-            name: part.reshape(shape)
-            for name, part, shape in zip(self.names, parts, self.shapes, strict=True)
-        }
-
-    def field(self, entries: Float[Array, " entries"]) -> FactorGraph:
-        """Return the network as a field, every child last in its scope."""
-        with np.errstate(divide="ignore"):
-            logs = [np.log(table) for table in self.split(entries).values()]
-        named = [[str(symbol) for symbol in variable.vocabulary.symbols] for variable in self.variables]  # type: ignore[union-attr]
-        return from_factors(
-            self.scopes, logs, self.states.tolist(), variable_names=self.names, state_names=named
-        )
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
