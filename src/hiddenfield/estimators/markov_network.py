@@ -122,14 +122,14 @@ class MarkovNetwork(NetworkEstimator):
                 )
             found.append(Term(weight, tuple(number[name] for name in scope), values))
         network = LogLinear(variables, tuple(found))
-        self.network_ = {
+        self.network_: dict[str, Any] = {
             "variables": [variable.as_dict() for variable in variables],
             "terms": [[term.weight, list(term.scope), term.table.tolist()] for term in found],
         }
         self._keep_columns(table, network)
 
     def _network(self) -> LogLinear:
-        variables = tuple(TableColumn.from_dict(plain) for plain in self.network_["variables"])
+        variables = tuple(TableColumn.from_dict(own) for own in self.network_["variables"])
         terms = (Term(name, tuple(scope), np.array(table)) for name, scope, table in self.network_["terms"])
         return LogLinear(variables, tuple(terms))
 
@@ -169,16 +169,14 @@ def _interactions(variables: Sequence[TableColumn], scopes: Iterable[tuple[int, 
         for size in range(1, len(scope) + 1)
         for own in combinations(sorted(scope), size)
     }
+    symbols = [() if one.vocabulary is None else one.vocabulary.symbols for one in variables]
     found = []
     for own in sorted(sets, key=lambda each: (len(each), each)):
         sizes = [variables[v].num_states for v in own]
         for states in product(*(range(1, size) for size in sizes)):
             table = np.zeros(sizes)
             table[states] = 1.0
-            words = [
-                f"{variables[v].name}={variables[v].vocabulary.symbols[s]}"
-                for v, s in zip(own, states, strict=True)
-            ]  # type: ignore[union-attr]
+            words = [f"{variables[v].name}={symbols[v][s]}" for v, s in zip(own, states, strict=True)]
             found.append(Term(", ".join(words), own, table))
     return found
 

@@ -106,8 +106,8 @@ class LearnedTables(Composed):
 
     The E step is exact inference on one junction tree for all distinct rows, at a cost that depends on what each of
     them lacks; complete rows are counted. Where it would be too much, another algorithm estimates the expected counts,
-    and the likelihood is an estimate, too. Parameters are the entries of all ``tables``, end to end, and what they are
-    made of; a subclass names the `parts`, and says where to `start`.
+    and the likelihood is an estimate, too. A subclass names the `parts`, says where to `start`, and what `tables` the
+    parameters make.
 
     Parameters
     ----------
@@ -130,11 +130,15 @@ class LearnedTables(Composed):
         """Exact inference for rows."""
         return RowInference(self.network.scopes, self.network.states)
 
+    def tables(self, parameters: Arrays) -> Float[Array, " entries"]:
+        """Return the entries of all tables, end to end, whose product is the probability of a row."""
+        return parameters["tables"]
+
     # -- the E step ----------------------------------------------------------------------------------------
 
     def expected_statistics(self, data: CodedRows, parameters: Arrays, fill: Fill) -> Arrays:
         """Return the expected counts of the entries of all tables; with "mode" and "sample", those of filled rows."""
-        tables = parameters["tables"]
+        tables = self.tables(parameters)
         entries, objective = data.counts, log_product(data.counts, tables)
         codes, weights = data.incomplete
         if len(codes) and fill.kind == "expectation":
@@ -203,18 +207,18 @@ class LearnedTables(Composed):
     def log_likelihood(self, data: CodedRows, parameters: Arrays) -> Float[Array, " rows"]:
         """Return the log-likelihood of each row; an estimate where inference is not exact."""
         if self.inference == "exact":
-            values = self.rows.log_likelihood(parameters["tables"], data.codes)
+            values = self.rows.log_likelihood(self.tables(parameters), data.codes)
         else:
-            values = self._expected(parameters["tables"], data.codes, np.zeros(len(data.codes)))[0]
+            values = self._expected(self.tables(parameters), data.codes, np.zeros(len(data.codes)))[0]
         return values[data.number]
 
     def infer(self, data: CodedRows, parameters: Arrays) -> Float[Array, "rows states"]:
         """Return the posterior probabilities of the states of all variables, end to end; 1 for those observed."""
         if self.inference == "exact":
-            found = self.rows.marginals(parameters["tables"], data.codes)
+            found = self.rows.marginals(self.tables(parameters), data.codes)
         else:
             parts = [data.codes[begin : begin + COPIES] for begin in range(0, len(data.codes), COPIES)]
-            estimated = [self._estimated(parameters["tables"], part).log_marginals for part in parts]
+            estimated = [self._estimated(self.tables(parameters), part).log_marginals for part in parts]
             rows = [
                 each.exp().reshape(len(part), -1).numpy() for each, part in zip(estimated, parts, strict=True)
             ]
@@ -232,7 +236,7 @@ class LearnedTables(Composed):
         self, data: CodedRows, parameters: Arrays, generator: np.random.Generator
     ) -> Float[Array, "rows variables"]:
         """Return the codes, what is missing filled by a joint draw given the rest of the row."""
-        return self.rows.completed(parameters["tables"], data.codes[data.number], generator)[1].astype(
+        return self.rows.completed(self.tables(parameters), data.codes[data.number], generator)[1].astype(
             np.float64
         )
 
@@ -241,7 +245,7 @@ class LearnedTables(Composed):
     ) -> tuple[Float[Array, "rows variables"], None]:
         """Draw complete rows."""
         nothing = np.full((count, len(self.network.states)), -1)
-        return self.rows.completed(parameters["tables"], nothing, generator)[1].astype(np.float64), None
+        return self.rows.completed(self.tables(parameters), nothing, generator)[1].astype(np.float64), None
 
 
 @dataclass(frozen=True, eq=False)

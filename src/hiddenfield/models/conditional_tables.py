@@ -26,7 +26,13 @@ class FactorTables:
     """Base of what knows the variables of rows and the scopes of factors, whose tables lie end to end."""
 
     variables: tuple[TableColumn, ...]
-    scopes: list[list[int]]
+
+    @cached_property
+    def scopes(self) -> list[list[int]]:
+        """The variables of each factor."""
+        raise TypeError(
+            f"{type(self).__name__} has no factors; a subclass of FactorTables names their scopes"
+        )
 
     @property
     def names(self) -> tuple[str, ...]:

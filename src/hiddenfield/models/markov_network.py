@@ -53,7 +53,7 @@ class LogLinear(FactorTables):
     terms: tuple[Term, ...]
 
     @cached_property
-    def scopes(self) -> list[list[int]]:  # type: ignore[override]
+    def scopes(self) -> list[list[int]]:
         """The variables of each factor; each variable has one of its own, so that all are in the network."""
         alone = [(variable,) for variable in range(len(self.variables))]
         return [list(scope) for scope in dict.fromkeys([*alone, *(term.scope for term in self.terms)])]
@@ -82,17 +82,14 @@ class LogLinear(FactorTables):
 
 @dataclass(frozen=True, eq=False)
 class LogLinearWeights:
-    r"""The weights of a log-linear model, a `Part`: statistics are the expected counts of entries of tables.
-
-    Tables are kept normalised: the first is divided by Z, so that their product is the probability of a row.
-    """
+    """The weights of a log-linear model, a `Part`: statistics are the expected counts of entries of tables."""
 
     model: LearnedMarkovNetwork
 
     def maximize(self, statistics: Arrays, parameters: Arrays) -> Arrays:
         """Climb the likelihood of the filled rows from where the weights are."""
         objective = _Filled(self.model, statistics["entries"], float(statistics["count"]))
-        return self.model.parameters(maximise(objective, parameters["weights"], tolerance=1e-10).parameters)
+        return {"weights": maximise(objective, parameters["weights"], tolerance=1e-10).parameters}
 
     def log_prior(self, parameters: Arrays) -> float:
         """Return the penalty of the weights."""
@@ -104,7 +101,7 @@ class LogLinearWeights:
 
     def from_vector(self, vector: Float[Array, " free"], parameters: Arrays) -> Arrays:
         """Return the parameters with these weights."""
-        return self.model.parameters(vector)
+        return {"weights": vector}
 
     def _refuse(self, *_: Any) -> Any:
         raise InputError(
@@ -163,12 +160,12 @@ class LearnedMarkovNetwork(LearnedTables):
         values, counts = self._expected(scaled, np.full((1, len(self.network.states)), -1), np.ones(1))
         return float(values[0] + top.sum()), counts
 
-    def parameters(self, weights: Float[Array, " weights"]) -> Arrays:
-        """Return the weights with the tables that they make."""
-        logs = self.network.design @ weights
+    def tables(self, parameters: Arrays) -> Float[Array, " entries"]:
+        """Return the exponentials of the weighted features; the first table is divided by Z."""
+        logs = self.network.design @ parameters["weights"]
         logs[: self.network.bounds[1]] -= self.totals(logs)[0]
-        return {"weights": weights, "tables": np.exp(logs)}
+        return np.exp(logs)
 
     def start(self, data: CodedRows, how: str, generator: np.random.Generator) -> Arrays:
         """Return small random weights, which tell the states of hidden variables apart."""
-        return self.parameters(generator.normal(scale=0.1, size=len(self.network.weights)))
+        return {"weights": generator.normal(scale=0.1, size=len(self.network.weights))}
