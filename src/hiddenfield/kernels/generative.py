@@ -75,7 +75,8 @@ class FisherKernel(FeatureKernel):
         from scipy.sparse import csr_matrix
 
         model, root = (self._learn(structures), None) if known is None else known[0]
-        scores = self._scores(structures, model)
+        width = 0 if root is None else len(root)
+        scores = self._scores(structures, model) if len(structures) else np.zeros((0, width))
         scores[np.abs(scores) < ROUNDING] = 0.0
         if root is None:
             information = scores.T @ scores / max(1, len(scores))
@@ -103,6 +104,10 @@ class Pooled:
         numbers, labels = Labels.number(structures, "node")
         if not len(numbers):
             return None
+        if labels.vocabularies:  # in an order that is not that of their appearance
+            codes = labels.rows.values.reshape(len(labels), -1)
+            labels = Labels(labels.vocabularies, labels.rows.take(np.lexsort(codes.T[::-1])))
+            numbers, _ = Labels.number(structures, "node", labels)
         texts = [part.tobytes() for part in np.split(numbers, structures.node_ptr.cpu().numpy()[1:-1])]
         ordered = structures[np.array(sorted(range(len(texts)), key=texts.__getitem__), dtype=np.int64)]
         column = TableColumn("symbol", "categorical", Vocabulary("symbol", tuple(range(len(labels)))))
@@ -174,7 +179,7 @@ class Fisher(FisherKernel):
         return Pooled.learn(structures, self.num_states, self.random_state)
 
     def _scores(self, structures: Structures, model: Any) -> Float[Array, "structures free"]:
-        if model is None or not len(structures):
+        if model is None:
             return np.zeros((len(structures), 0))
         if isinstance(model, Pooled):
             return model.model.scores(model.read(structures), model.parameters)
@@ -344,7 +349,12 @@ class ProbabilityProductHMM(ProductKernel):
     def _laws(self, structures: Structures) -> Law:
         count, states = len(structures), self.num_states
         if self.pooled_ is None or not structures.total_nodes:
-            return np.zeros((count, states)), np.zeros((count, states, states)), np.zeros((count, states, 1))
+            size = 1 if self.pooled_ is None else len(self.pooled_.labels)
+            return (
+                np.zeros((count, states)),
+                np.zeros((count, states, states)),
+                np.zeros((count, states, size)),
+            )
         pooled, data = self.pooled_, self.pooled_.read(structures)
         forest, parameters = data.forest, pooled.parameters
         posterior, moves, _ = posteriors(data, pooled.model.chain(data, parameters))
