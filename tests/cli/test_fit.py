@@ -128,7 +128,7 @@ def test_rows_that_cannot_be_predicted_are_left_empty(capsys, tmp_path, molecule
     new.write_text("smiles\nCCO\nC1CC\n[Gd]\nCC\n")
     code, _, err = call(capsys, "predict", run, new, "-o", tmp_path / "out.csv")
     assert code == 1
-    assert "line 3: 'C1CC' is no molecule" in err
+    assert "line 3: 'C1CC' cannot be read as a molecule" in err
     assert not (tmp_path / "out.csv").exists()
     code, out, err = call(capsys, "predict", run, new, "-o", tmp_path / "out.csv", "--on-error", "skip")
     assert code == 0

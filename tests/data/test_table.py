@@ -152,7 +152,11 @@ def test_kinds_can_be_given():
             "row 1: column 'x' is count, which takes whole numbers from 0 up",
         ),
         ({"x": [1.5]}, {"kinds": "categorical"}, "takes texts and whole numbers, but holds 1.5"),
-        ({"x": ["a", "b", "c"]}, {"kinds": "binary"}, "row 2: column 'x' is to be binary"),
+        (
+            {"x": ["a", "b", "c"]},
+            {"kinds": "binary"},
+            "row 2: column 'x' was given as binary, but has 3 symbols: 'a', 'b', 'c'",
+        ),
         ({"x": ["1", "b"]}, {"kinds": "continuous"}, "row 1: column 'x' is continuous, but holds 'b'"),
         ({"x": [1]}, {"kinds": {"y": "count"}}, "unknown column 'y'"),
         ({"x": [1]}, {"kinds": "number"}, "unknown kind of column 'number'"),

@@ -121,6 +121,10 @@ class MarkovNetwork(NetworkEstimator):
                     f"{sizes}, got the shape {values.shape}"
                 )
             found.append(Term(weight, tuple(number[name] for name in scope), values))
+        if not found:
+            raise InputError(
+                "there are no features: every variable has a single state; leave such columns out, or give others"
+            )
         network = LogLinear(variables, tuple(found))
         self.network_: dict[str, Any] = {
             "variables": [variable.as_dict() for variable in variables],

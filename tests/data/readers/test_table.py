@@ -143,7 +143,9 @@ def test_a_missing_sequence_is_refused_or_skipped(write) -> None:
 
 def test_a_molecule_that_cannot_be_read_is_refused_or_skipped(write) -> None:
     path = write('id,smiles,y\n1,CC,1\n2,"C1\nCC",2\n3,O,3\n4,,4\n')
-    with pytest.raises(ReadError, match=r"table.csv, line 3: 'C1\\nCC' is no molecule") as caught:
+    with pytest.raises(
+        ReadError, match=r"table.csv, line 3: 'C1\\nCC' cannot be read as a molecule"
+    ) as caught:
         read(path)
     assert caught.value.line == 3
     with pytest.warns(SkippedInputWarning, match="left out 2 of 4 rows.*line 3:.*line 6: '' ") as record:

@@ -330,7 +330,9 @@ def _typed(
     if kind == "binary" and len(vocabulary) > 2:
         third = int(np.argmax(values >= 2))
         raise refuse(
-            f"column {name!r} was given as binary, but has {len(vocabulary)} symbols: {vocabulary}", third
+            f"column {name!r} was given as binary, but has {len(vocabulary)} symbols: "
+            + ", ".join(repr(symbol) for symbol in vocabulary.symbols[:8]),
+            third,
         )
     kind = ("binary" if len(vocabulary) <= 2 else "categorical") if kind is None else kind
     return TableColumn(name, kind, vocabulary), values
