@@ -127,7 +127,8 @@ def maximise(
                 descend, trace[-1] / unit, jac=True, method=method, callback=look, options=options
             )
             left -= found.nit
-            _backtrack(descend, trace[-1] / unit, goal, look)
+            if left > 0:
+                _backtrack(descend, trace[-1] / unit, goal, look)
             last = goal
     except _Runaway:
         ran_away = True
