@@ -258,7 +258,7 @@ def _backtrack(
     for _ in range(30):
         value, gradient = descend(x)
         slope = float(np.sqrt((gradient**2).sum()))
-        if slope <= goal or not np.isfinite(slope):
+        if float(np.abs(gradient).max(initial=0.0)) <= goal or not np.isfinite(slope):
             return
         while step > 1e-5 and not descend(x - step * gradient / slope)[0] <= value - 1e-4 * step * slope:
             step /= 2
