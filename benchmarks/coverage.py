@@ -6,10 +6,12 @@ observed count is the least or the most possible) and those called degenerate, a
 converged fits hold the true weight, for each weight and over all. The standard error of a coverage is 1 % with 500
 networks. Fits without maximum have no interval: where they are many, the coverage is of a selection.
 
-``python -m benchmarks.coverage --jobs 16 --networks 500`` fits the networks in as many processes, one thread each,
-keeps the rows in benchmarks/networks.json and writes them into docs/networks.md; some 15 minutes on 16 cores. With
-``--minutes`` no fit is begun after so many, and there are fewer networks. ``--quick`` fits ten networks of the first
-two models and writes nothing; ``--only mutual,triangle`` chooses models.
+``python -m benchmarks.coverage --jobs 16 --networks 500`` fits the networks in as many processes, one thread each, some
+five minutes on 16 cores, and writes each fit as a line of out/coverage.jsonl as it ends (``--out`` names another file).
+Fits already there are not done again, so an interrupted run goes on where it was; with ``--minutes`` no fit is begun
+after so many. Networks are numbered: those of a second machine are made others by ``--first 1000``. ``--page FILE ...``
+fits nothing: it counts the fits of one or more such files, keeps the rows in benchmarks/networks.json and writes
+docs/networks.md. ``--only mutual,triangle`` chooses models.
 """
 
 from __future__ import annotations
@@ -20,14 +22,16 @@ import math
 import os
 import time
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor, wait
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.environment import table
+from benchmarks.environment import environment, table
+from benchmarks.networks import ROOT, keep
 from hiddenfield.fields.relational import RelationalScheme, graph_scheme
 from hiddenfield.models.relational import Network, fit_relational, sample_networks
 from hiddenfield.models.relational.sampling import as_drawn
@@ -106,16 +110,21 @@ CASES = (
 )
 
 
-def fit(case: Case, first: int, networks: int = CHUNK) -> list[dict[str, Any]]:
-    """Draw and fit a few networks of a model; say how each fit ended, and how far weights are off in their errors."""
+def fit(case: Case, first: int, count: int, done: frozenset[int], end: float) -> list[dict[str, Any]]:
+    """Draw and fit a few networks of a model but for those done, until a time; say how each fit ended."""
     scheme, found = case.scheme(), []
-    for number, network in enumerate(case.draw(networks, seed=first), start=first):
+    drawn = case.draw(count, seed=first) if time.time() < end else []
+    for number, network in enumerate(drawn, start=first):
+        if number in done or time.time() > end:
+            continue
         begun = time.perf_counter()
         one = fit_relational(scheme, network, method="monte_carlo", check=False, seed=number)
-        end = "converged" if one.converged else "edge" if "at an edge" in one.status else "other"
+        how = "converged" if one.converged else "edge" if "at an edge" in one.status else "other"
         found.append(
             {
-                "end": "degenerate" if "degenerate for these data" in one.status else end,
+                "case": case.name,
+                "number": number,
+                "end": "degenerate" if "degenerate for these data" in one.status else how,
                 "off": ((one.theta - case.theta) / one.standard_errors).tolist() if one.converged else None,
                 "seconds": time.perf_counter() - begun,
             }
@@ -134,48 +143,64 @@ def row(case: Case, fits: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "networks": len(fits),
         **{end: ends.count(end) for end in ("converged", "edge", "degenerate", "other")},
         "coverage": f"{100 * held.mean():.1f} %",
+        "standard error": f"{100 * held.mean(1).std() / math.sqrt(len(off)):.1f} %",
         "by weight": ", ".join(f"{n} {100 * c:.1f}" for n, c in zip(names, held.mean(0), strict=True)),
         "seconds per fit": float(np.mean([one["seconds"] for one in fits])),
     }
 
 
-def run(
-    cases: Sequence[Case] = CASES, *, networks: int = 500, jobs: int = 1, minutes: float = math.inf
-) -> list[dict[str, Any]]:
-    """Fit as many networks of each model, in `jobs` processes; those that are not begun in time are left out."""
+def read(paths: Sequence[Path]) -> tuple[dict[str, Any], dict[str, dict[int, dict[str, Any]]]]:
+    """Return the machine of the first file, and the fits of all, by model and number."""
+    machine: dict[str, Any] = {}
+    fits: dict[str, dict[int, dict[str, Any]]] = {case.name: {} for case in CASES}
+    for path in paths:
+        for line in path.read_text().splitlines():
+            found = json.loads(line)
+            if "environment" in found:
+                machine = machine or found["environment"]
+            else:
+                fits[found["case"]][found["number"]] = found
+    return machine, fits
+
+
+def run(cases: Sequence[Case], out: Path, networks: range, jobs: int, end: float) -> None:
+    """Fit the networks of each model in `jobs` processes, and write each chunk when it is done."""
     for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):  # for the processes that are to come
         os.environ[name] = "1"
-    tasks = [(case, first) for first in range(0, networks, CHUNK) for case in cases]
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        futures = [pool.submit(fit, case, first, min(CHUNK, networks - first)) for case, first in tasks]
-        wait(futures, None if minutes == math.inf else 60 * minutes)
-        cancelled = [future.cancel() for future in reversed(futures)][::-1]
-    fits: dict[str, list[dict[str, Any]]] = {case.name: [] for case in cases}
-    for (case, _), future, left_out in zip(tasks, futures, cancelled, strict=True):
-        fits[case.name] += [] if left_out else future.result()
-    return [row(case, fits[case.name]) for case in cases]
+    done = read([out])[1] if out.exists() else {case.name: {} for case in cases}
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with out.open("a") as file, ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        file.write(json.dumps({"environment": environment()}) + "\n")
+        futures = [
+            pool.submit(fit, case, first, min(CHUNK, networks.stop - first), frozenset(done[case.name]), end)
+            for first in networks[::CHUNK]
+            for case in cases
+        ]
+        for future in as_completed(futures):
+            file.writelines(json.dumps(one) + "\n" for one in future.result())
+            file.flush()
 
 
 def main() -> None:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description="see the docstring of the module")
-    parser.add_argument("--quick", action="store_true", help="ten networks of two models; nothing is written")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--networks", type=int, default=500, help="networks of each model")
+    parser.add_argument("--first", type=int, default=0, help="number of the first")
     parser.add_argument("--minutes", type=float, default=math.inf, help="begin no fit after so many")
-    parser.add_argument("--only", default="", help="models by name, with commas; the rows of others are kept")
+    parser.add_argument("--only", default="", help="models by name, with commas")
+    parser.add_argument("--out", type=Path, default=ROOT / "out" / "coverage.jsonl", help="file of the fits")
+    parser.add_argument("--page", type=Path, nargs="+", help="fit nothing; write the page from these files")
     arguments = parser.parse_args()
     chosen = [case for case in CASES if not arguments.only or case.name in arguments.only.split(",")]
-    if arguments.quick:
-        print(table(run(chosen[:2], networks=10, jobs=arguments.jobs)))
-        return
-    rows = run(chosen, networks=arguments.networks, jobs=arguments.jobs, minutes=arguments.minutes)
+    if not arguments.page:
+        networks = range(arguments.first, arguments.first + arguments.networks)
+        run(chosen, arguments.out, networks, arguments.jobs, time.time() + 60 * arguments.minutes)
+    machine, fits = read(arguments.page or [arguments.out])
+    rows = [row(case, list(fits[case.name].values())) for case in CASES if fits[case.name]]
     print(table(rows))
-    from benchmarks.networks import RESULTS, keep
-
-    kept = json.loads(RESULTS.read_text()).get("coverage", {}).get("rows", [])
-    found = {each["model"]: each for each in [*kept, *rows]}
-    keep("coverage", list(found.values()))
+    if arguments.page:
+        keep("coverage", rows, machine)
 
 
 if __name__ == "__main__":

@@ -267,12 +267,12 @@ def _criteria(aic: float, bic: float) -> str:
     return f"{aic:.1f}, {bic:.1f}" if np.isfinite(aic) else ""
 
 
-def keep(part: str, rows: list[dict[str, Any]]) -> None:
-    """Keep the rows of a part of the page, and write the page's tables anew."""
+def keep(part: str, rows: list[dict[str, Any]], machine: dict[str, Any] | None = None) -> None:
+    """Keep the rows of a part of the page, measured here or on a given machine, and write the tables anew."""
     from tools import tables
 
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    results[part] = {"environment": environment(), "rows": rows}
+    results[part] = {"environment": machine or environment(), "rows": rows}
     RESULTS.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n")
     page = ROOT / "docs" / "networks.md"
     page.write_text(tables.rewrite(page.read_text(encoding="utf-8")), encoding="utf-8")
