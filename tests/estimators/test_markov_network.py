@@ -8,6 +8,7 @@ from pathlib import Path
 import networkx as nx
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 import hiddenfield as hf
 from hiddenfield import MarkovNetwork
@@ -129,3 +130,23 @@ def test_penalty_structure_and_saving(tmp_path: Path) -> None:
 def test_bad_input_is_named(options: dict, message: str) -> None:
     with pytest.raises(InputError, match=message):
         MarkovNetwork(**options).fit(TABLE)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: MarkovNetwork(nx.Graph([("a", "b"), ("b", "c")])),
+        lambda: MarkovNetwork(hf.BayesianNetwork({"b": ["a"], "c": ["b"]}).fit(TABLE).field()),
+        lambda: hf.BayesianNetwork(nx.DiGraph([("a", "b"), ("c", "b")])),
+        lambda: hf.BayesianNetwork(hf.BayesianNetwork({"b": ["a"], "c": ["b"]}).fit(TABLE).field()),
+    ],
+)
+def test_a_structure_is_saved_as_names_whatever_it_was(make, tmp_path) -> None:
+    model = make().fit(TABLE)
+    model.save(tmp_path / "model")
+    again = hf.load(tmp_path / "model")
+    assert isinstance(again.structure, (list, dict))
+    assert again.impute(TABLE) == model.impute(TABLE)
+    np.testing.assert_array_equal(again.log_likelihood(TABLE), model.log_likelihood(TABLE))
+    refitted = clone(again).fit(TABLE)
+    np.testing.assert_allclose(refitted.log_likelihood(TABLE), model.log_likelihood(TABLE), atol=0.02)

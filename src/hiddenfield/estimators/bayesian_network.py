@@ -32,9 +32,11 @@ PRIORS = ("bdeu", "laplace", "none")
 class NetworkEstimator(TableEstimator):
     """Base of the estimators of networks of discrete variables, any of which may be missing or hidden.
 
-    A subclass gives `_lay_out`, which keeps the network in ``network_``, and `_network`, which makes it of that.
+    A subclass gives `_lay_out`, which keeps the network in ``network_``, `_network`, which makes it of that, and
+    `_listed`, the structure as lists.
     """
 
+    structure: Any = None
     hidden: Any = None
     inference: str = "auto"
 
@@ -60,6 +62,17 @@ class NetworkEstimator(TableEstimator):
     def _network(self) -> FactorTables:
         """Return the network."""
         raise TypeError(f"{type(self).__name__} has no network; a subclass of NetworkEstimator makes it")
+
+    def _listed(self) -> Any:
+        """Return the structure as names, however it was given."""
+        raise TypeError(f"{type(self).__name__} has no structure; a subclass of NetworkEstimator lists it")
+
+    def plain_parameters(self) -> dict[str, Any]:
+        """Return a structure that is a graph or a field as names, and a path as text."""
+        source = self.structure
+        if source is None or isinstance(source, (str, Path)):
+            return {"structure": None if source is None else str(source)}
+        return {"structure": self._listed()}
 
     def _keep_columns(self, table: Table, network: FactorTables) -> None:
         """Keep what the columns are, with the symbols of the network's variables; refuse where none is a variable."""
@@ -188,7 +201,8 @@ class BayesianNetwork(NetworkEstimator):
     ----------
     structure
         A dict of the parents of each variable, a networkx DiGraph, a file of a network (BIF, XMLBIF, NET), or a field
-        that is one. Where it has tables, learning starts from them. None: all columns are independent.
+        that is one. Where it has tables, learning starts from them. None: all columns are independent. A graph or field
+        is saved as a dict of parents.
     hidden
         Variables of the structure that no column has: the number of their states, or the states.
     prior
@@ -252,6 +266,9 @@ class BayesianNetwork(NetworkEstimator):
         self.given_ = np.zeros(0)
         if found.tables:
             self.given_ = np.concatenate([found.tables[name].ravel() for name in network.names])
+
+    def _listed(self) -> dict[str, list[str]]:
+        return {name: list(parents) for name, parents in as_structure(self.structure).parents.items()}
 
     def _network(self) -> ConditionalTables:
         return ConditionalTables.from_dict(self.network_)

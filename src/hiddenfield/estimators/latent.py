@@ -367,6 +367,10 @@ class LatentEstimator(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "parameters_")
         save(self, path, overwrite=overwrite)
 
+    def plain_parameters(self) -> dict[str, Any]:
+        """Return parameters that are saved in another form than they were given in."""
+        return {}
+
     def as_saved(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return the arrays, and plain values that describe what was learned."""
         groups: dict[str, Any] = {

@@ -50,7 +50,8 @@ class MarkovNetwork(NetworkEstimator):
     structure
         Sets of variables that interact: a list of tuples of names, a networkx Graph (its edges), a field, or the file
         of one. Each joint state of some of them, other than the first state of each, has a weight of its own, and so
-        has each state of a single variable. None: all pairs of variables, unless there are `features`.
+        has each state of a single variable. None: all pairs of variables, unless there are `features`. A graph or field
+        is saved as a list.
     features
         Features with names, whose weights are shared by their terms: a list of terms for each name. A term is a
         variable or a tuple of variables, whose feature is the product of the numbers of their states (for two states:
@@ -103,7 +104,7 @@ class MarkovNetwork(NetworkEstimator):
         hidden = dict(self.hidden or {})
         named = _scopes_of(self.structure)
         terms = [
-            (name, *_term_of(term)) for name, own in (self.features or {}).items() for term in _listed(own)
+            (name, *_term_of(term)) for name, own in (self.features or {}).items() for term in _several(own)
         ]
         if self.structure is None and self.features is None:
             named = list(combinations((*table.names, *hidden), 2)) or [(table.names[0],)]
@@ -131,6 +132,9 @@ class MarkovNetwork(NetworkEstimator):
             "terms": [[term.weight, list(term.scope), term.table.tolist()] for term in found],
         }
         self._keep_columns(table, network)
+
+    def _listed(self) -> list[tuple[str, ...]]:
+        return _scopes_of(self.structure)
 
     def _network(self) -> LogLinear:
         variables = tuple(TableColumn.from_dict(own) for own in self.network_["variables"])
@@ -185,7 +189,7 @@ def _interactions(variables: Sequence[TableColumn], scopes: Iterable[tuple[int, 
     return found
 
 
-def _listed(terms: Any) -> list[Any]:
+def _several(terms: Any) -> list[Any]:
     return [terms] if isinstance(terms, str) else list(terms)
 
 

@@ -68,6 +68,7 @@ def _write_folder(estimator: StructureEstimator | SelfSaved, folder: Path) -> No
 
     saved = estimator.as_saved() if isinstance(estimator, SelfSaved) else _of_networks(estimator)
     weights, parameters = pack_tensors(saved[0]), estimator.get_params(deep=False)
+    parameters |= estimator.plain_parameters() if isinstance(estimator, LatentEstimator) else {}
     parameters |= {"checkpoint": None} if "checkpoint" in parameters else {}
     content = {
         "format": FORMAT,
