@@ -12,8 +12,21 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import hiddenfield as hf
 from hiddenfield.errors import CollapseError, ConvergenceWarning, HiddenfieldError, InputError, ReadError
-from hiddenfield.estimators import LATENT, GaussianMixture, choose_size
+from hiddenfield.estimators import (
+    LATENT,
+    BayesianNetwork,
+    FactorAnalysis,
+    GaussianMixture,
+    HiddenMarkovModel,
+    MarkovNetwork,
+    MixedMixture,
+    PartialLeastSquares,
+    ProbabilisticPCA,
+    choose_size,
+)
 from hiddenfield.learning import Shards
+from hiddenfield.learning.protocol import Fill
+from hiddenfield.models.gaussians import COVARIANCES
 
 # What an entry cannot do with a plain table of numbers, or needs for it.
 OPTIONS: dict[str, dict] = {"gaussian_mixture": {"prior": "weak", "num_components": 2}}
@@ -121,6 +134,72 @@ def test_free_coordinates(fitted):
     for i in range(len(vector)):
         moved = fitted.model_.from_vector(vector + 1e-3 * (np.arange(len(vector)) == i), fitted.parameters_)
         assert any(not np.array_equal(moved[name], back[name]) for name in back)
+
+
+def mixed():
+    """Return two sequences of numbers, counts and symbols with holes."""
+    values, random = numbers(rows=40), np.random.default_rng(1)
+    counts, words = random.poisson(3.0, 40).astype(float), random.choice(["a", "b", "c"], 40).astype(object)
+    counts[::7], words[::5] = np.nan, None
+    return {
+        "x": values[:, 0],
+        "y": values[:, 1],
+        "n": counts,
+        "w": words.tolist(),
+        "id": ["s"] * 25 + ["t"] * 15,
+    }
+
+
+KINDS = {"x": "continuous", "y": "continuous", "n": "count"}
+SYMBOLS = {name: ["u", "v", None, "v", "u", "v"] * 5 + ["u", "u"] for name in "abc"} | {
+    "a": ["w", "v", "u", None] * 8,
+    "b": ["u", "v", "v", "u", None, "u", "u", "v"] * 4,
+}
+SLOPES = [
+    *(GaussianMixture(2, covariance=kind, prior="weak", concentration=1.5) for kind in COVARIANCES),
+    GaussianMixture(2, freedom="learned", noise=True, prior=None),
+    GaussianMixture(2, covariance="diagonal", freedom=4.0),
+    MixedMixture(2, kinds=KINDS, drop=["id"]),
+    *(
+        HiddenMarkovModel(2, sequence="id", kinds=KINDS, initial=law, covariance=kind, num_components=2)
+        for law, kind in (("free", "full"), ("stationary", "tied"), ((0.3, 0.7), "spherical"))
+    ),
+    HiddenMarkovModel(3, sequence="id", kinds=KINDS, transitions="left_to_right", concentration=2.0),
+    FactorAnalysis(2),
+    ProbabilisticPCA(1),
+    PartialLeastSquares(1, num_own=1),
+    BayesianNetwork({"a": ["b", "h"], "b": [], "c": ["h"]}, hidden={"h": 2}),
+    MarkovNetwork([("a", "b"), ("b", "c", "h")], hidden={"h": 2}),
+]
+
+
+@pytest.mark.parametrize("model", SLOPES, ids=lambda model: type(model).__name__)
+def test_slopes_are_those_of_the_objective(model):
+    """Fisher's identity: the slope of the filled data is that of the observed ones, wherever one looks."""
+    name = type(model).__name__
+    X = (
+        SYMBOLS
+        if "Network" in name
+        else mixed()
+        if name in ("MixedMixture", "HiddenMarkovModel")
+        else numbers()
+    )
+    y = numbers(holes=0, seed=5)[:, :1] if name == "PartialLeastSquares" else None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        fitted = clone(model).set_params(max_iterations=2).fit(X, y)
+    own, data = fitted.model_, fitted._read(X) if y is None else fitted._read(X, y=y)
+
+    def objective(vector):
+        given = own.from_vector(vector, fitted.parameters_)
+        return float(own.expected_statistics(data, given, Fill())["objective"]) + own.log_prior(given)
+
+    at = own.as_vector(fitted.parameters_)
+    here = own.from_vector(at, fitted.parameters_)
+    slope = own.gradient(own.expected_statistics(data, here, Fill()), here)
+    expected = [(objective(at + step) - objective(at - step)) / 2e-5 for step in 1e-5 * np.eye(len(at))]
+    assert np.abs(expected).max() > 1e-3
+    np.testing.assert_allclose(slope, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
 
 
 def test_weights_count_rows(fitted):

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from hiddenfield.errors import TooLargeError, TrainingError
+from hiddenfield.learning.em import side_by_side
 from hiddenfield.learning.protocol import Arrays, Fill
 from hiddenfield.learning.turns import add_up
 from hiddenfield.shapes import Array, Float
 
-MOST_FREE = 300
-"""Free parameters beyond which twice their square of E steps is too many."""
+MOST_FREE = 5000
+"""Free parameters of which the matrix of information, and its inverse, are still small."""
 
 PACE = 0.05
-"""Steps of differences, in standard errors given all other parameters."""
+"""Steps of differences, in the standard errors that parameters would have if nothing were hidden."""
 
 
 def observed_information(
@@ -25,45 +27,51 @@ def observed_information(
 ) -> tuple[Float[Array, " free"], Float[Array, "free free"]]:
     r"""Return the free coordinates of parameters, and minus the Hessian of the objective there.
 
-    Second differences of the log-likelihood (plus log prior), with steps of a twentieth of a standard error of each
-    coordinate given the others, so that what is cut off is a thousandth or so and rounding less. Costs :math:`2 p^2` E
-    steps for p free parameters.
+    The slope of the objective is that of the filled-in data (Fisher's identity), which a model's ``gradient`` makes of
+    the statistics of one E step,
+
+    .. math:: \nabla \log p(x \mid v) = E[\nabla \log p(x, z \mid v) \mid x, v],
+
+    and its central differences are the Hessian: 2 p E steps for p free parameters, side by side.
     """
     at = model.as_vector(parameters)
     if len(at) > MOST_FREE:
         raise TooLargeError(
-            f"standard errors of {len(at)} free parameters take {2 * len(at) ** 2:,} passes over the data; they are "
-            f"computed for at most {MOST_FREE}. Learn with fill='gibbs', whose draws (learned_.draws) have the "
-            "deviations of all parameters, or learn a smaller model"
+            f"the information of {len(at):,} free parameters is a matrix of {8 * len(at) ** 2 / 1e9:.1f} GB, and takes "
+            f"{2 * len(at):,} passes over the data; it is computed for at most {MOST_FREE:,}. Learn with fill='gibbs', "
+            "whose draws (learned_.draws) have the deviations of all parameters, or learn a smaller model"
         )
 
-    def objective(vector: Array) -> float:
+    def slope(vector: Array, statistics: Arrays | None = None) -> Array:
         given = model.from_vector(vector, parameters)
-        return float(add_up(model, data, given, Fill())["objective"]) + float(model.log_prior(given))
+        return model.gradient(statistics or add_up(model, data, given, Fill()), given)
 
-    top, unit = objective(at), np.eye(len(at))
-    steps = np.array([_step(objective, at, row, top) for row in unit])
-    ahead = unit * steps
-    above, below = (np.array([objective(at + sign * row) for row in ahead]) for sign in (1, -1))
-    hessian = np.diag(above + below - 2 * top)
-    for i in range(len(at)):
-        for j in range(i):
-            both = [
-                objective(at + a * ahead[i] + b * ahead[j]) for a, b in ((1, 1), (-1, -1), (1, -1), (-1, 1))
-            ]
-            hessian[i, j] = hessian[j, i] = (both[0] + both[1] - both[2] - both[3]) / 4
-    return at, -hessian / np.outer(steps, steps)
+    filled = add_up(model, data, model.from_vector(at, parameters), Fill())
+    steps = [_step(lambda vector: slope(vector, filled), at, j) for j in range(len(at))]
+
+    def row(j: int) -> Array:
+        ahead = np.zeros(len(at))
+        ahead[j] = steps[j]
+        return (slope(at - ahead) - slope(at + ahead)) / (2 * steps[j])
+
+    found = np.array(side_by_side([partial(row, j) for j in range(len(at))])).reshape(len(at), -1)
+    return at, 0.5 * (found + found.T)
 
 
-def _step(objective: Callable[[Array], float], at: Array, along: Array, top: float) -> float:
-    """Return a step by which the objective falls as over `PACE` standard errors: by a half of its square."""
-    wanted, step = 0.5 * PACE**2, 1e-3
-    for _ in range(8):
-        fall = top - 0.5 * (objective(at + step * along) + objective(at - step * along))
-        if fall > 0 and 0.5 < fall / wanted < 2:
-            break
-        step *= math.sqrt(wanted / fall) if fall > wanted * 1e-6 else 30.0
-        step = min(step, 3.0)
+def _step(slope: Callable[[Array], Array], at: Array, j: int) -> float:
+    """Return a step of `PACE` standard errors by the curvature at fixed statistics, or less where it changes."""
+    ahead = np.zeros(len(at))
+
+    def curvature(step: float) -> float:
+        ahead[j] = step
+        return float((slope(at - ahead) - slope(at + ahead))[j]) / (2 * step)
+
+    step = first = 1e-4 * max(1.0, abs(at[j]))
+    wanted = curvature(first)
+    if wanted > 0:
+        step = PACE / math.sqrt(wanted)
+        while step > 2 * first and not 0.7 < curvature(step) / wanted < 1.5:
+            step = math.sqrt(step * first)
     return step
 
 

@@ -82,6 +82,12 @@ class LatentModel(Protocol[Data]):
     def log_prior(self, parameters: Arrays) -> float:
         """Return the log density of the parameters, up to a constant; 0 without a prior."""
 
+    def gradient(self, statistics: Arrays, parameters: Arrays) -> Float[Array, " free"]:
+        """Return the slope, in free coordinates, of the log-likelihood of the filled data and the log prior.
+
+        With statistics that were expected at these parameters it is the slope of the objective (Fisher's identity).
+        """
+
     def as_vector(self, parameters: Arrays) -> Float[Array, " free"]:
         """Return the parameters in free coordinates (log ratios, Cholesky factors), one per degree of freedom."""
 

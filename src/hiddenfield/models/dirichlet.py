@@ -155,6 +155,11 @@ class Probabilities:
         with np.errstate(divide="ignore"):
             return float(self._pseudo[there] @ np.log(self._of(parameters)[there]))
 
+    def gradient(self, statistics: Arrays, parameters: Arrays) -> Float[Array, " free"]:
+        """Return counts less those that the probabilities would have of as many."""
+        counts = self._of(statistics, self.counted) + self._pseudo
+        return (counts - self._sums(counts) * self._of(parameters))[free_ratios(self._owner)]
+
     def as_vector(self, parameters: Arrays) -> Float[Array, " free"]:
         """Return log ratios."""
         return log_ratios(self._of(parameters), self._owner)

@@ -243,6 +243,16 @@ class LinearGaussian:
         """Return 0: there is no prior, but the least variance of the noise."""
         return 0.0
 
+    def gradient(self, statistics: Arrays, parameters: Arrays) -> Float[Array, " free"]:
+        """Return the slope in intercept, free loadings and the logarithms of the noise: that of regressions."""
+        weights = np.column_stack([parameters["intercept"], parameters["loadings"]])
+        noise = parameters["noise"][self.tied]
+        fitted = (statistics["gram"] @ weights[:, :, None])[:, :, 0]
+        squares = statistics["square"] + ((fitted - 2 * statistics["cross"]) * weights).sum(axis=1)
+        slope = (statistics["cross"] - fitted) / noise[:, None]
+        of_noise = np.bincount(self.tied, 0.5 * (squares / noise - statistics["seen"]))
+        return np.concatenate([slope[:, 0], slope[:, 1:][self._free()], of_noise])
+
     # -- distributions of the parameters -------------------------------------------------------------------
 
     @property

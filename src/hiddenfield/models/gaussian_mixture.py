@@ -145,6 +145,14 @@ class MixtureOfGaussians(Mixture):
             found["freedom"] = np.full(self.num_components, tails)
         return {"weights": share if self.box is None else np.append(0.95 * share, 0.05), **found}
 
+    def gradient(self, statistics: Arrays, parameters: Arrays) -> Float[Array, " free"]:
+        """Return the slope of weights and Gaussians, and of the logarithms of the freedom where it is learned."""
+        found = super().gradient(statistics, parameters)
+        if not self._learns_freedom:
+            return found
+        half, own = parameters["freedom"] / 2, statistics["mass"][: self.num_components]
+        return np.concatenate([found, half * gaussian_rows.tail_slope(half, own, statistics["tail"])])
+
     def as_vector(self, parameters: Arrays) -> Float[Array, " free"]:
         """Return log ratios of weights to the first, means, and Cholesky factors; then logarithms of the freedom."""
         tails = np.log(parameters["freedom"]) if self._learns_freedom else np.zeros(0)

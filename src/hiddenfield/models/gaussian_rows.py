@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -274,16 +275,22 @@ def student_scale(
     return scale, digamma(0.5 * (freedom + seen)) - np.log(0.5 * (freedom + squares)) - scale
 
 
+def tail_slope(half: Any, mass: Any, tail: Any) -> Any:
+    r"""Return the slope in :math:`h = \nu / 2`, :math:`N\, (\log h - \psi(h) + 1) + \sum E[\log u] - E[u]`."""
+    from scipy.special import digamma
+
+    return mass * (np.log(half) - digamma(half) + 1) + tail
+
+
 def learn_freedom(
     mass: Float[Array, " components"], tail: Float[Array, " components"]
 ) -> Float[Array, " components"]:
-    r"""Solve :math:`\log \tfrac\nu2 - \psi(\tfrac\nu2) + 1 + \overline{E[\log u] - E[u]} = 0` for each component."""
+    """Return the freedom of each component at which `tail_slope` is 0."""
     from scipy.optimize import brentq
-    from scipy.special import digamma
 
     def solve(average: float) -> float:
         def slope(log_half: float) -> float:
-            return float(log_half - digamma(math.exp(log_half)) + 1 + average)
+            return float(tail_slope(np.exp(log_half), 1.0, average))
 
         low, high = math.log(LEAST_FREEDOM / 2), math.log(MOST_FREEDOM / 2)
         if slope(high) >= 0:

@@ -232,6 +232,31 @@ class Gaussians:
             total -= 0.5 * float(each.sum())
         return total
 
+    def gradient(self, statistics: Arrays, parameters: Arrays) -> Float[Array, " free"]:
+        r"""Return the slope in the free coordinates, means and Cholesky factors L with logarithms on the diagonal.
+
+        With n rows of a Gaussian, and S the sum of squares about its mean, the slope in L is
+        :math:`(\Sigma^{-1} S - n I)\, \Sigma^{-1} L`.
+        """
+        m0, k0, n0, s0 = self.prior_blocks()
+        blocks, seen = self.blocks(parameters["covariances"]), statistics["seen"]
+        inverse, roots, low = np.linalg.inv(blocks), np.linalg.cholesky(blocks), np.tril_indices(self.size)
+        weight = statistics.get("scaled", seen)[..., None]
+        first, second = self._cut(statistics["first"]), statistics["second"]
+        away, pull = self._cut(parameters["means"] - self.centre), self._cut(parameters["means"]) - m0
+        cross = first[..., :, None] * away[..., None, :]
+        scatter = (
+            (second[:, None] if self.joint else second[..., None, None]) - cross - cross.swapaxes(-1, -2)
+        )
+        for mass, each in ((weight[..., None], away), (k0, pull)):
+            scatter = scatter + mass * each[..., :, None] * each[..., None, :]
+        rows = self._shared(seen + float(k0 > 0)) + n0 + self.size + 1
+        centred = inverse @ (self._shared(scatter) + s0) - rows[..., None, None] * np.eye(self.size)
+        slope = (centred @ inverse @ roots)[..., low[0], low[1]]
+        slope[..., low[0] == low[1]] *= np.diagonal(roots, axis1=-2, axis2=-1)
+        means = inverse @ (first - weight * away - k0 * pull)[..., None]
+        return np.concatenate([means.reshape(-1), slope.reshape(-1)])
+
     # -- Bayes ---------------------------------------------------------------------------------------------
 
     def plug_in(self, posterior: Arrays) -> Arrays:

@@ -95,6 +95,11 @@ class LogLinearWeights:
         """Return the penalty of the weights."""
         return -self.model.l2 / 2 * float(parameters["weights"] @ parameters["weights"])
 
+    def gradient(self, statistics: Arrays, parameters: Arrays) -> Float[Array, " free"]:
+        """Return expected counts less those that the weights make."""
+        objective = _Filled(self.model, statistics["entries"], float(statistics["count"]))
+        return objective.batch(parameters["weights"][None])[1][0]
+
     def as_vector(self, parameters: Arrays) -> Float[Array, " free"]:
         """Return the weights."""
         return parameters["weights"]

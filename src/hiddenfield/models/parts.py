@@ -21,6 +21,9 @@ class Part(Conjugate, Protocol):
     def log_prior(self, parameters: Arrays) -> float:
         """Return their log density."""
 
+    def gradient(self, statistics: Arrays, parameters: Arrays) -> Float[Array, " free"]:
+        """Return the slope of the log-likelihood of the filled data and the log prior."""
+
     def as_vector(self, parameters: Arrays) -> Float[Array, " free"]:
         """Return free coordinates."""
 
@@ -49,6 +52,10 @@ class Composed:
     def log_prior(self, parameters: Arrays) -> float:
         """Return the log density of the parameters under the prior, up to a constant."""
         return float(sum(part.log_prior(parameters) for part in self.parts))
+
+    def gradient(self, statistics: Arrays, parameters: Arrays) -> Float[Array, " free"]:
+        """Return the slope of the log-likelihood of the filled data and the log prior, part after part."""
+        return np.concatenate([part.gradient(statistics, parameters) for part in self.parts])
 
     def as_vector(self, parameters: Arrays) -> Float[Array, " free"]:
         """Return free coordinates, part after part."""

@@ -176,6 +176,11 @@ class Events:
         rates = np.maximum(parameters["rates"], 1e-300)
         return self.strength * float((self.means * np.log(rates) - rates).sum())
 
+    def gradient(self, statistics: Arrays, parameters: Arrays) -> Array:
+        strength = self.strength or 0.0
+        rates, exposure = parameters["rates"], statistics["exposure"] + strength
+        return (statistics["events"] + strength * self.means - exposure * rates).reshape(-1)
+
     def as_vector(self, parameters: Arrays) -> Array:
         return np.log(np.maximum(parameters["rates"], 1e-300)).reshape(-1)
 

@@ -32,7 +32,7 @@ from hiddenfield.models.hidden_markov.emissions import (
 )
 from hiddenfield.models.hidden_markov.forest import Forest, Sequences
 from hiddenfield.models.hidden_markov.states import Chain
-from hiddenfield.models.hidden_markov.stationary import stationary_law, tied_transitions
+from hiddenfield.models.hidden_markov.stationary import stationary_law, tied_slope, tied_transitions
 from hiddenfield.models.parts import Composed, Part
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Bool, Float, Int
@@ -242,6 +242,14 @@ class HiddenMarkov(Composed):
     def from_vector(self, vector: Float[Array, " free"], parameters: Arrays) -> Arrays:
         """Return the parameters at these coordinates."""
         return self.with_initial(dict(parameters) | super().from_vector(vector, parameters))
+
+    def gradient(self, statistics: Arrays, parameters: Arrays) -> Float[Array, " free"]:
+        """Return the slope of what the parts have, and of a tied initial law in the transitions, which come first."""
+        found = super().gradient(statistics, parameters)
+        if self._tied:
+            slope = tied_slope(parameters["transitions"], statistics["initial"], self.allowed)
+            found[: len(slope)] += slope
+        return found
 
     # -- Bayes ---------------------------------------------------------------------------------------------
 

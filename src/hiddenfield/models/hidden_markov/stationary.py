@@ -71,10 +71,8 @@ def _climb(first: Array, moves: Array, before: Array, allowed: Array) -> Float[A
 
     def loss(ratios: Float[Array, " free"]) -> tuple[float, Array]:
         found = dirichlet.from_ratios(ratios, before, allowed)
-        slope = np.where(found > 0, moves / np.where(found > 0, found, 1.0), 0.0) + _slope(found, first)
-        # With respect to the log ratio of an entry: its own slope less the mean slope of its row.
-        inner = found * (slope - (found * slope).sum(1, keepdims=True))
-        return -_value(found, first, moves), -inner[allowed][free_ratios(np.nonzero(allowed)[0])]
+        own = (moves - moves.sum(1, keepdims=True) * found)[allowed][free_ratios(np.nonzero(allowed)[0])]
+        return -_value(found, first, moves), -own - tied_slope(found, first, allowed)
 
     ratios = dirichlet.as_ratios(before, allowed)
     if not len(ratios):
@@ -86,6 +84,17 @@ def _climb(first: Array, moves: Array, before: Array, allowed: Array) -> Float[A
 def _value(transitions: Array, first: Array, moves: Array) -> float:
     law = np.maximum(stationary_law(transitions), 1e-300)
     return float((moves * np.log(np.maximum(transitions, 1e-300))).sum() + (first * np.log(law)).sum())
+
+
+def tied_slope(
+    transitions: Float[Array, "states states"],
+    first: Float[Array, " states"],
+    allowed: Bool[Array, "states states"],
+) -> Float[Array, " free"]:
+    r"""Return the slope of :math:`\sum_s f_s \log \pi_s` in log ratios: of an entry less the mean of its row."""
+    slope = _slope(transitions, first)
+    inner = transitions * (slope - (transitions * slope).sum(1, keepdims=True))
+    return inner[allowed][free_ratios(np.nonzero(allowed)[0])]
 
 
 def _slope(transitions: Array, first: Array) -> Float[Array, "states states"]:
