@@ -2,8 +2,9 @@
 
 ``python -m benchmarks.defaults pack --data ../shared/data`` reads the sets once, at most 3,000 structures of each, into
 out/sets (this needs RDKit). ``python -m benchmarks.defaults run --jobs 12`` fits candidates and baselines to parts of
-each set and tests them on the others; with a GPU the networks of all parts are trained side by side there. It keeps the
-rows in benchmarks/defaults.json and writes docs/results/defaults.md; ``--quick`` runs two sets and writes nothing.
+each set and tests them on the others, every fit in a process of its own, and keeps the rows in benchmarks/defaults.json
+(``--out`` and ``--seconds`` are for a run elsewhere); ``python -m benchmarks.defaults page`` writes
+docs/results/defaults.md, with ``--merge`` rows of other files too. ``run --quick`` runs two sets and writes nothing.
 The sets of `CHOSEN_ON` had a part in the choice of the defaults; those of `UNTOUCHED` had none.
 """
 
@@ -15,11 +16,12 @@ import gzip
 import json
 import lzma
 import os
+import threading
 import time
 import warnings
+import zipfile
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from multiprocessing import TimeoutError, get_context
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +62,16 @@ MOLECULES = {
     "AIDS CA-CM": ("AIDS_CAvsCM/aids_ca_vs_cm.csv.gz", "smiles", "label"),
     "HIV": ("MOLECULENET/hiv.csv.xz", "smiles", "HIV_active"),
     "malaria": ("MOLECULENET/malaria.csv.xz", "1", "0"),
+    "CEP": ("CEP/cep-processed.csv.xz", "smiles", "PCE"),
+    "QM9 G4MP2": ("QM9_G4MP2/train.csv.xz", "smiles", "output"),
 }
 MOLECULES |= {name: MOLECULES[name.split()[0]] for name in LARGE}
-NUMBERS = ("ESOL", "FreeSolv", "QM7", "malaria")
+BOILING = {
+    "Alkane": ("ALKANE/Alkane.zip", "dataset_boiling_point_names.txt", 1),
+    "Acyclic": ("ACYCLIC/Acyclic.zip", "dataset_bps.ds", 0),
+}
+"""Sets of small molecules with boiling points: the archive, its list, and the list's column of files."""
+NUMBERS = ("ESOL", "FreeSolv", "QM7", "malaria", "CEP", "QM9 G4MP2", *BOILING)
 GRAPHS = {
     "MUTAG": "MUTAG/MUTAG.zip",
     "NCI1": "NCI1/NCI1.zip",
@@ -78,8 +87,13 @@ GRAPHS = {
     "Synthie": "TU_MORE/Synthie.zip",
     "AIDS IAM": "AIDS_IAM/AIDS.zip",
     "INEX 2005": "INEX2005/inex05.train.elastic.tree.xz",
+    "NCI109": "NCI109/NCI109.zip",
+    "SST": "SST/train.txt.xz",
 }
-UNTOUCHED = ("HIV", "malaria", "DHFR", "MSRC_9", "MSRC_21", "Synthie", "AIDS IAM", "INEX 2005")
+UNTOUCHED = (
+    *("Alkane", "Acyclic", "MSRC_9", "Synthie", "MSRC_21", "AIDS IAM", "HIV", "malaria", "INEX 2005"),
+    *("CEP", "QM9 G4MP2", "NCI109", "SST"),
+)
 CHOSEN_ON = tuple(name for name in ("splice sites", *MOLECULES, *GRAPHS) if name not in (*UNTOUCHED, *LARGE))
 
 
@@ -106,12 +120,12 @@ BEFORE = "324cea0 with changes"
 # -- sets --------------------------------------------------------------------------------------------------
 
 
-def pack_sets(data: Path, out: Path) -> None:
-    """Read every set, cut it to `MOST` structures, and write it with its targets and fingerprints."""
+def pack_sets(data: Path, out: Path, names: Sequence[str]) -> None:
+    """Read sets, cut them to `MOST` structures, and write them with their targets and fingerprints."""
     import hiddenfield as hf
 
     out.mkdir(parents=True, exist_ok=True)
-    for name in (*CHOSEN_ON, *UNTOUCHED, *LARGE):
+    for name in names:
         draw, prints = np.random.default_rng(0), None
         if name in MOLECULES:
             pack, y, prints = _molecules(
@@ -124,6 +138,8 @@ def pack_sets(data: Path, out: Path) -> None:
             frequent = np.flatnonzero(np.bincount(codes)[codes] >= 2 * PARTS)
             rows = np.sort(draw.permutation(frequent)[:MOST])
             pack, y = pack[rows], np.unique(codes[rows], return_inverse=True)[1].astype(float)[:, None]
+        elif name in BOILING:
+            pack, y = _boiling(data / "graphs" / BOILING[name][0], *BOILING[name][1:])
         else:
             texts, y = _splice_sites(data / "sequences/splice_dna.csv.xz", draw)
             pack = hf.data.from_sequences(texts, arc_labels="direction")
@@ -157,6 +173,27 @@ def _molecules(
     prints = np.stack([maker.GetFingerprintAsNumPy(one) for _, one in good]).astype(np.uint8)
     y = np.array([[float(row[t]) if row[t] else np.nan for t in targets.split(",")] for row, _ in good])
     return hf.data.from_smiles([row[smiles].strip() for row, _ in good], progress=False), y, prints
+
+
+def _boiling(path: Path, listed: str, place: int) -> tuple[Any, Any]:
+    """Read an archive of molecules as tables of atoms and bonds, and the list of their boiling points."""
+    import networkx
+
+    import hiddenfield as hf
+
+    graphs, y = [], []
+    with zipfile.ZipFile(path) as archive:
+        texts = {name.split("/")[-1]: archive.read(name).decode() for name in archive.namelist()}
+    for row in texts[listed].splitlines():
+        file, value = row.split()[place : place + 2]
+        lines = [line.split() for line in texts[file].splitlines()[1:] if line.strip()]
+        graph, atoms = networkx.Graph(), int(lines[0][0])
+        for atom, line in enumerate(lines[1 : atoms + 1]):
+            graph.add_node(atom, element=line[3].split("H")[0])  # methane is written CH4
+        graph.add_edges_from((int(a) - 1, int(b) - 1) for a, b, *_ in lines[atoms + 1 :])
+        graphs.append(graph)
+        y.append([float(value)])
+    return hf.data.from_networkx(graphs, node_label="element"), np.array(y)
 
 
 def _splice_sites(path: Path, draw: np.random.Generator) -> tuple[list[str], Any]:
@@ -199,32 +236,27 @@ def score(y: Any, predicted: Sequence[Any], numbers: bool) -> dict[str, float]:
     return {name: float(np.mean(values)) for name, values in found.items()}
 
 
-def run_candidate(folder: Path, name: str, candidate: str) -> dict[str, Any]:
-    """Fit a candidate to the training part of every split, and return its scores."""
+def run_candidate(folder: Path, name: str, candidate: str, place: int) -> dict[str, Any]:
+    """Fit a candidate to the training part of one split; return its scores, weights and seconds."""
     import hiddenfield as hf
-    from hiddenfield.estimators.base import fit_in_parts
 
     warnings.simplefilter("ignore")
     pack, y, _ = _load(folder, name)
-    numbers, pairs = name in NUMBERS, splits(y, name in NUMBERS)
+    numbers, several = name in NUMBERS, y.shape[1] > 1
+    train, test = splits(y, numbers)[place]
     kind = hf.StructureRegressor if numbers else hf.StructureClassifier
     given = y if numbers else np.array([[None if np.isnan(v) else int(v) for v in row] for row in y], object)
-    given = given[:, 0].astype(float if numbers else int) if y.shape[1] == 1 else given
-    models = [kind(random_state=k, **CANDIDATES[candidate]) for k in range(len(pairs))]
-    started, scores, blends = time.perf_counter(), [], []
-    for place, model in fit_in_parts(models, [(pack[train], given[train], None) for train, _ in pairs]):
-        assert not isinstance(model, Exception), model
-        test = pairs[place][1]
-        predicted = model.predict(pack[test]) if numbers else model.predict_proba(pack[test])
-        several = y.shape[1] > 1
-        columns = predicted if several and not numbers else predicted.T if several else [predicted]
-        scores.append(score(y[test], columns, numbers))
-        blends.append(list(model.blend_.values()))
-    return _row(name, candidate, y, scores, started, np.mean(blends, 0).round(2).tolist())
+    given = given if several else given[:, 0].astype(float if numbers else int)
+    started = time.perf_counter()
+    model = kind(random_state=place, **CANDIDATES[candidate]).fit(pack[train], given[train])
+    predicted = model.predict(pack[test]) if numbers else model.predict_proba(pack[test])
+    columns = predicted if several and not numbers else predicted.T if several else [predicted]
+    found = {"scores": score(y[test], columns, numbers), "seconds": time.perf_counter() - started}
+    return found | {"blend": list(model.blend_.values())}
 
 
-def run_baseline(folder: Path, name: str, baseline: str) -> dict[str, Any] | None:
-    """Fit a baseline to the training part of every split, and return its scores; None where there is none."""
+def run_baseline(folder: Path, name: str, baseline: str, place: int) -> dict[str, Any]:
+    """Fit a baseline to the training part of one split; return its scores and seconds."""
     from scipy.sparse import csr_matrix
 
     from hiddenfield.kernels.refinement import weisfeiler_lehman
@@ -232,27 +264,23 @@ def run_baseline(folder: Path, name: str, baseline: str) -> dict[str, Any] | Non
     from hiddenfield.learning.linear import fit_linear
 
     pack, y, prints = _load(folder, name)
-    numbers, started, scores = name in NUMBERS, time.perf_counter(), []
-    if baseline == "Morgan forest" and prints is None:
-        return None
-    for train, test in splits(y, numbers):
-        if baseline == "Morgan forest":
-            before, after = csr_matrix(prints[train], dtype=float), csr_matrix(prints[test], dtype=float)
-        else:
-            before, words = weisfeiler_lehman(pack[train], 0 if baseline == "labels" else 3)
-            after = weisfeiler_lehman(pack[test], vocabulary=words)[0]
-        predicted = []
-        for column in y.T:
-            rows = np.flatnonzero(~np.isnan(column[train]))
-            own, x = column[train][rows], before[rows]
-            classes = None if numbers else int(np.nanmax(column)) + 1
-            if "forest" in baseline:
-                predicted.append(fit_forest(x, own, classes, trees=300)[0].predict(after))
-                continue
-            order, size = np.random.default_rng(0).permutation(len(rows)), len(rows) // 10
-            predicted.append(fit_linear(x, own, order[size:], order[:size], classes).predict(after))
-        scores.append(score(y[test], predicted, numbers))
-    return _row(name, baseline, y, scores, started)
+    numbers, started, predicted = name in NUMBERS, time.perf_counter(), []
+    train, test = splits(y, numbers)[place]
+    if baseline == "Morgan forest":
+        before, after = csr_matrix(prints[train], dtype=float), csr_matrix(prints[test], dtype=float)
+    else:
+        before, words = weisfeiler_lehman(pack[train], 0 if baseline == "labels" else 3)
+        after = weisfeiler_lehman(pack[test], vocabulary=words)[0]
+    for column in y.T:
+        rows = np.flatnonzero(~np.isnan(column[train]))
+        own, x = column[train][rows], before[rows]
+        classes = None if numbers else int(np.nanmax(column)) + 1
+        if "forest" in baseline:
+            predicted.append(fit_forest(x, own, classes, trees=300)[0].predict(after))
+            continue
+        order, size = np.random.default_rng(0).permutation(len(rows)), len(rows) // 10
+        predicted.append(fit_linear(x, own, order[size:], order[:size], classes).predict(after))
+    return {"scores": score(y[test], predicted, numbers), "seconds": time.perf_counter() - started}
 
 
 def _load(folder: Path, name: str) -> tuple[Any, Any, Any]:
@@ -263,39 +291,53 @@ def _load(folder: Path, name: str) -> tuple[Any, Any, Any]:
     return hf.data.read(folder / f"{name}.parquet"), values["y"], prints
 
 
-def _row(
-    name: str, who: str, y: Any, scores: list[dict[str, float]], started: float, blend: Any = None
-) -> dict[str, Any]:
-    means = {metric: float(np.mean([one[metric] for one in scores])) for metric in scores[0]}
-    seconds = (time.perf_counter() - started) / len(scores)
-    row = {"set": name, "who": who, "structures": len(y), "targets": y.shape[1], "splits": len(scores)}
-    return row | {"scores": means, "seconds": round(seconds, 1)} | ({} if blend is None else {"blend": blend})
-
-
 def run_all(
     folder: Path,
     jobs: int,
-    names: Sequence[str],
-    who: Sequence[str],
+    pairs: Sequence[tuple[str, str]],
+    limit: float,
     keep: Callable[[list[dict[str, Any]]], None],
 ) -> None:
-    """Run everything, the default first and of each the longest first, each in a process of its own."""
+    """Run every split of pairs of set and candidate in a process of its own, in order; keep the rows that are whole.
+
+    Splits that are not done after `limit` seconds are given up.
+    """
     os.environ |= {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
-    size = {name: (folder / f"{name}.parquet").stat().st_size for name in names}
-    work: list[tuple[Callable[..., Any], str, str]] = [
-        (run_candidate if one in CANDIDATES else run_baseline, name, one)
-        for one in who
-        for name in sorted(names, key=lambda name: -size[name])
-    ]
-    rows = []
-    with ProcessPoolExecutor(jobs, get_context("spawn"), max_tasks_per_child=1) as pool:
-        waiting = {pool.submit(run, folder, name, who): (name, who) for run, name, who in work}
-        for done in as_completed(waiting):
-            row = done.result()
-            if row is not None:
-                rows.append(row)
-                keep(rows)
-                print(f"{row['set']:13} {row['who']:14} {row['scores']} {row['seconds']} s", flush=True)
+    rows: list[dict[str, Any]] = []
+    y = {name: np.load(folder / f"{name}.npz")["y"] for name, _ in pairs}
+    parts = {(name, one): [None] * len(splits(y[name], name in NUMBERS)) for name, one in pairs}
+    tasks = [(folder, *pair, place) for pair, own in parts.items() for place in range(len(own))]
+    with get_context("spawn").Pool(jobs, maxtasksperchild=1) as pool:
+        end, results = time.perf_counter() + limit, pool.imap_unordered(_run_split, tasks)
+        try:
+            for _ in tasks:
+                name, one, place, found = results.next(min(end - time.perf_counter(), threading.TIMEOUT_MAX))
+                own = parts[name, one]
+                own[place] = found
+                print(f"{name} {one} {place}: {found}", flush=True)
+                if None not in own:
+                    rows.append(_row(name, one, y[name], own))
+                    keep(rows)
+        except TimeoutError:
+            left = {pair: own.count(None) for pair, own in parts.items() if None in own}
+            print(f"after {limit:.0f} s these splits were left:", left, flush=True)
+
+
+def _run_split(task: tuple[Path, str, str, int]) -> tuple[str, str, int, dict[str, Any]]:
+    folder, name, one, place = task
+    run = run_candidate if one in CANDIDATES else run_baseline
+    return name, one, place, run(folder, name, one, place)
+
+
+def _row(name: str, who: str, y: Any, parts: list[dict[str, Any]]) -> dict[str, Any]:
+    means = {
+        metric: float(np.mean([one["scores"][metric] for one in parts])) for metric in parts[0]["scores"]
+    }
+    row = {"set": name, "who": who, "structures": len(y), "targets": y.shape[1], "splits": len(parts)}
+    row |= {"scores": means, "seconds": round(float(np.mean([one["seconds"] for one in parts])), 1)}
+    if "blend" in parts[0]:
+        row["blend"] = np.mean([one["blend"] for one in parts], 0).round(2).tolist()
+    return row
 
 
 # -- the page ----------------------------------------------------------------------------------------------
@@ -421,36 +463,54 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--sets", type=Path, default=Path("out/sets"))
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument(
+        "--seconds", type=float, default=float("inf"), help="splits that take longer are given up"
+    )
     parser.add_argument("--only", default="", help="names of sets, by commas; the rows of others are kept")
     parser.add_argument("--who", default="", help="candidates and baselines; the rows of others are kept")
     parser.add_argument("--commit", default="", help="of this code, where it is not in its repository")
+    parser.add_argument("--resume", action="store_true", help="skip rows of this commit that are there")
+    parser.add_argument(
+        "--merge", type=Path, nargs="*", default=[], help="with page: files of rows to take over"
+    )
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/defaults.json"))
     chosen = parser.parse_args()
+    names = [name for name in chosen.only.split(",") if name] or [*LARGE, *CHOSEN_ON, *UNTOUCHED]
     if chosen.action == "pack":
-        pack_sets(chosen.data, chosen.sets)
+        pack_sets(chosen.data, chosen.sets, names)
         return
+    found = json.loads(chosen.out.read_text()) if chosen.out.exists() else {"rows": []}
     if chosen.action == "run":
-        names = [name for name in chosen.only.split(",") if name] or [*CHOSEN_ON, *UNTOUCHED, *LARGE]
-        old = (
-            json.loads(chosen.out.read_text())["rows"]
-            if chosen.out.exists() and (chosen.only or chosen.who)
-            else []
-        )
+        who = [name for name in chosen.who.split(",") if name] or ORDER
+        where = environment()
+        own = {"commit": chosen.commit or where["revision"], "where": _machine(where)}
 
         def keep(rows: list[dict[str, Any]]) -> None:
-            new = {(row["set"], row["who"]) for row in rows}
-            every = [row for row in old if (row["set"], row["who"]) not in new]
-            every += [row | {"commit": chosen.commit or where["revision"]} for row in rows]
+            every = _replaced(found["rows"], [row | own for row in rows])
             if not chosen.quick:
                 chosen.out.write_text(json.dumps({"environment": where, "rows": every}, indent=1) + "\n")
 
-        where = environment()
-        who = [name for name in chosen.who.split(",") if name] or ORDER
-        run_all(chosen.sets, chosen.jobs, ("MUTAG", "FreeSolv") if chosen.quick else names, who, keep)
-        if chosen.quick:
-            return
-    Path("docs/results/defaults.md").write_text(page(json.loads(chosen.out.read_text())))
+        names = ["MUTAG", "FreeSolv"] if chosen.quick else names
+        there = {(row["set"], row["who"]) for row in found["rows"] if row.get("commit") == own["commit"]}
+        pairs = [(name, one) for one in who for name in names if one != "Morgan forest" or name in MOLECULES]
+        pairs = [pair for pair in pairs if not (chosen.resume and pair in there)]
+        run_all(chosen.sets, chosen.jobs, pairs, chosen.seconds, keep)
+        return
+    for path in chosen.merge:
+        found["rows"] = _replaced(found["rows"], json.loads(path.read_text())["rows"])
+    chosen.out.write_text(json.dumps(found, indent=1) + "\n")
+    Path("docs/results/defaults.md").write_text(page(found))
+
+
+def _machine(where: dict[str, Any]) -> str:
+    return f"{where['cores']} cores, {where['gpu'] or 'no GPU'}"
+
+
+def _replaced(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows, of which new ones take the place of old ones of the same set and candidate."""
+    there = {(row["set"], row["who"]) for row in new}
+    return [row for row in old if (row["set"], row["who"]) not in there] + new
 
 
 if __name__ == "__main__":
