@@ -24,6 +24,7 @@ QUESTIONS = (
     "similarities",
     "training",
     "gpu",
+    "gpu_inference",
     "together",
     "threads",
     "cep",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -294,6 +295,22 @@ class ProductUpdate:
         masks = colour[field.state_variable] == torch.arange(number, device=field.device)[:, None]
         return cls(field, parallel, damping, None, masks)
 
+    @cached_property
+    def tables(self) -> list[tuple[Tensor, Tensor | None]]:
+        """For torch, the tables of every group without their zeros, and where these are if there are any."""
+        found = []
+        for group in self.field.groups:
+            table = group.expanded()
+            hard = table == -math.inf
+            zeros = hard.to(table) if bool(hard.any()) else None
+            found.append((torch.where(hard, torch.zeros_like(table), table), zeros))
+        return found
+
+    @cached_property
+    def any_hard(self) -> bool:
+        """Whether a table has a zero."""
+        return any(hard is not None for _, hard in self.tables)
+
     @property
     def monotone(self) -> bool:
         """Whether the bound is known after each sweep, and never falls."""
@@ -308,8 +325,9 @@ class ProductUpdate:
             return self._sweep_loop(self.flat, log_q, keep)
         here = keep[self.field.variable_graph[self.field.state_variable]]
         if self.colours is None:
-            new = _mixed(self.field, log_q, self.target(log_q), here)
-            return new, self._change(log_q, self.target(log_q)), torch.zeros_like(keep)
+            target = self.target(log_q)
+            new = _mixed(self.field, log_q, target, here)
+            return new, self._change(log_q, target), torch.zeros_like(keep)
         old, gain = log_q, torch.zeros_like(keep)
         for mask in self.colours:
             new = torch.where(mask, _mixed(self.field, log_q, self.target(log_q), here), log_q)
@@ -327,10 +345,7 @@ class ProductUpdate:
         q = log_q.exp()
         never = field.log_unary == -math.inf
         value, broken = [], []
-        for group in field.groups:
-            table = group.expanded()
-            hard = table == -math.inf
-            finite = torch.where(hard, torch.zeros_like(table), table)
+        for group, (finite, hard) in zip(field.groups, self.tables, strict=True):
             weight = field.multiplicity(group)
             blocks = [
                 q[field.state_ptr[group.scopes[:, port], None] + torch.arange(states, device=field.device)]
@@ -338,17 +353,17 @@ class ProductUpdate:
             ]
             for port in range(group.arity):
                 value.append((weight[:, port, None] * _expected(finite, blocks, port)).reshape(-1))
-                if bool(hard.any()):
-                    broken.append((weight[:, port, None] * _expected(hard.to(q), blocks, port)).reshape(-1))
-                else:
+                if hard is not None:
+                    broken.append((weight[:, port, None] * _expected(hard, blocks, port)).reshape(-1))
+                elif self.any_hard:
                     broken.append(torch.zeros_like(value[-1]))
-        score, violation = (
-            torch.where(never, torch.zeros_like(field.log_unary), field.log_unary),
-            never * EVIDENCE,
-        )
+        score = torch.where(never, torch.zeros_like(field.log_unary), field.log_unary)
+        violation = never * EVIDENCE
         if value:
-            sums = gather_sum(torch.stack([torch.cat(value), torch.cat(broken)], 1), field.wiring.to_states)
-            score, violation = score + sums[:, 0], violation + sums[:, 1]
+            columns = [torch.cat(value), torch.cat(broken)] if broken else [torch.cat(value)]
+            sums = gather_sum(torch.stack(columns, 1), field.wiring.to_states)
+            score = score + sums[:, 0]
+            violation = violation + sums[:, 1] if broken else violation
         return _softmax_of_least_broken(field, score, violation.detach())
 
     def _gain(self, old: Tensor, new: Tensor) -> Tensor:

@@ -11,6 +11,9 @@ import triton.language as tl
 from hiddenfield.shapes import Tensor
 
 ROWS_OF_BLOCK = 16
+"""Rows of a program; of narrow rows as many as make up `ENTRIES_OF_BLOCK`."""
+
+ENTRIES_OF_BLOCK = 512
 
 
 def ranged_sum(
@@ -56,7 +59,8 @@ def ranged_sum(
         return out
     constant = None if constant is None else constant.contiguous()
     width = min(128, triton.next_power_of_2(dim))
-    grid = (triton.cdiv(num_out, ROWS_OF_BLOCK), triton.cdiv(dim, width))
+    block = max(ROWS_OF_BLOCK, ENTRIES_OF_BLOCK // width)
+    grid = (triton.cdiv(num_out, block), triton.cdiv(dim, width))
     nothing = ptr  # a pointer that is never followed
     with torch.cuda.device(values.device):
         _kernel[grid](
@@ -75,7 +79,7 @@ def ranged_sum(
             HAS_CONSTANT=constant is not None,
             RECTIFY=rectify,
             DOUBLE=values.dtype == torch.float64,
-            BLOCK=ROWS_OF_BLOCK,
+            BLOCK=block,
             WIDTH=width,
         )
     return out

@@ -147,12 +147,14 @@ class MessagePassing:
         within rounding counts as no change.
         """
         new = self.update(messages) if updated is None else updated
-        wiring = self.field.wiring
-        owner = wiring.port_graph[wiring.message_port]
-        moved = change(messages, new)
-        repeats = self.port_weight[wiring.message_port].clamp(min=1)
+        wiring, port = self.field.wiring, self.field.wiring.message_port
+        return self.largest_move(change(messages, new), self.port_weight[port], wiring.port_graph[port])
+
+    def largest_move(self, moved: Tensor, weight: Tensor, owner: Tensor) -> Float[Tensor, " graphs"]:
+        """Return for each graph the largest of the moves of ports, each as many times over as the port stands for."""
         rounding = 8 * torch.finfo(moved.dtype).eps
-        return largest(torch.where(moved > rounding, moved * repeats, moved), owner, self.field.num_graphs)
+        moved = torch.where(moved > rounding, moved * weight.clamp(min=1), moved)
+        return largest(moved, owner, self.field.num_graphs)
 
     def disagreement(
         self, messages: Float[Tensor, " messages"], updated: Float[Tensor, " messages"]

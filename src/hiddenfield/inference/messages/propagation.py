@@ -14,7 +14,7 @@ from hiddenfield.fields.factor_graph import FactorGraph, FactorGroup
 from hiddenfield.inference.messages.free_energy import recheck
 from hiddenfield.inference.messages.pairs import Pairs
 from hiddenfield.inference.messages.passing import MessagePassing, MessagePlan, normalise_segments
-from hiddenfield.inference.messages.schedules import SCHEDULES, Iteration, TorchParallel
+from hiddenfield.inference.messages.schedules import SCHEDULES, Iteration, OnDevice, TorchParallel
 from hiddenfield.iteration import Outcome, check_damping, iterate, lag
 from hiddenfield.ops.dispatch import use_compiled
 from hiddenfield.registry import choose
@@ -112,7 +112,8 @@ def make_iteration(
                 f"the {schedule} schedule updates one message at a time: it runs on the CPU with the numba back end "
                 "(move the field with .to('cpu')); the torch back end has the parallel schedule"
             )
-        return TorchParallel(plan, damping, tolerance)
+        parallel = OnDevice if backend == "auto" and OnDevice.suits(passing) else TorchParallel
+        return parallel(plan, damping, tolerance)
     pairs = Pairs.where_safe(plan, damping, tolerance) if schedule == "parallel" else None
     return loops(plan, damping, tolerance) if pairs is None else pairs
 

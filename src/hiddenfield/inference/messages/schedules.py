@@ -23,8 +23,9 @@ from hiddenfield.inference.messages.loops import (
     total_of,
     variable_totals,
 )
-from hiddenfield.inference.messages.passing import MessagePlan
+from hiddenfield.inference.messages.passing import MessagePassing, MessagePlan
 from hiddenfield.ops.compile import as_array, compiled, subroutine
+from hiddenfield.ops.dispatch import FLOATS
 from hiddenfield.ops.heap import sift_down, sift_up
 from hiddenfield.shapes import Array, Float, Tensor
 
@@ -74,6 +75,30 @@ class TorchParallel(Iteration):
         if self.damping:
             new = self.passing.normalise(self.damping * state + (1 - self.damping) * new)
         return new, residual
+
+
+class OnDevice(Iteration):
+    """All messages between pairs from all old ones, in two launches on a GPU; without gradients."""
+
+    def step(self, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Update every message."""
+        from hiddenfield.inference.messages.triton_pairs import update_pairs
+
+        new, moved = update_pairs(self.passing, state, self.damping)
+        return new, self.passing.largest_move(
+            moved, self.passing.port_weight, self.passing.field.wiring.port_graph
+        )
+
+    @staticmethod
+    def suits(passing: MessagePassing) -> bool:
+        """Say whether the field is on a GPU, wants no gradient and consists of pairs of few states."""
+        field = passing.field
+        wanted = torch.is_grad_enabled() and (field.requires_grad or passing.port_weight.requires_grad)
+        if wanted or field.device.type != "cuda" or field.dtype not in FLOATS:
+            return False
+        from hiddenfield.inference.messages.triton_pairs import suits
+
+        return suits(passing)
 
 
 class Loops(Iteration):
