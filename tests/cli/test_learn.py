@@ -14,8 +14,9 @@ import pandas
 import pytest
 
 import hiddenfield as hf
-from hiddenfield.evaluation import latent
+from hiddenfield.evaluation import latent, latent_data
 from hiddenfield.models.gaussian_mixture import MixtureOfGaussians
+from hiddenfield.models.mixed_mixture import MixtureOfColumns
 from tests.cli.calling import call as called
 
 
@@ -214,8 +215,8 @@ class Interrupted(BaseException):
 
 @pytest.mark.parametrize("turns", [1, 30, 45])
 def test_an_interrupted_run_ends_as_an_uninterrupted_one(table, tmp_path, monkeypatch, turns):
-    plan = latent.LearnPlan("gaussian_mixture", (2, 3), parameters={"restarts": 2, "tolerance": 1e-10})
-    data = latent.read_data(table, plan)
+    plan = latent_data.LearnPlan("gaussian_mixture", (2, 3), parameters={"restarts": 2, "tolerance": 1e-10})
+    data = latent_data.read_data(table, plan)
     whole = latent.learn_run(data, tmp_path / "whole", plan)
     maximize, left = MixtureOfGaussians.maximize, [turns]
 
@@ -323,3 +324,82 @@ def test_tables_that_are_too_small(tmp_path):
     # A network whose variables have one state each has no free parameters.
     call("learn", path, "--model", "bayesian_network", "--out", tmp_path / "network")
     assert hf.load(tmp_path / "network").tables_["word"].tolist() == [1.0]
+
+
+@pytest.fixture
+def shards(table, tmp_path, monkeypatch) -> Path:
+    """The table as a folder of Parquet files, sorted so that the first does not show what the others hold."""
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    frame = pandas.read_csv(table).sort_values("height")
+    frame["visits"] = np.where(frame["height"] > frame["height"].median(), 7, 0)
+    (tmp_path / "shards").mkdir()
+    for k, part in enumerate(np.array_split(np.arange(ROWS), 4)):
+        own = pyarrow.Table.from_pandas(frame.iloc[part], preserve_index=False)
+        parquet.write_table(own, tmp_path / "shards" / f"part-{k}.parquet", row_group_size=20)
+    monkeypatch.setattr(latent_data, "MOST_CELLS", 500)
+    return tmp_path / "shards"
+
+
+@pytest.mark.parametrize(
+    "model",
+    ["gaussian_mixture", "mixed_mixture", "factor_analysis", "probabilistic_pca", "bayesian_network"],
+)
+def test_a_folder_of_parquet_is_learned_shard_by_shard(shards, tmp_path, monkeypatch, model):
+    """The same kinds, symbols and likelihood as of one table in memory, and a page; rows are opened again each turn."""
+    options = ["--model", model, "--drop", "height,weight,girth"] if model[0] == "b" else ["--model", model]
+    said = json.loads(call("learn", shards, *options, "--out", tmp_path / "parts", "--report", "--json"))
+    assert said["shards"] == 8
+    monkeypatch.setattr(latent_data, "MOST_CELLS", 10**6)
+    whole = json.loads(call("learn", shards, *options, "--out", tmp_path / "whole", "--json"))
+    assert "shards" not in whole
+    for name in ("rows", "columns", "used", "missing", "left_out"):
+        assert said[name] == whole[name]
+    assert sorted(said["patterns"], key=str) == sorted(whole["patterns"], key=str)
+    one, other = said["sizes"][0], whole["sizes"][0]
+    assert one["log_likelihood"] == pytest.approx(other["log_likelihood"], abs=0.05)
+    assert one["criteria"] == pytest.approx(other["criteria"], abs=0.2)
+    page = (tmp_path / "parts" / "report.html").read_text()
+    assert "Learned from 8 shards" in page
+    assert "patterns of missingness" in page or model[0] == "b"
+    if model == "factor_analysis":
+        last = pandas.concat(map(pandas.read_parquet, sorted(shards.iterdir())))["height"].reset_index(
+            drop=True
+        )
+        assert f"<td>{last.idxmax()}</td>" in page.split("<h2>Outliers</h2>")[1]
+
+
+def test_what_needs_rows_in_memory_is_refused_with_the_reason(shards, tmp_path):
+    out = tmp_path / "run"
+    for options, reason in [
+        (["--model", "hidden_markov", "--id", "town"], "hidden_markov takes whole sequences; in"),
+        (
+            ["--model", "partial_least_squares", "--target", "girth"],
+            "use factor_analysis, which predicts any",
+        ),
+        (["--criterion", "cross_validation", "--components", "1-2"], "choose bic, aic or icl"),
+    ]:
+        assert reason in fails("learn", shards, *options, "--out", out)
+        assert not out.exists()
+
+
+def test_an_interrupted_run_of_shards_ends_as_an_uninterrupted_one(shards, tmp_path, monkeypatch):
+    plan = latent_data.LearnPlan("mixed_mixture", (2,), parameters={"tolerance": 1e-9})
+    data = latent_data.read_data(shards, plan)
+    whole = latent.learn_run(data, tmp_path / "whole", plan)
+    ready, calls = MixtureOfColumns.expected_statistics, []
+
+    def breaks(self, *given):
+        calls.append(0)
+        if len(calls) > 20:
+            raise KeyboardInterrupt
+        return ready(self, *given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MixtureOfColumns, "expected_statistics", breaks)
+        with pytest.raises(KeyboardInterrupt):
+            latent.learn_run(data, tmp_path / "broken", plan)
+    assert list((tmp_path / "broken").glob("size-2/checkpoint/*.safetensors"))
+    again = latent.learn_run(latent_data.read_data(shards, plan), tmp_path / "broken", plan, resume=True)
+    assert again.as_dict() == whole.as_dict()
+    name = "model/model.safetensors"
+    assert (tmp_path / "broken" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()

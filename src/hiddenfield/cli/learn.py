@@ -60,7 +60,8 @@ def learn(
     Missing cells (empty, NA, NaN, ?) are integrated out: no row is dropped and nothing is imputed beforehand. The
     kind of each column and the patterns of missing values are printed first.
     """
-    from hiddenfield.evaluation.latent import LearnPlan, learn_run, read_data
+    from hiddenfield.evaluation.latent import learn_run
+    from hiddenfield.evaluation.latent_data import LearnPlan, read_data
     from hiddenfield.report.learned import data_as_text, learned_as_text, learned_record, write_learned_report
 
     cli.check_writable(out, "--out", folder=True)

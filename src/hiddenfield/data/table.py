@@ -214,14 +214,18 @@ class Table:
 
     def describe(self) -> str:
         """Say what each column was taken for, and how much of it is missing."""
-        gone = self.missing.sum(axis=0)
-        cells = f"{int(gone.sum()):,} of {self.values.size:,} cells missing"
-        lines = [f"{len(self):,} rows, {len(self.columns)} columns, {cells}"]
-        for column, count in zip(self.columns, gone, strict=True):
-            lines.append(f"  {column}" + (f", {count:,} missing" if count else ""))
-        return "\n".join(lines)
+        return described(self.columns, len(self), self.missing.sum(axis=0))
 
     def __repr__(self) -> str:
         """Count the columns of each kind."""
         kinds = ", ".join(f"{self.kinds.count(kind)} {kind}" for kind in KINDS if kind in self.kinds)
         return f"Table({len(self):,} rows; columns: {kinds or 'none'}; {int(self.missing.sum()):,} cells missing)"
+
+
+def described(columns: Sequence[TableColumn], rows: int, missing: Int[Array, " columns"]) -> str:
+    """Say what each column was taken for, and how many of its cells are missing."""
+    cells = f"{int(missing.sum()):,} of {rows * len(columns):,} cells missing"
+    lines = [f"{rows:,} rows, {len(columns)} columns, {cells}"]
+    for column, count in zip(columns, missing, strict=True):
+        lines.append(f"  {column}" + (f", {count:,} missing" if count else ""))
+    return "\n".join(lines)

@@ -165,7 +165,7 @@ class LatentEstimator(BaseEstimator):  # type: ignore[misc]
         ----------
         X
             Rows of numbers (array or data frame), with NaN or None for what is missing; or `Shards` of such, which
-            need not fit into memory together, and of which the first says where the data are.
+            need not fit into memory together, and of which one that stands for all says where the data are.
         y
             What is known of each row, where the model uses it; otherwise ignored.
         sample_weight
@@ -176,7 +176,7 @@ class LatentEstimator(BaseEstimator):  # type: ignore[misc]
         self
         """
         check(self)
-        first = next(iter(X)) if isinstance(X, Shards) else X
+        first = X.look() if isinstance(X, Shards) else X
         data = self._read(first, fitting=True, y=y, sample_weight=sample_weight)
         if isinstance(X, Shards):
             if y is not None or sample_weight is not None:
@@ -255,6 +255,13 @@ class LatentEstimator(BaseEstimator):  # type: ignore[misc]
         model, data, parameters = self._fitted(X)
         return model.log_likelihood(data, parameters)
 
+    def total(self, X: Any, y: Any = None) -> tuple[float, int]:
+        """Return the log-likelihood of all rows, and their number, with one part of shards in memory at a time."""
+        found = [
+            (float(each.sum()), len(each)) for each in (self.log_likelihood(part, y) for part in _parts(X))
+        ]
+        return sum(value for value, _ in found), sum(rows for _, rows in found)
+
     def score_samples(self, X: Any) -> Float[Array, " rows"]:
         """Return `log_likelihood`, under scikit-learn's name."""
         return self.log_likelihood(X)
@@ -319,17 +326,17 @@ class LatentEstimator(BaseEstimator):  # type: ignore[misc]
 
     def bic(self, X: Any, y: Any = None) -> float:
         r"""Return Schwarz's criterion :math:`-2 \log L + p \log n`; less is better."""
-        values = self.log_likelihood(X, y)
-        return float(self.num_free_ * np.log(len(values)) - 2 * values.sum())
+        value, rows = self.total(X, y)
+        return float(self.num_free_ * np.log(rows) - 2 * value)
 
     def aic(self, X: Any, y: Any = None) -> float:
         r"""Return Akaike's criterion :math:`-2 \log L + 2 p`; less is better."""
-        return float(2 * self.num_free_ - 2 * self.log_likelihood(X, y).sum())
+        return float(2 * self.num_free_ - 2 * self.total(X, y)[0])
 
     def icl(self, X: Any, y: Any = None) -> float:
         """Return the integrated completed likelihood: BIC and twice the entropy of what is hidden; less is better."""
-        shares = self.posterior(X)
-        return self.bic(X) - 2 * float((shares * np.log(np.maximum(shares, 1e-300))).sum())
+        found = (self.posterior(part) for part in _parts(X))
+        return self.bic(X) - 2 * sum(float((each * np.log(np.maximum(each, 1e-300))).sum()) for each in found)
 
     def standard_errors(self, X: Any, sample_weight: Any = None) -> Arrays:
         """Return the standard error of every parameter, by name, from the observed information of X.
@@ -411,6 +418,10 @@ class LatentEstimator(BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
+
+
+def _parts(X: Any) -> Any:
+    return X if isinstance(X, Shards) else [X]
 
 
 def _texts(X: Any) -> str:

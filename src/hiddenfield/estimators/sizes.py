@@ -143,11 +143,11 @@ def choose_size(
 
 def _judge(model: LatentEstimator, X: Any, y: Any, folds: int) -> list[float]:
     own = {} if y is None else {"y": y}
-    values = model.log_likelihood(X, y)
+    total, rows = model.total(X, y)
     held = [math.nan, math.nan]
     if folds:
         scores = []
-        for train, test in KFold(min(folds, len(values)), shuffle=True, random_state=0).split(values):
+        for train, test in KFold(min(folds, rows), shuffle=True, random_state=0).split(range(rows)):
             part = clone(model).set_params(checkpoint=None)
             part.fit(
                 _safe_indexing(X, train), **{name: _safe_indexing(each, train) for name, each in own.items()}
@@ -160,4 +160,4 @@ def _judge(model: LatentEstimator, X: Any, y: Any, folds: int) -> list[float]:
     except InputError:  # what is hidden is not one of several
         icl = math.nan
     criteria = [model.bic(X, y), model.aic(X, y), icl]
-    return [float(values.sum()), float(model.num_free_), *criteria, *held]
+    return [total, float(model.num_free_), *criteria, *held]

@@ -14,7 +14,8 @@ from hiddenfield.data.convert.mixed import as_table
 from hiddenfield.data.table import Table, TableColumn
 from hiddenfield.estimators import load
 from hiddenfield.estimators.sequence_inputs import read_sequences
-from hiddenfield.evaluation.latent import MODEL, RESULT, SETTINGS, LearnData, LearnRecord, is_table
+from hiddenfield.evaluation.latent import MODEL, RESULT, SETTINGS, LearnRecord
+from hiddenfield.evaluation.latent_data import LearnData, is_table
 from hiddenfield.evaluation.records import read_record
 from hiddenfield.shapes import Array, Float
 

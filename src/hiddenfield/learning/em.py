@@ -138,7 +138,7 @@ def fit_em(
     fill
         One of `FILLS`.
     start
-        How each run starts (on shards: by the first), or parameters that a single run starts from.
+        How each run starts (on shards: by what stands for all), or parameters that a single run starts from.
     restarts
         Runs from different starts, side by side in threads; the best is kept.
     tolerance
@@ -281,7 +281,7 @@ class _Work:
             self.now, self.draws = found
         elif isinstance(start, str):
             # K-means changes how warnings are treated, which threads share: all runs start before the first goes on.
-            first = next(iter(settings.data)) if isinstance(settings.data, Shards) else settings.data
+            first = settings.data.look() if isinstance(settings.data, Shards) else settings.data
             self.now = Alternation(Turn(settings.model.start(first, start, generator)))
         else:
             self.now = Alternation(Turn(start))

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from hiddenfield.data.table import Table
+from hiddenfield.data.table import Table, described
 from hiddenfield.estimators import LATENT, load
 from hiddenfield.estimators.sizes import CRITERIA
-from hiddenfield.evaluation.latent import MODEL, LearnData, LearnRecord
+from hiddenfield.evaluation.latent import MODEL, LearnRecord
+from hiddenfield.evaluation.latent_data import LearnData
 from hiddenfield.report.drawing import draw, plot
 from hiddenfield.report.learned_pictures import (
     MOST_STATES,
@@ -47,7 +48,9 @@ MOST_LINES = 10
 
 def data_as_text(data: LearnData) -> str:
     """Say what each column was taken for, what is missing in which pattern, and which columns the model leaves out."""
-    lines = [data.table.describe(), *_pattern_lines(data.table)]
+    lines = [described(data.table.columns, data.rows, data.missing), *_pattern_lines(data)]
+    if data.shards is not None:
+        lines.insert(0, f"{len(data.shards.parts):,} shards, of which each turn reads one after another")
     if data.lengths is not None:
         lines.insert(0, _sequences_in_words(data.lengths))
     for reason in dict.fromkeys(data.left_out.values()):
@@ -56,18 +59,18 @@ def data_as_text(data: LearnData) -> str:
     return "\n".join(lines)
 
 
-def _pattern_lines(table: Table) -> list[str]:
-    patterns = table.patterns()
-    if not table.missing.any():
+def _pattern_lines(data: LearnData) -> list[str]:
+    (observed, counts), names = data.patterns, data.table.names
+    if not data.missing.any():
         return ["nothing is missing"]
-    lines = [f"{len(patterns)} patterns of missingness:"]
+    lines = [f"{len(counts):,} patterns of missingness:"]
     lines += [
-        f"  {count:>7,} {_lacking(_missing(table, patterns.observed[number]), len(table.names), int(count))}"
-        for number, count in enumerate(patterns.counts[:MOST_LINES])
+        f"  {count:>7,} {_lacking(_missing(data.table, there), len(names), int(count))}"
+        for there, count in zip(observed[:MOST_LINES], counts, strict=False)
     ]
-    if len(patterns) > MOST_LINES:
-        rest = int(patterns.counts[MOST_LINES:].sum())
-        lines.append(f"  {rest:>7,} rows in {len(patterns) - MOST_LINES:,} other patterns")
+    if len(counts) > MOST_LINES:
+        rest = int(counts[MOST_LINES:].sum())
+        lines.append(f"  {rest:>7,} rows in {len(counts) - MOST_LINES:,} other patterns")
     return lines
 
 
@@ -122,11 +125,12 @@ def _size_table(record: LearnRecord) -> tuple[list[str], list[list[str]]]:
 
 def learned_record(data: LearnData, record: LearnRecord) -> dict[str, Any]:
     """Return what a program needs: the record, and what is missing in which pattern."""
-    patterns, gone = data.table.patterns(), data.table.missing.sum(axis=0)
-    columns = [plain | {"missing": int(count)} for plain, count in zip(record.columns, gone, strict=True)]
+    columns = [
+        plain | {"missing": int(count)} for plain, count in zip(record.columns, data.missing, strict=True)
+    ]
     listed = [
         {"rows": int(count), "missing": _missing(data.table, observed)}
-        for observed, count in zip(patterns.observed, patterns.counts, strict=True)
+        for observed, count in zip(*data.patterns, strict=True)
     ]
     return record.as_dict() | {"columns": columns, "patterns": listed, "left_out": list(data.left_out)}
 
@@ -169,8 +173,13 @@ def write_learned_report(
     estimator: Any = load(Path(folder) / MODEL)
     lead = (
         f"{record.model}: {LATENT.facts(record.model).get('summary', '')}. {record.rows:,} rows, "
-        f"{record.missing:,} of {data.table.values.size:,} cells missing."
+        f"{record.missing:,} of {record.rows * len(data.table.names):,} cells missing."
     )
+    if data.shards is not None:
+        lead += (
+            f" Learned from {len(data.shards.parts):,} shards, one after another; rows below are a random "
+            f"{len(data.table):,} of all."
+        )
     if data.lengths is not None:
         lead += f" {_sequences_in_words(data.lengths).capitalize()}."
     sections = [
@@ -183,24 +192,21 @@ def write_learned_report(
 
 
 def _data_section(data: LearnData) -> str:
-    table, gone = data.table, data.table.missing.sum(axis=0)
+    table, (observed, counts) = data.table, data.patterns
 
     def use(name: str) -> str:
         return "target" if name in data.targets else "learned from" if name in data.used else "left out"
 
     rows = [
-        [str(column), f"{count:,}", f"{count / max(len(table), 1):.1%}", use(column.name)]
-        for column, count in zip(table.columns, gone, strict=True)
+        [str(column), f"{count:,}", f"{count / max(data.rows, 1):.1%}", use(column.name)]
+        for column, count in zip(table.columns, data.missing, strict=True)
     ]
     listed = html_table(["column", "missing", "share", "use"], rows, text=(0, 3))
-    if not table.missing.any() or len(table.names) == 1:
+    if not data.missing.any() or len(table.names) == 1:
         return listed
-    patterns = table.patterns()
-    size = {"width": min(9.0, 3.4 + 0.3 * len(table.names)), "height": 1.4 + 0.22 * min(len(patterns), 24)}
-    caption = (
-        f"The {len(patterns):,} patterns of missingness, the most frequent first: red cells are missing."
-    )
-    shown = table.names, patterns.observed, patterns.counts
+    size = {"width": min(9.0, 3.4 + 0.3 * len(table.names)), "height": 1.4 + 0.22 * min(len(counts), 24)}
+    caption = f"The {len(counts):,} patterns of missingness, the most frequent first: red cells are missing."
+    shown = table.names, observed, counts
     return listed + figures(
         [plot("patterns", caption, paint_patterns, *shown, **size, title="patterns of missingness")]
     )
@@ -289,7 +295,7 @@ def found_sections(estimator: Any, data: LearnData) -> Iterator[Section]:
 
 def _components(estimator: Any, data: LearnData) -> str:
     """Draw the pairs of columns that tell components apart best, and list the means."""
-    X, names = data.inputs()["X"], data.used
+    X, names = data.shown()["X"], data.used
     values = data.table.select(names).values
     means, family = estimator.means_, estimator.model_.gaussians
     covariances = family.covariance_matrices(estimator.covariances_, len(means))
@@ -332,7 +338,7 @@ def _states(estimator: Any, data: LearnData) -> str:
     labels = [_state_label(profiles, k) for k in range(len(transitions))]
     picture = ""
     if len(transitions) <= MOST_STATES:
-        shown = transitions, _steps(estimator.posterior(data.inputs()["X"])).mean(axis=0), labels
+        shown = transitions, _steps(estimator.posterior(data.shown()["X"])).mean(axis=0), labels
         caption = "States, as large as they are frequent; in each the probability to stay, on arrows those to go on."
         height = 2.2 if len(transitions) == 2 else 4.0
         picture = figures(
@@ -362,7 +368,7 @@ def _steps(found: Any) -> Array:
 
 def _decoded(estimator: Any, data: LearnData) -> str:
     """Draw the longest sequences with their most likely states."""
-    X, table, lengths = data.inputs()["X"], data.table, data.lengths
+    X, table, lengths = data.shown()["X"], data.table, data.lengths
     assert lengths is not None
     path, posterior = _steps(estimator.predict(X)), _steps(estimator.posterior(X))
     numbers = [j for j, column in enumerate(table.columns) if column.vocabulary is None]
@@ -449,7 +455,7 @@ def _tables(estimator: Any) -> str:
 
 def _outliers(estimator: Any, data: LearnData) -> str:
     """Draw how outlying each row is, and list the most outlying ones."""
-    X = data.inputs()["X"]
+    X = data.shown()["X"]
     values = np.asarray(estimator.outlyingness(X))
     chosen = np.argsort(-values, kind="stable")[:MOST_OUTLIERS]
     chosen = chosen[values[chosen] >= FAR]

@@ -12,6 +12,7 @@ import numpy as np
 
 from hiddenfield.data.arrow_tables import as_arrow
 from hiddenfield.data.columns import Refuse, as_ids, chosen_names, coded, refuse_row
+from hiddenfield.data.convert.kinds import Numbers
 from hiddenfield.data.paths import existing, inner_suffix, read_bytes
 from hiddenfield.data.readers.delimited import (
     MISSING,
@@ -30,9 +31,6 @@ from hiddenfield.shapes import Array, Float
 
 NO_VALUE = (*MISSING, "N/A", "n/a", "NULL", "?", ".")
 """Entries that stand for no value in tables of data."""
-
-FEW = 10
-"""Whole numbers of at most so many different values are taken for categories."""
 
 
 def as_table(
@@ -311,7 +309,7 @@ def _typed(
         values, vocabulary = _spelled_numbers(vocabulary, values, name, str(kind), refuse), None
     if vocabulary is None:
         present = ~np.isnan(values)
-        kind = _recognised(values[present]) if kind is None else kind
+        kind = Numbers.of(values[present]).kind if kind is None else kind
         if kind == "continuous":
             return TableColumn(name, kind), values
         odd = present & ((values % 1 != 0) | (values < 0) & (kind == "count"))
@@ -336,18 +334,6 @@ def _typed(
         )
     kind = ("binary" if len(vocabulary) <= 2 else "categorical") if kind is None else kind
     return TableColumn(name, kind, vocabulary), values
-
-
-def _recognised(present: Float[Array, " values"]) -> str:
-    """Return the kind that numbers look like."""
-    if not len(present) or not np.isfinite(present).all() or (present % 1 != 0).any():
-        return "continuous"
-    distinct = len(np.unique(present))
-    if present.min() >= 0 and present.max() <= 1:
-        return "binary"
-    if distinct <= FEW and len(present) >= 3 * distinct and np.abs(present).max() < 2**31:
-        return "binary" if distinct <= 2 else "categorical"
-    return "count" if present.min() == 0 and present.var() <= 10 * present.mean() else "continuous"
 
 
 def _spelled_numbers(vocabulary: Vocabulary, codes: Array, name: str, kind: str, refuse: Refuse) -> Array:
@@ -427,6 +413,20 @@ def _to_numbers(table: Table) -> Array:
             symbols = np.array([*column.vocabulary.symbols, np.nan], np.float64)
             result[:, j] = symbols[np.where(table.missing[:, j], -1, table.values[:, j]).astype(np.int64)]
     return result
+
+
+def encoded(table: Table) -> Any:
+    """Return a pyarrow Table of numbers, NaN where missing, and of codes with all the symbols of their column."""
+    import pyarrow
+
+    columns = {}
+    for values, gone, column in zip(table.values.T, table.missing.T, table.columns, strict=True):
+        own = pyarrow.array(values)
+        if column.vocabulary is not None:
+            codes = pyarrow.array(np.where(gone, 0, values).astype(np.int32), mask=gone)
+            own = pyarrow.DictionaryArray.from_arrays(codes, pyarrow.array(column.vocabulary.symbols))
+        columns[column.name] = own
+    return pyarrow.table(columns)
 
 
 def to_arrow(table: Table) -> Any:
