@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.sparse import random
+from scipy.sparse import hstack, identity, random
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 from hiddenfield.learning.device import torch_threads
@@ -53,3 +53,20 @@ def test_a_forest_is_judged_by_trees_that_did_not_see_a_row():
     forest, unseen = fit_forest(x, y, 2, trees=60)
     assert (forest.predict(x).argmax(1) == y).mean() > 0.95
     assert (unseen.argmax(1) == y).mean() < 0.65
+
+
+@pytest.mark.parametrize("classes", [None, 2])
+def test_columns_of_one_row_are_left_out(classes):
+    """Column 40 is y; the others, before and behind it, have an entry in one row each."""
+    y = np.arange(40) % 2.0
+    x = hstack([identity(40), y[:, None], identity(40)]).tocsr()
+    forest, unseen = fit_forest(x, y, classes, trees=20)
+    assert set(forest.column[forest.column >= 0]) == {40}
+    found = unseen if classes is None else unseen[:, 1]
+    np.testing.assert_array_equal(found, y)
+    np.testing.assert_array_equal(forest.predict(x) if classes is None else forest.predict(x)[:, 1], y)
+
+
+def test_a_forest_of_rows_that_share_nothing_predicts_all_the_same():
+    forest, _ = fit_forest(identity(10, format="csr"), np.arange(10.0), trees=5)
+    assert np.isfinite(forest.predict(identity(10, format="csr"))).all()

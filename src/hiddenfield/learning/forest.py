@@ -73,7 +73,8 @@ def fit_forest(
     r"""Grow a random forest on counts, for numbers or for codes of classes.
 
     Each tree sees as many rows as there are, drawn with replacement, and at each node the square root of the number of
-    columns, a third of them for numbers (Breiman 2001).
+    columns, a third of them for numbers (Breiman 2001). Columns with an entry in one row alone are left out: they tell
+    nothing about other rows, and as most colours are of this kind, splits that draw them are mostly wasted.
 
     Returns
     -------
@@ -97,12 +98,14 @@ def fit_forest(
     kind = RandomForestRegressor if classes is None else RandomForestClassifier
     share = 1 / 3 if classes is None else "sqrt"
     threads = torch.get_num_threads() if len(y) >= WORTH_THREADS else 1
+    entries = np.bincount(features.indices, minlength=features.shape[1])
+    shared = np.flatnonzero(entries > 1) if (entries > 1).any() else np.arange(len(entries))
     with warnings.catch_warnings():
         warnings.simplefilter(
             "ignore"
         )  # of so few rows that every tree has seen one, or that a score is undefined
         found = kind(trees, max_features=share, random_state=seed, n_jobs=threads, oob_score=True)
-        found.fit(features, y)
+        found.fit(features[:, shared], y)
     parts = [each.tree_ for each in found.estimators_]
     first = np.cumsum([0, *(part.node_count for part in parts)])
     own = [0] if classes is None else found.classes_.astype(np.int64)
@@ -123,7 +126,7 @@ def fit_forest(
 
     forest = Forest(
         roots=first[:-1].astype(np.int32),
-        column=np.where(leaf, LEAF, column).astype(np.int32),
+        column=np.where(leaf, LEAF, shared[np.maximum(column, 0)]).astype(np.int32),
         threshold=np.concatenate([part.threshold for part in parts]).astype(np.float32),
         left=below([part.children_left for part in parts]),
         right=below([part.children_right for part in parts]),
