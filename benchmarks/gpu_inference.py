@@ -129,7 +129,7 @@ def rows_of(
             sweeps = int(runs["GPU"][1].iterations.max()) if "GPU" in runs else 1
             rival = sweeps_of_jax(field, sweeps)
             if rival is not None:
-                apart = np.abs(rival[1].ravel() - first[1].marginals.cpu().numpy()).max()
+                apart = np.abs(rival[1] - first[1].marginals.cpu().numpy().reshape(rival[1].shape)).max()
                 rows.append(
                     rows[-1]
                     | {
