@@ -62,7 +62,8 @@ class LatentEstimator(BaseEstimator):  # type: ignore[misc]
     fill
         How what is hidden is filled in while learning, one of `hiddenfield.learning.em.FILLS`.
     start
-        How each run starts: "auto", or what else the model offers; or parameters, as ``parameters_`` has them.
+        How each run starts: "auto", what else the model offers, or "short_runs", the best of many random starts after
+        some turns; or parameters, as ``parameters_`` has them.
     restarts
         Runs from different starts, of which the best is kept.
     tolerance

@@ -25,6 +25,7 @@ from hiddenfield.learning.alternation import Alternation, alternate
 from hiddenfield.learning.em_checkpoint import Saved, fingerprint
 from hiddenfield.learning.protocol import Arrays, Conjugate, Fill, LatentModel
 from hiddenfield.learning.shards import Shards
+from hiddenfield.learning.starts import SHORT_RUNS, short_runs
 from hiddenfield.learning.turns import (
     CLIMBING,
     GibbsTurns,
@@ -138,7 +139,8 @@ def fit_em(
     fill
         One of `FILLS`.
     start
-        How each run starts (on shards: by what stands for all), or parameters that a single run starts from.
+        How each run starts (on shards: by what stands for all): as the model says, or "short_runs", the best of many
+        random starts after some turns; or parameters that a single run starts from.
     restarts
         Runs from different starts, side by side in threads; the best is kept.
     tolerance
@@ -282,9 +284,16 @@ class _Work:
         elif isinstance(start, str):
             # K-means changes how warnings are treated, which threads share: all runs start before the first goes on.
             first = settings.data.look() if isinstance(settings.data, Shards) else settings.data
-            self.now = Alternation(Turn(settings.model.start(first, start, generator)))
+            self.now = Alternation(Turn(self._start(first, start)))
         else:
             self.now = Alternation(Turn(start))
+
+    def _start(self, data: Any, how: str) -> Arrays:
+        """Return parameters to start from; draws start apart from each other."""
+        model, climbs = self.settings.model, self.settings.fill in CLIMBING
+        if how == SHORT_RUNS or (how == "auto" and climbs and getattr(model, "many_maxima", False)):
+            return short_runs(model, data, self.generator)
+        return model.start(data, how, self.generator)
 
     def run(self) -> Run:
         """Take turns until it ends."""

@@ -1,12 +1,15 @@
-"""Groups of rows that EM starts from."""
+"""Where EM starts from: groups of rows, and the best of many short runs."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
+from hiddenfield.errors import TrainingError
+from hiddenfield.learning.protocol import Arrays, Fill
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Float, Int
 
@@ -18,8 +21,48 @@ STARTS: Mapping[str, str] = {
 }
 """How rows are grouped before the first turn."""
 
+SHORT_RUNS = "short_runs"
+"""The start that all models have: see `short_runs`."""
+
+TRIES, TURNS, WORK = 100, 5, 5_000_000
+"""Short runs, at most; turns of each at first; and turns times rows of all of them together, at most, about."""
+
 MOST_ROWS = 20_000
 """Rows that k-means looks at; the others are given to the nearest mean."""
+
+
+def short_runs(model: Any, data: Any, generator: np.random.Generator) -> Arrays:
+    """Return parameters to start from: the best of many starts after a few turns of EM from each.
+
+    The first start is the model's choice, the others are random. The best quarter goes on, for twice as many turns, and
+    so on until one is left. There are as many as cost little: of many rows there is only the model's choice.
+
+    References
+    ----------
+    Biernacki, Celeux and Govaert (2003), Choosing starting values for the EM algorithm for getting the highest
+    likelihood in multivariate Gaussian mixture models.
+    """
+    size = max(getattr(data, "size", len(data)), 1)
+    tries, turns = int(np.clip(WORK // (2 * TURNS * size), 1, TRIES)), TURNS
+    found = [model.start(data, "auto" if k == 0 else "random", generator) for k in range(tries)]
+    while len(found) > 1:
+        ends = [_go_on(model, data, start, turns) for start in found]
+        best = sorted(range(len(ends)), key=lambda k: -ends[k][0])[: len(ends) // 4 or 1]
+        found, turns = [ends[k][1] for k in best], 2 * turns
+    return found[0]
+
+
+def _go_on(model: Any, data: Any, parameters: Arrays, turns: int) -> tuple[float, Arrays]:
+    """Return the objective and the parameters after some turns of EM; where these break off, what was before."""
+    objective = -np.inf
+    try:
+        for _ in range(turns):
+            statistics = model.expected_statistics(data, parameters, Fill())
+            objective = float(statistics["objective"]) + model.log_prior(parameters)
+            parameters = model.maximize(statistics, parameters)
+    except TrainingError:
+        return -np.inf, parameters
+    return objective, parameters
 
 
 def group_rows(

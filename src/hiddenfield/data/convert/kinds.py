@@ -49,8 +49,8 @@ class Numbers:
         if not len(present):
             return cls()
         distinct = np.unique(present)
-        odd = distinct[~(np.isfinite(distinct) & (distinct % 1 == 0))]
         with np.errstate(over="ignore", invalid="ignore"):
+            odd = distinct[~(np.isfinite(distinct) & (distinct % 1 == 0))]
             sums = float(present.sum()), float(present @ present)
         ends = float(distinct[0]), float(distinct[-1])
         first = float(odd[0]) if len(odd) else None

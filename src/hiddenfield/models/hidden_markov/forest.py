@@ -187,6 +187,11 @@ class Sequences:
         """Return the number of trees."""
         return len(self.forest)
 
+    @property
+    def size(self) -> int:
+        """The number of nodes, which a turn goes over."""
+        return self.forest.num_nodes
+
     def __getitem__(self, chosen: Any) -> Sequences:
         """Return some of the trees."""
         trees = np.arange(len(self))[chosen]

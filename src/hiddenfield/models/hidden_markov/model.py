@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -77,6 +78,8 @@ class HiddenMarkov(Composed):
     initial: str | Float[Array, " states"] = "free"
     concentration: float = 1.0
     one_at_a_time: bool = False
+    many_maxima: ClassVar[bool] = True
+    """One start is rarely enough: "auto" is the best of many after some turns."""
 
     @property
     def num_states(self) -> int:
