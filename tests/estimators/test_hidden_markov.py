@@ -231,7 +231,7 @@ def test_scikit_learn():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         results = check_estimator(
-            HiddenMarkovModel(2, prior="weak", max_iterations=5),
+            HiddenMarkovModel(2, prior="weak", max_iterations=5, start="k_means"),
             expected_failed_checks=EXPECTED,
             on_fail=None,
         )
