@@ -36,6 +36,7 @@ QUESTIONS = (
     "tables",
     "hidden_markov",
     "chunking",
+    "topics",
     "cgmm",
 )
 ROOT = Path(__file__).resolve().parents[1]

@@ -57,7 +57,7 @@ def fitted(request):
 def test_entries_say_what_they_are(name):
     facts = LATENT.facts(name)
     assert {"summary", "reference", "data"} <= facts.keys()
-    assert facts["data"] in ("table", "sequences")
+    assert facts["data"] in ("table", "sequences", "documents")
     assert getattr(hf.estimators, LATENT[name].__name__) is LATENT[name]
 
 

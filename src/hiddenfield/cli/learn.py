@@ -21,7 +21,8 @@ Kinds = Option(
 def learn(
     path: Path = Argument(
         metavar="TABLE",
-        help="CSV, TSV, Parquet (or a folder of it) or FASTA; or a network (.bif, .xmlbif, .net), with --data.",
+        help="CSV, TSV, Parquet (or a folder of it), FASTA or LDA-C (.ldac); or a network (.bif, .xmlbif, .net), with "
+        "--data.",
         show_default=False,
     ),
     model: str = Option(
@@ -29,7 +30,11 @@ def learn(
     ),
     out: Path = Option(..., "--out", "-o", help="Folder for the model and its results.", show_default=False),
     components: str | None = Option(
-        None, metavar="N|LOW-HIGH|A,B,...", help="Numbers of components, states or factors to try."
+        None,
+        "--components",
+        "--topics",
+        metavar="N|LOW-HIGH|A,B,...",
+        help="Numbers of components, states, factors or topics to try.",
     ),
     criterion: str = Option(
         "bic", metavar="bic|aic|icl|cross_validation", help="Criterion that chooses among them."

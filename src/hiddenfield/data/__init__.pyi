@@ -13,6 +13,7 @@ from .convert.sequences import (
     with_positions as with_positions,
 )
 from .description import Description as Description, describe as describe
+from .documents import Documents as Documents, as_documents as as_documents
 from .formats import read as read, scan as scan
 from .molecules import from_smiles as from_smiles
 from .readers.arrow import from_table as from_table

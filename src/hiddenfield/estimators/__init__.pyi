@@ -11,6 +11,7 @@ from .latent import (
     LATENT as LATENT,
     LatentEstimator as LatentEstimator,
 )
+from .lda import LatentDirichletAllocation as LatentDirichletAllocation
 from .markov_network import MarkovNetwork as MarkovNetwork
 from .mixed_mixture import MixedMixture as MixedMixture
 from .node_encoders import (

@@ -14,6 +14,7 @@ from sklearn.utils import get_tags
 from hiddenfield.data import Structures, read
 from hiddenfield.data.convert.mixed import as_table, encoded
 from hiddenfield.data.convert.parts import Survey, survey
+from hiddenfield.data.documents import Documents, as_documents
 from hiddenfield.data.paths import inner_suffix
 from hiddenfield.data.table import Table, TableColumn
 from hiddenfield.errors import InputError, TooLargeError
@@ -95,7 +96,7 @@ class LearnData:
     sequence
         The name of the column that says which sequence a row belongs to; the table has it as ids.
     structures
-        Sequences or trees that did not come as a table.
+        Sequences, trees or documents that did not come as a table.
     lengths
         Of sequences and trees.
     left_out
@@ -108,7 +109,7 @@ class LearnData:
     used: tuple[str, ...]
     targets: tuple[str, ...] = ()
     sequence: str | None = None
-    structures: Structures | None = None
+    structures: Structures | Documents | None = None
     lengths: Int[Array, " sequences"] | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
     shards: Shards | None = None
@@ -133,6 +134,15 @@ class LearnData:
         rest = {name: value for name, value in plan.reader.items() if name != "id"}
         table = as_table(given.source, **rest)
         return cls(table, table.names, (), None, pack, np.diff(given.forest.structure_ptr))
+
+    @classmethod
+    def of_documents(cls, source: Any) -> LearnData:
+        """Read documents; the table has what there is to say of each."""
+        documents = as_documents(source)
+        columns = tuple(TableColumn(name, "count") for name in ("tokens", "different words"))
+        values = np.column_stack([documents.lengths, np.diff(documents.counts.indptr)]).astype(np.float64)
+        table = Table(values, columns, documents.ids)
+        return cls(table, table.names, structures=documents)
 
     @classmethod
     def of(cls, table: Table, plan: LearnPlan) -> LearnData:
@@ -237,8 +247,11 @@ def is_table(source: Any) -> bool:
 
 def read_data(source: Any, plan: LearnPlan) -> LearnData:
     """Read a table or sequences, or a file of them, as the model of a plan takes them."""
-    if LATENT.facts(plan.model).get("data") == "sequences":
+    kind = LATENT.facts(plan.model)["data"]
+    if kind == "sequences":
         return LearnData.of_sequences(source, plan)
+    if kind == "documents":
+        return LearnData.of_documents(source)
     if (shards := _in_shards(source)) is not None:
         return LearnData.of_shards(shards, plan)
     return LearnData.of(as_table(source, **plan.reader), plan)

@@ -173,8 +173,10 @@ def fit_em(
             f"restarts, max_iterations and batch_size must be at least 1 and the tolerance positive, got {restarts}, "
             f"{max_iterations}, {batch_size} and {tolerance}"
         )
-    if batch_size is not None and fill != "expectation":
-        raise InputError(f"batches are for fill='expectation', got {fill!r}; leave batch_size out")
+    if batch_size is not None and fill not in ("expectation", "variational"):
+        raise InputError(
+            f"batches are for fill='expectation' and 'variational', got {fill!r}; leave batch_size out"
+        )
     if fill in ("variational", "gibbs") and not isinstance(model, Conjugate):
         raise InputError(f"{type(model).__name__} has no conjugate prior, which fill={fill!r} needs")
     settings = _Settings(
@@ -316,7 +318,7 @@ class _Work:
         settings = self.settings
         model, fill = settings.model, settings.fill
         if settings.batch_size is not None:
-            return StepwiseTurns(model, Fill("expectation", self.generator), batch_size=settings.batch_size)
+            return StepwiseTurns(model, Fill(fill, self.generator), batch_size=settings.batch_size)
         if fill == "variational":
             if not self.now.scores:
                 first = add_up(model, settings.data, self.now.parameters.parameters, Fill())
@@ -331,18 +333,23 @@ class _Work:
         self.now, settings, done = now, self.settings, len(now.scores)
         if settings.fill in ("sample", "gibbs"):
             half = settings.max_iterations // 2
-            stride = max(1, -(-(settings.max_iterations - half) // MOST_DRAWS))
+            most = getattr(settings.model, "most_draws", MOST_DRAWS)
+            stride = max(1, -(-(settings.max_iterations - half) // most))
             if done > half and (done - half) % stride == 0:
-                self.draws.append(now.parameters.parameters)
+                self.draws.append(self._kept(now.parameters.parameters))
         if self.saved is not None:
             self.saved.save_sometimes(now, self.draws, self.generator)
         settings.count()
 
+    def _kept(self, arrays: Arrays) -> Arrays:
+        """Leave out what a model carries from turn to turn."""
+        return {n: v for n, v in arrays.items() if n not in getattr(self.settings.model, "carried", ())}
+
     def _end(self, turns: Turns, end: Alternation[Turn, Any]) -> Run:
         """Return the run with what its fill makes of the last turns."""
         model, data, state = self.settings.model, self.settings.data, end.parameters
-        known, scores = state.known, end.scores
-        assert known is not None
+        assert state.known is not None
+        known, scores = self._kept(state.known), end.scores
         if self.settings.fill in ("sample", "gibbs"):
             mean = {name: np.mean([each[name] for each in self.draws], axis=0) for name in known}
             objective = float(add_up(model, data, mean, Fill())["objective"]) + model.log_prior(mean)
@@ -350,9 +357,11 @@ class _Work:
         status = "converged"
         if not end.converged:
             status = f"not converged after {len(scores):,} turns; raise max_iterations or the tolerance"
-        if self.settings.fill == "variational":
-            return Run(model.mean(known), known, state.objective, scores, end.converged, status)
         objective = state.objective
+        if self.settings.fill == "variational":
+            if isinstance(turns, StepwiseTurns):
+                objective = VariationalTurns(model, Fill("variational")).statistics(data, known)[1]
+            return Run(model.mean(known), known, objective, scores, end.converged, status)
         if isinstance(turns, StepwiseTurns):
             objective = float(add_up(model, data, known, Fill())["objective"]) + model.log_prior(known)
         return Run(known, None, objective, scores, end.converged, status)

@@ -82,7 +82,7 @@ def flattened(groups: Mapping[str, Arrays], draws: Sequence[Arrays]) -> dict[str
     """Return arrays of several groups, and draws of parameters, by one name each."""
     stacked = {name: np.stack([each[name] for each in draws]) for name in (draws[0] if draws else ())}
     return {
-        f"{group}.{name}": torch.from_numpy(np.array(value))
+        f"{group}.{name}": torch.from_numpy(np.array(value, order="C"))
         for group, own in {**groups, "draws": stacked}.items()
         for name, value in own.items()
     }

@@ -230,8 +230,9 @@ class StepwiseTurns(Turns):
         s \leftarrow (1 - \gamma_t)\, s + \gamma_t\, \tfrac{N}{N_b} E[s_b \mid x_b, \theta], \qquad
         \gamma_t = (t + 2)^{-0.7}
 
-    A turn is a pass over the data; its objective, the sum over batches, each at the parameters of its time, is an
-    estimate and may fall.
+    With "variational" what moves is the distribution of the parameters given these statistics: stochastic variational
+    inference, whose steps are natural gradients (Hoffman et al. 2013). A turn is a pass over the data; its objective,
+    the sum over batches, each at the parameters of its time, is an estimate and may fall.
 
     References
     ----------
@@ -245,9 +246,11 @@ class StepwiseTurns(Turns):
         """Pass over the data once."""
         assert self.fill.generator is not None
         turn, now, objective, count = parameters, parameters.parameters, 0.0, 0.0
-        running, steps, needed = turn.running, turn.steps, 2 * len(self.model.as_vector(now))
+        running, steps, bayes = turn.running, turn.steps, self.fill.kind == "variational"
+        needed = 0 if bayes else 2 * len(self.model.as_vector(now))  # a prior does with few data
         for batch in batches(data, self.batch_size, self.fill.generator):
-            found = self.model.expected_statistics(batch, now, self.fill)
+            given = self.model.plug_in(now) if bayes and running is not None else now
+            found = self.model.expected_statistics(batch, given, Fill() if bayes else self.fill)
             size = float(found["count"])
             if size == 0:
                 continue
@@ -261,10 +264,11 @@ class StepwiseTurns(Turns):
             running = each if running is None else mix(running, each, rate)
             if count >= needed or turn.known is not None:  # before, statistics are of too few data
                 total = max(turn.count, count)
-                now = self.model.maximize({n: np.asarray(total * value) for n, value in running.items()}, now)
+                sums = {n: np.asarray(total * value) for n, value in running.items()}
+                now = self.model.posterior(sums) if bayes else self.model.maximize(sums, now)
         if running is None:
             raise TrainingError("all weights are zero; there is nothing to learn")
-        objective += self.model.log_prior(now)
+        objective += -self.model.divergence(now) if bayes else self.model.log_prior(now)
         rise = (objective - turn.objective) / count
         return Found(now, running, objective, rise, steps, count)
 

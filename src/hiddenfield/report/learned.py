@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from hiddenfield.data.documents import Documents
 from hiddenfield.data.table import Table, described
 from hiddenfield.estimators import LATENT, load
 from hiddenfield.estimators.sizes import CRITERIA
@@ -26,6 +27,7 @@ from hiddenfield.report.learned_pictures import (
     paint_sizes,
     paint_states,
     paint_traces,
+    paint_words,
 )
 from hiddenfield.report.page import (
     Section,
@@ -48,6 +50,8 @@ MOST_LINES = 10
 
 def data_as_text(data: LearnData) -> str:
     """Say what each column was taken for, what is missing in which pattern, and which columns the model leaves out."""
+    if isinstance(data.structures, Documents):
+        return _documents_in_words(data.structures)
     lines = [described(data.table.columns, data.rows, data.missing), *_pattern_lines(data)]
     if data.shards is not None:
         lines.insert(0, f"{len(data.shards.parts):,} shards, of which each turn reads one after another")
@@ -83,6 +87,13 @@ def _sequences_in_words(lengths: Int[Array, " sequences"]) -> str:
     least, most = (int(each) for each in (lengths.min(), lengths.max()))
     span = f"{most:,} steps" if least == most else f"{least:,} to {most:,} steps"
     return f"{len(lengths):,} sequence{'s' * (len(lengths) != 1)} of {span}"
+
+
+def _documents_in_words(documents: Documents) -> str:
+    least, middle, most = np.quantile(documents.lengths, (0, 0.5, 1)).astype(int).tolist()
+    rows, words = documents.shape
+    tokens = f"{documents.lengths.sum():,.0f} tokens ({least:,} to {most:,}, median {middle:,})"
+    return f"{rows:,} documents, {words:,} words, {tokens}"
 
 
 def _lacking(names: Sequence[str], columns: int, rows: int) -> str:
@@ -171,9 +182,11 @@ def write_learned_report(
         Of the page.
     """
     estimator: Any = load(Path(folder) / MODEL)
-    lead = (
-        f"{record.model}: {LATENT.facts(record.model).get('summary', '')}. {record.rows:,} rows, "
-        f"{record.missing:,} of {record.rows * len(data.table.names):,} cells missing."
+    lead = f"{record.model}: {LATENT.facts(record.model).get('summary', '')}. "
+    lead += (
+        f"{_documents_in_words(data.structures)}."
+        if isinstance(data.structures, Documents)
+        else f"{record.rows:,} rows, {record.missing:,} of {record.rows * len(data.table.names):,} cells missing."
     )
     if data.shards is not None:
         lead += (
@@ -192,6 +205,8 @@ def write_learned_report(
 
 
 def _data_section(data: LearnData) -> str:
+    if isinstance(data.structures, Documents):
+        return ""
     table, (observed, counts) = data.table, data.patterns
 
     def use(name: str) -> str:
@@ -281,6 +296,8 @@ def found_sections(estimator: Any, data: LearnData) -> Iterator[Section]:
         yield "Components", _components(estimator, data)
     if hasattr(type(estimator), "loadings_"):
         yield "Factors", _factors(estimator, data)
+    if hasattr(type(estimator), "topics_"):
+        yield "Topics", _topics(estimator, data)
     if hasattr(type(estimator), "transitions_"):
         yield "States", _states(estimator, data)
         yield "Decoded sequences", _decoded(estimator, data)
@@ -316,6 +333,34 @@ def _components(estimator: Any, data: LearnData) -> str:
         for k, (weight, mean) in enumerate(zip(estimator.weights_, means, strict=False))
     ]
     return figures(boxes) + html_table(["component", "weight", *names], rows)
+
+
+def _topics(estimator: Any, data: LearnData) -> str:
+    """List topics, the most frequent first, with their words and documents; draw the probabilities of the words."""
+    documents: Any = data.structures
+    shares, coherence = estimator.transform(documents), estimator.coherence(documents)
+    frequent = documents.lengths @ shares / documents.lengths.sum()
+    names = np.arange(len(documents)) if documents.ids is None else documents.ids
+    rows, boxes, words = list[list[str]](), list[str](), estimator.top_words(10)
+    for k in np.argsort(-frequent, kind="stable").tolist():
+        best = np.argsort(-shares[:, k] * (documents.lengths > 0), kind="stable")[:3]
+        listed = "; ".join(f"{shortened(str(names[d]), 60)} ({shares[d, k]:.0%})" for d in best)
+        values = [f"{frequent[k]:.1%}", f"{estimator.concentration_[k]:.3g}", f"{coherence[k]:.2f}"]
+        rows.append([str(k), *values, ", ".join(words[k]), listed])
+        if len(boxes) < MOST_COLUMNS:
+            law = np.sort(estimator.topics_[k])[::-1][: len(words[k])]
+            shown = draw(
+                f"topic{k}", paint_words, words[k], law, k, width=2.6, height=2.4, title=f"topic {k}"
+            )
+            boxes.append(f'<div class="card">{shown}</div>')
+    lead = (
+        f"Topics by their share of all tokens. Coherence is the mean normalised pointwise mutual information of the "
+        f"words, by the documents that they share; its mean is {np.nanmean(coherence):.3f}. The perplexity of half of "
+        f"each document given the other is {estimator.perplexity(documents):,.0f}."
+    )
+    heads = ["topic", "share", "concentration", "coherence", "words", "documents with most of it"]
+    table = html_table(heads, rows, text=(4, 5))
+    return f'<p>{escape(lead)}</p>{table}<div class="cards">{"".join(boxes)}</div>'
 
 
 def _profiles(profiles: Mapping[str, Mapping[str, Sequence[float]]]) -> str:

@@ -146,6 +146,17 @@ def paint_profile(figure: Figure, name: str, profile: Mapping[str, Sequence[floa
     axes.grid(axis="y", visible=False)
 
 
+def paint_words(figure: Figure, words: Sequence[str], shares: Float[Array, " words"], number: int) -> None:
+    """Draw the probabilities of the first words of a topic."""
+    axes = figure.add_subplot()
+    places = np.arange(len(words))
+    axes.barh(places, shares, height=0.75, color=colour_of(number))
+    axes.set_yticks(places, [shortened(word, 16) for word in words])
+    axes.set_ylim(len(words) - 0.4, -0.6)
+    axes.set_title(f"topic {number}", fontsize=9)
+    axes.grid(axis="y", visible=False)
+
+
 def paint_loadings(
     figure: Figure,
     loadings: Float[Array, "columns factors"],
