@@ -1,16 +1,22 @@
-"""Draw the pictures of docs/incomplete-data.md: ``python -m tools.incomplete``."""
+"""Draw the pictures of docs/incomplete-data.md and of the pages of its models: ``python -m tools.incomplete``.
+
+Corpora are read from the folder that HIDDENFIELD_DATA names.
+"""
 
 from __future__ import annotations
 
+import os
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hiddenfield.estimators import GaussianMixture, HiddenMarkovModel
+from hiddenfield.data import as_documents
+from hiddenfield.estimators import GaussianMixture, HiddenMarkovModel, LatentDirichletAllocation
 from hiddenfield.report.drawing import BLUE, GREY, RED, colour_of, save_figure
 from hiddenfield.report.learned_pictures import NINETY
+from hiddenfield.report.page import shortened
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -129,12 +135,42 @@ def paint_missing(figure: Figure) -> None:
         axes.set(xlabel="first", ylabel="second")
 
 
+def paint_topics(figure: Figure) -> None:
+    """Draw the words of the most frequent topics of newswire articles, and the shares of topics in some articles."""
+    folder = Path(os.environ.get("HIDDENFIELD_DATA", "../shared/data")) / "incomplete"
+    documents = as_documents(folder / "lda_reuters.ldac.txt.xz")
+    model = LatentDirichletAllocation(12, fill="gibbs", max_iterations=400).fit(documents)
+    shares = model.transform(documents)
+    order = np.argsort(-documents.lengths @ shares, kind="stable")[:6].tolist()
+    upper, lower = figure.subfigures(2, 1, height_ratios=[3, 2])
+    for k, axes in zip(order, upper.subplots(1, 6), strict=True):
+        words = np.argsort(-model.topics_[k], kind="stable")[:8]
+        axes.barh(range(8), model.topics_[k, words], height=0.75, color=colour_of(order.index(k)))
+        axes.set_yticks(range(8), model.feature_names_in_[words], fontsize=7.5)
+        axes.set_xticks([])
+        axes.set_ylim(7.6, -0.6)
+    axes = lower.subplots()
+    chosen = [int(np.argmax(shares[:, k])) for k in order[:3]]
+    chosen += np.argsort(-np.sort(shares[:, order], axis=1)[:, -2], kind="stable")[:2].tolist()
+    begin = np.zeros(len(chosen))
+    for number, k in enumerate(order):
+        axes.barh(range(len(chosen)), shares[chosen, k], left=begin, height=0.7, color=colour_of(number))
+        begin += shares[chosen, k]
+    axes.barh(range(len(chosen)), 1 - begin, left=begin, height=0.7, color="#dddddd")
+    titles = [shortened(str(documents.ids[d]).split(" ", 1)[1], 60) for d in chosen]
+    axes.set_yticks(range(len(chosen)), titles, fontsize=7.5)
+    axes.set(xlim=(0, 1), xlabel="share of topics (grey: other topics)")
+    axes.invert_yaxis()
+    axes.grid(False)
+
+
 def main() -> None:
-    """Draw all three."""
+    """Draw all of them."""
     for name, paint, width, height in (
         ("incomplete-mixture", paint_mixture, 9.0, 2.7),
         ("incomplete-casino", paint_casino, 9.0, 3.2),
         ("incomplete-missing", paint_missing, 8.0, 3.6),
+        ("topics", paint_topics, 9.5, 4.4),
     ):
         save_figure(PICTURES / f"{name}.png", paint, width=width, height=height)
 

@@ -403,3 +403,13 @@ def test_an_interrupted_run_of_shards_ends_as_an_uninterrupted_one(shards, tmp_p
     assert again.as_dict() == whole.as_dict()
     name = "model/model.safetensors"
     assert (tmp_path / "broken" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_topics_are_shown_with_their_words(data_path, tmp_path):
+    path = data_path / "incomplete" / "lda_reuters.ldac.txt.xz"
+    options = ["--model", "lda", "--topics", "4", "--report", "-p", "max_iterations=5", "--out"]
+    assert "395 documents, 4,258 words, 84,010 tokens" in call("learn", path, *options, tmp_path / "run")
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert page.count('class="card"') == 4
+    assert ", ".join(hf.load(tmp_path / "run").top_words()[0]) in page
+    assert "UK: " in page

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 from sklearn.base import clone
 
 import hiddenfield as hf
-from hiddenfield.cli import main
 from hiddenfield.data import as_documents
 from hiddenfield.errors import ConvergenceWarning, InputError
 from hiddenfield.estimators import LatentDirichletAllocation, choose_size
@@ -86,7 +84,7 @@ def test_coherence_is_that_of_pairs():
 def test_parts_batches_sizes_and_samples():
     counts = as_documents(TEXTS).counts
     words = as_documents(TEXTS).words
-    options = {"max_iterations": 20, "words": words}
+    options = {"max_iterations": 20, "words": words, "restarts": 3}
     for model, data in (
         (LatentDirichletAllocation(2, batch_size=8, **options), counts),
         (LatentDirichletAllocation(2, **options), Shards([counts[:15], counts[15:]])),
@@ -128,18 +126,5 @@ def test_what_cannot_be_is_refused():
             refused(TEXTS)
     with pytest.raises(InputError, match="X has 2 columns, and there are 6 words"):
         model.transform(np.ones((1, 2)))
-    with pytest.raises(InputError, match="no document has two words"):
-        model.perplexity(["milk"])
-
-
-def test_the_command_shows_topics_with_their_words(reuters, data_path, tmp_path, capsys):
-    path = data_path / "incomplete" / "lda_reuters.ldac.txt.xz"
-    options = ["--model", "lda", "--topics", "4", "--report", "-p", "max_iterations=5", "-o"]
-    assert main(["learn", str(path), *options, str(tmp_path / "run")]) == 0
-    assert "395 documents, 4,258 words, 84,010 tokens" in capsys.readouterr().out
-    page = (tmp_path / "run" / "report.html").read_text()
-    assert page.count('class="card"') == 4
-    model = hf.load(tmp_path / "run")
-    assert ", ".join(model.top_words()[0]) in page
-    assert str(reuters.ids[0])[:20] in page or "UK:" in page
-    assert json.loads((tmp_path / "run" / "learned.json").read_text())["chosen"] == 4
+    with pytest.raises(InputError, match="no document has a word"):
+        model.perplexity(["unknown"])

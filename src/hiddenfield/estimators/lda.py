@@ -108,6 +108,7 @@ class LatentDirichletAllocation(TransformerMixin, LatentEstimator):  # type: ign
     def _model(self) -> TopicModel:
         learned = self.concentration == "learned"
         begin = CONCENTRATION if learned else float(self.concentration)
+        learned = learned and self.num_components > 1  # a single share is always 1
         sizes = self.num_components, self.n_features_in_
         whole = self.batch_size is None and not getattr(self, "_of_shards", False)
         return TopicModel(*sizes, self.smoothing, begin, learned, whole, self.fill == "gibbs")
@@ -209,7 +210,7 @@ class LatentDirichletAllocation(TransformerMixin, LatentEstimator):  # type: ign
         first, second = documents.halves(self._generator(random_state))
         counts, shares = second.counts.tocoo(), model.infer(first, parameters)
         if not counts.nnz:
-            raise InputError("no document has two words of the vocabulary; there is nothing to predict")
+            raise InputError("no document has a word of the vocabulary; there is nothing to predict")
         row, column = counts.coords
         by_word, total = np.ascontiguousarray(parameters["topics"].T), 0.0
         for begin in range(0, counts.nnz, 1 << 16):

@@ -82,7 +82,7 @@ def dirichlet_mode(
     for _ in range(100):
         gradient = count * (digamma(now.sum()) - digamma(now) + mean_logs) - rate
         diagonal, constant = -count * polygamma(1, now), count * polygamma(1, now.sum())
-        shift = (gradient / diagonal).sum() / (1 / constant + (1 / diagonal).sum())
+        shift = constant * (gradient / diagonal).sum() / (1 + constant * (1 / diagonal).sum())
         step = (gradient - shift) / diagonal
         pace = 1.0
         while True:
