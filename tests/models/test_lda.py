@@ -159,6 +159,21 @@ def test_concentrations_are_the_most_likely(topics, count, seed):
     assert loss(np.log(found)) <= peer.fun + 1e-5 * (1 + abs(peer.fun))
 
 
+def test_slopes_are_those_of_the_bound():
+    model = replace(TopicModel(2, 4, 0.2, 0.3, whole=False), tolerance=1e-13)
+    data, random = corpus(documents=6, words=4, topics=2, length=8), np.random.default_rng(2)
+    parameters = {"topics": random.dirichlet(np.ones(4), 2), "concentration": np.array([0.7, 1.5])}
+    at = model.as_vector(parameters)
+
+    def objective(vector):
+        moved = model.from_vector(vector, parameters)
+        return model.log_likelihood(data, moved).sum() + model.log_prior(moved)
+
+    slope = model.gradient(model.expected_statistics(data, parameters, Fill()), parameters)
+    for i, row in enumerate(1e-5 * np.eye(len(at))):
+        assert slope[i] == pytest.approx((objective(at + row) - objective(at - row)) / 2e-5, abs=1e-4)
+
+
 def test_shards_and_batches_find_what_passes_find():
     data = corpus(documents=200)
     options = {"fill": "variational", "max_iterations": 30, "tolerance": 1e-7}

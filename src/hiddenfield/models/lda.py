@@ -121,6 +121,11 @@ class Topics:
             return 0.0
         return self.smoothing * float(np.log(np.maximum(parameters["topics"], LOWEST)).sum())
 
+    def gradient(self, statistics: Arrays, parameters: Arrays) -> Float[Array, " free"]:
+        """Return the slope of the log-likelihood of the filled data and the log prior."""
+        mass = self._mass(statistics)
+        return (mass - parameters["topics"] * mass.sum(axis=1, keepdims=True))[:, 1:].reshape(-1)
+
     def as_vector(self, parameters: Arrays) -> Float[Array, " free"]:
         """Return logarithms of ratios to the first word."""
         logs = np.log(np.maximum(parameters["topics"], LOWEST))
@@ -195,6 +200,16 @@ class Concentration:
     def log_prior(self, parameters: Arrays) -> float:
         """Return the log density of what is learned."""
         return -RATE * float(parameters["concentration"].sum()) if self.model.learned else 0.0
+
+    def gradient(self, statistics: Arrays, parameters: Arrays) -> Float[Array, " free"]:
+        """Return the slope of the log-likelihood of the filled data and the log prior."""
+        from scipy.special import digamma
+
+        if not self.model.learned:
+            return np.empty(0)
+        given, count = parameters["concentration"], statistics["count"]
+        slope = count * (digamma(given.sum()) - digamma(given)) + statistics["mean_logs"] - RATE
+        return given * slope
 
     def divergence(self, posterior: Arrays) -> float:
         """Return what the prior takes from the bound."""
