@@ -30,6 +30,6 @@ def test_two_processes_fit_what_one_fits(capsys, tmp_path):
         found[devices] = done(capsys, *command, *quick, "--devices", str(devices))
         settings = json.loads((tmp_path / str(devices) / "settings.json").read_text())
         assert settings["parameters"]["devices"] == devices
-    assert found[1]["best_epoch"] == found[2]["best_epoch"]
-    for name, value in found[1]["test"]["size"].items():
-        assert found[2]["test"]["size"][name] == pytest.approx(value, rel=1e-4), name
+    assert found[1]["fitted"]["best_epoch"] == found[2]["fitted"]["best_epoch"]
+    for name, value in found[1]["targets"]["size"]["metrics"].items():
+        assert found[2]["targets"]["size"]["metrics"][name] == pytest.approx(value, rel=1e-4), name

@@ -258,7 +258,7 @@ def test_the_result_is_printed_though_its_page_cannot_be_written(capsys, monkeyp
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("hiddenfield.report.assessment_page.write_assessment", full)
+    monkeypatch.setattr("hiddenfield.report.assessment_page.write_report", full)
     words = [
         "evaluate",
         molecules,

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import hiddenfield as hf
+from hiddenfield.evaluation import Assessment
 from tests.cli.calling import call, done
 
 QUICK = [
@@ -56,13 +57,16 @@ def molecules(tmp_path):
 def test_regression(capsys, tmp_path, molecules):
     run = tmp_path / "run"
     result = done(capsys, "fit", molecules, "--target", "size", "--out", run, *QUICK)
-    assert result["task"] == "regression"
-    assert result["structures"] == {"train": 33, "validation": 3, "test": 4}
-    assert set(result["test"]["size"]) == set(result["baseline"]["size"]) == {"mae", "rmse", "r2"}
+    assert result["fitted"]["task"] == "regression"
+    assert result["fitted"]["structures"] == {"train": 33, "validation": 3, "test": 4}
+    measured = result["targets"]["size"]
+    assert set(measured["metrics"]) == set(measured["intervals"]) == {"mae", "rmse", "r2"}
+    assert set(measured["baselines"]["mean predictor"]["metrics"]) == {"mae", "rmse", "r2"}
+    assert (measured["folds"][0]["train"], measured["folds"][0]["validation"]) == (36, 3)
     assert sorted(path.name for path in run.iterdir()) == [
+        "assessment.json",
         "checkpoint",
         "history.json",
-        "metrics.json",
         "model",
         "settings.json",
         "split.json",
@@ -70,14 +74,15 @@ def test_regression(capsys, tmp_path, molecules):
     split = json.loads((run / "split.json").read_text())
     assert sorted(split["train"] + split["validation"] + split["test"]) == list(range(40))
     assert len(json.loads((run / "history.json").read_text())[0]["rows"]) == 2
-    told = json.loads((run / "metrics.json").read_text())
+    told = json.loads((run / "assessment.json").read_text())
     assert told == {name: result[name] for name in told}
+    assert Assessment.read(run).as_dict() == told["targets"]["size"]
 
     # What is reported is what the saved model gives for the structures that were held out.
     model, pack = hf.load(run), hf.read(molecules, target="size")
     test = pack[split["test"]]
     error = np.abs(model.predict(test) - test.targets[:, 0].numpy()).mean()
-    assert error == pytest.approx(result["test"]["size"]["mae"], rel=1e-6)
+    assert error == pytest.approx(result["targets"]["size"]["metrics"]["mae"], rel=1e-6)
 
     done(capsys, "predict", run, molecules, "-o", tmp_path / "out.csv", "--set", "id=name")
     rows = rows_of(tmp_path / "out.csv")
@@ -96,8 +101,8 @@ def test_classification(capsys, tmp_path, molecules):
     )
     assert (code, err) == (0, "")
     assert "classification with 2 networks of loopy_bp" in out
-    assert "test kind: accuracy" in out
-    assert "without a model: accuracy" in out
+    assert "accuracy of kind" in out
+    assert "class frequencies" in out
     done(capsys, "predict", tmp_path / "run", molecules, "-o", tmp_path / "out.csv", "--probabilities")
     rows = rows_of(tmp_path / "out.csv")
     assert set(rows[0]) == {"row", "kind", "kind=chain", "kind=ring"}
@@ -110,7 +115,7 @@ def test_several_numbers_with_their_spread(capsys, tmp_path):
     pack = hf.datasets.huckel(30, seed=0)
     hf.write(pack, tmp_path / "m.parquet")
     result = done(capsys, "fit", tmp_path / "m.parquet", "--out", tmp_path / "run", *QUICK, "--ensemble", 2)
-    assert set(result["test"]) == {"gap", "pi_energy", "pce"}
+    assert set(result["targets"]) == {"gap", "pi_energy", "pce"}
     done(capsys, "predict", tmp_path / "run", tmp_path / "m.parquet", "-o", tmp_path / "out.parquet")
     import pyarrow.parquet
 
@@ -274,7 +279,7 @@ def test_a_folder_that_is_not_empty(capsys, tmp_path, molecules):
     code, _, err = call(capsys, *words)
     assert code == 1
     assert "is not empty; choose another folder, or go on" in err
-    assert done(capsys, *words, "--resume")["test"] == first["test"]
+    assert done(capsys, *words, "--resume")["targets"] == first["targets"]
     code, _, err = call(capsys, *words, "--seed", "7", "--resume")
     assert code == 1
     assert "is of a run with seed 0, not 7" in err
@@ -320,12 +325,13 @@ def test_a_killed_run_resumes_to_the_same_bits(capsys, tmp_path):
     done(capsys, *words(tmp_path / "whole"))
     weights = [(tmp_path / name / "model" / "model.safetensors").read_bytes() for name in ("whole", "run")]
     assert weights[0] == weights[1]
-    told = [json.loads((tmp_path / name / "metrics.json").read_text()) for name in ("whole", "run")]
+    told = [json.loads((tmp_path / name / "assessment.json").read_text()) for name in ("whole", "run")]
     for entry in told:
         assert f"--out {tmp_path}" in entry.pop("command")
-        for rows in entry["comparison"].values():
-            for row in rows:
-                row.pop("seconds", None)
+        for one in entry["targets"].values():
+            one.pop("seconds")
+            for baseline in one["baselines"].values():
+                baseline.pop("seconds")
     assert told[0] == told[1]
 
 
@@ -362,7 +368,7 @@ def through_the_three_commands(capsys, folder, data, *options):
         predicted["rows"]
         == predicted["predicted"]
         == embedded["embedded"]
-        == sum(result["structures"].values())
+        == sum(result["fitted"]["structures"].values())
     )
     assert embedded["width"] == 4
     return result

@@ -34,11 +34,11 @@ def test_fit_predict_embed_and_the_report(capsys, tmp_path, source):
     run = tmp_path / "run"
     fit = ["fit", source, "--target", "length", "--out", run, *SMALL, "--report"]
     result = done(capsys, *fit)
-    assert (result["model"], result["task"]) == ("cgmm", "regression")
-    assert result["settings"]["num_states"] == 4
-    assert result["test"]["length"]["mae"] < 0.5
+    assert (result["fitted"]["model"], result["fitted"]["task"]) == ("cgmm", "regression")
+    assert result["fitted"]["settings"]["num_states"] == 4
+    assert result["targets"]["length"]["metrics"]["mae"] < 0.5
     model = hf.load(run)
-    assert result["parameters"] == model.num_parameters_
+    assert result["fitted"]["num_parameters"] == model.num_parameters_
     page = checked(run / "report.html")
     for told in ("Depth", "Average fingerprints", "layer 2", "States of nodes", "Best and worst"):
         assert told in page.shown
@@ -49,7 +49,7 @@ def test_fit_predict_embed_and_the_report(capsys, tmp_path, source):
     assert np.array_equal(embedded, model.embed(hf.read(source)))
     files = {file: file.stat().st_mtime_ns for file in (run / "checkpoint").rglob("*.safetensors")}
     again = done(capsys, *fit, "--resume")
-    assert again["test"] == result["test"]
+    assert again["targets"]["length"]["metrics"] == result["targets"]["length"]["metrics"]
     assert len(files) == 2 == len(list((run / "checkpoint").rglob("*.safetensors")))
 
 

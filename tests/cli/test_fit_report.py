@@ -10,8 +10,11 @@ import pytest
 
 import hiddenfield as hf
 from hiddenfield.errors import ReadError
+from hiddenfield.estimators import StructureClassifier
+from hiddenfield.evaluation import AssessmentSettings, Split
+from hiddenfield.evaluation.held_out import measure_fit
 from hiddenfield.report import collect_run
-from tests.cli.calling import call
+from tests.cli.calling import call, done
 from tests.report.test_report import checked
 
 
@@ -52,14 +55,11 @@ def test_the_comparison_as_json_without_a_page(capsys, words):
     (code, out, _), folder = fit(capsys, words, "--target", "kind", "--baselines", "--json")
     assert code == 0
     result = json.loads(out)
-    comparison = result["comparison"]["kind"]
-    assert [row["name"] for row in comparison] == [
-        "class frequencies",
-        "labels + logistic",
-        "WL-3 + logistic",
-        "loopy_bp",
-    ]
-    assert comparison[-1]["metrics"]["accuracy"] == pytest.approx(result["test"]["kind"]["accuracy"])
+    kind = result["targets"]["kind"]
+    assert list(kind["baselines"]) == ["class frequencies", "labels + logistic", "WL-3 + logistic"]
+    assert kind["baselines"]["WL-3 + logistic"]["seconds"] > 0
+    assert (kind["model"], kind["mean"]) == ("loopy_bp", kind["metrics"]["accuracy"])
+    assert kind["protocol"]["splits"]
     assert not (folder / "report.html").exists()
 
 
@@ -95,6 +95,35 @@ def test_other_data_than_the_run_had_are_refused(capsys, words):
         collect_run(folder, structures)
 
 
+def test_a_fit_is_an_assessment_with_one_hold_out(capsys, words):
+    """The record of a fit is that of evaluate on the same hold-out: same split, baselines, copies and protocol."""
+    (code, out, _), _ = fit(capsys, words, "--target", "kind", "--json")
+    assert code == 0
+    mine = json.loads(out)["targets"]["kind"]
+    quick = ["-p", "epochs=1", "-p", "dim=4", "-p", "ensemble=1", "-p", "counts=false", "-p", "device=cpu"]
+    theirs = done(capsys, "evaluate", words, "--target", "kind", "--split", "hold_out", *quick, "--jobs", 1)
+    assert mine["protocol"] == theirs["protocol"]
+    assert mine["structures"] == theirs["structures"]
+    assert set(mine) | {"command"} == set(theirs)
+    for name in ("class frequencies", "labels + logistic", "WL-3 + logistic"):
+        for key in ("mean", "interval", "metrics", "num_parameters", "note"):
+            assert mine["baselines"][name].get(key) == theirs["baselines"][name].get(key), (name, key)
+    for key in ("count", "share", "contradicting", "folds", "ids"):
+        assert mine["leakage"][key] == theirs["leakage"][key]
+
+
+def test_a_class_that_is_only_in_the_test_part_is_counted_as_wrong():
+    """The model has not seen it; the codes of the classes that sort after it do not move."""
+    texts, kinds = ["G", "T"] * 20 + ["C", "T", "T"], ["a", "c"] * 20 + ["b", "c", "c"]
+    pack = hf.data.from_sequences(texts, targets={"kind": kinds})
+    options = {"dim": 8, "epochs": 30, "ensemble": 1, "counts": False, "random_state": 0, "device": "cpu"}
+    split = Split("one", np.arange(40), np.arange(40, 43))
+    model = StructureClassifier(**options).fit(pack[split.train])
+    assert model.predict(pack[split.test])[1:].tolist() == ["c", "c"]
+    record, _ = measure_fit(model, pack, split, AssessmentSettings([split], baselines=False))
+    assert record.targets["kind"].mean == pytest.approx(2 / 3)
+
+
 # -- what the numbers are worth ----------------------------------------------------------------------------
 
 
@@ -124,8 +153,8 @@ def test_groups_and_scaffolds_are_held_out_whole(capsys, copied):
     (code, out, err), folder = fit(capsys, copied, "--target", "size", "--split", "group_hold_out", "--json")
     assert code == 0, err
     result = json.loads(out)
-    assert result["leakage"]["count"] == 0
-    assert result["split"] == "group_hold_out"
+    assert result["targets"]["size"]["leakage"]["count"] == 0
+    assert result["targets"]["size"]["protocol"]["split"] == "group_hold_out"
     pack = hf.read(copied, target="size", keep=["batch"])
     test = json.loads((folder / "split.json").read_text())["test"]
     assert len(test) == 40
@@ -136,7 +165,7 @@ def test_groups_and_scaffolds_are_held_out_whole(capsys, copied):
     assert code == 0, err
     test = json.loads((folder / "split.json").read_text())["test"]
     assert len(set(pack.columns["batch"][test])) == 1
-    assert json.loads(out)["leakage"]["count"] == 40
+    assert json.loads(out)["targets"]["size"]["leakage"]["count"] == 40
     (copied.parent / "run").rename(copied.parent / "second")
     (code, out, err), folder = fit(
         capsys, copied, "--target", "size", "--split", "scaffold_hold_out", "--json"
@@ -152,22 +181,23 @@ def test_groups_and_scaffolds_are_held_out_whole(capsys, copied):
 def test_the_report_says_how_sure_it_is_and_how_to_run_it_again(capsys, copied):
     (code, out, _), folder = fit(capsys, copied, "--target", "size", "--report", "--seed", 3, "--resume")
     assert code == 0
-    told = json.loads((folder / "metrics.json").read_text())
-    low, high = told["intervals"]["size"]["mae"]
-    assert low < told["test"]["size"]["mae"] < high
-    assert f"(95 % interval {low:.4g} to {high:.4g})" in out
+    told = json.loads((folder / "assessment.json").read_text())
+    low, high = told["targets"]["size"]["interval"]
+    assert low < told["targets"]["size"]["mean"] < high
+    interval = f"{low:.4f} to {high:.4f}"
+    assert interval in out
     page = checked(folder / "report.html")
-    assert f"95 % interval {low:.4g} to {high:.4g}" in page.shown
+    assert f"95 % interval {interval}" in page.shown
     command = f"hiddenfield fit {copied} --out {folder}"
     assert command in page.shown
     assert told["command"].startswith(command)
     # What "auto" stood for, and the counts of the parts.
-    assert told["settings"]["batch_size"] == 8
-    assert told["settings"]["device"] == "cpu"
+    assert told["fitted"]["settings"]["batch_size"] == 8
+    assert told["fitted"]["settings"]["device"] == "cpu"
     assert "batch size8" in page.shown.replace("\n", "")
     assert "auto" not in page.shown
-    assert told["structures"] == {"train": 324, "validation": 36, "test": 40}
-    for name, count in told["structures"].items():
+    assert told["fitted"]["structures"] == {"train": 324, "validation": 36, "test": 40}
+    for name, count in told["fitted"]["structures"].items():
         assert f"{count} structures" in page.shown, name
 
 
@@ -177,12 +207,13 @@ def test_every_target_of_a_multi_task_fit_is_reported(capsys, copied):
     copied.write_text("\n".join(text) + "\n")
     (code, out, _), folder = fit(capsys, copied, "--target", "size", "--target", "other", "--report")
     assert code == 0
-    told = json.loads((folder / "metrics.json").read_text())
-    assert sorted(told["comparison"]) == ["other", "size"]
-    assert told["comparison"]["other"][0]["name"] == "mean predictor"
-    assert sum(told["entries"]["other"].values()) == 399
+    told = json.loads((folder / "assessment.json").read_text())
+    assert sorted(told["targets"]) == ["other", "size"]
+    assert "mean predictor" in told["targets"]["other"]["baselines"]
+    assert told["targets"]["other"]["structures"]["used"] == 399
     page = checked(folder / "report.html")
-    assert {"All targets", "Predictions", "Predictions: other"} <= set(page.headings)
+    assert {"All targets", "size", "other"} <= set(page.headings)
+    assert {"parity", "ranges", "parity-2", "ranges-2"} <= {i.rsplit("-", 1)[0] for i in page.identifiers}
     assert {"size", "other", "mean"} <= set(re.findall(r"│ (\w+) ", out))
 
 
@@ -215,8 +246,8 @@ def test_one_test_structure_has_no_interval(capsys, tmp_path):
     assert code == 0
     assert "warning: 1 test structure is too few to tell" in out
     assert "interval" not in out
-    told = json.loads((folder / "metrics.json").read_text())
-    assert set(told["intervals"]["y"].values()) == {None}
+    told = json.loads((folder / "assessment.json").read_text())
+    assert set(told["targets"]["y"]["intervals"].values()) == {None}
 
 
 def test_targets_of_one_class_are_named_all_at_once(capsys, copied):

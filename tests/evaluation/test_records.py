@@ -56,6 +56,6 @@ def test_a_folder_belongs_to_one_plan(tmp_path):
 
 def test_a_folder_without_an_assessment_is_said_to_be_one(tmp_path):
     with pytest.raises(
-        ReadError, match="does not hold a finished assessment; name what evaluate --out or --json"
+        ReadError, match="does not hold a finished assessment; name what evaluate or fit wrote"
     ):
         Assessment.read(tmp_path)

@@ -8,7 +8,7 @@ import pytest
 
 from hiddenfield.evaluation import Assessment
 from hiddenfield.evaluation.records import convert
-from hiddenfield.report.assessment_page import assessment_as_text, write_assessment
+from hiddenfield.report.assessment_page import assessment_as_text, write_report
 
 FOLD = {
     "name": "group <b>1</b>", "value": 0.8, "seeds": [0.7, 0.9], "metrics": {"accuracy": 0.8}, "train": 30, "test": 10,
@@ -54,10 +54,11 @@ def record(content):
 
 
 def test_page(tmp_path):
-    text = write_assessment(tmp_path / "a" / "page.html", record(CONTENT), title="A <b>").read_text()
+    text = write_report(tmp_path / "a" / "page.html", record(CONTENT), title="A <b>").read_text()
     for part in (
-        "loopy_bp: accuracy 0.8000 (95 % interval 0.7000 to 0.9000)", "better</td>", "&lt; 0.001", "dim 16", "3 4",
-        "0.7000 0.9000", "25 test structures (50.0%)", "without them the mean is 0.6000", "and 5 more",
+        "loopy_bp: accuracy 0.8000 (95 % interval 0.7000 to 0.9000)", "model better</td>", "&lt; 0.001", "dim 16",
+        "3 4",
+        "0.7000 0.9000", "25 test structures (50.0%)", "without them the result is 0.6000", "and 5 more",
         "as published (too good)", "chosen on these folds", "learning curve", "candidates", "2: dim 16, 32",
         "Nadeau and Bengio",
     ):  # fmt: skip
@@ -78,18 +79,19 @@ def test_training_roc_ranges_and_size(tmp_path):
         "std": [0.1, 0.1, 0.0],
         "baselines": {"WL-3 + logistic": {"true_positive": [0.1, 0.6, 1.0], "std": None, "auc": 0.6}},
     }  # fmt: skip
-    text = write_assessment(tmp_path / "page.html", record(content)).read_text()
+    text = write_report(tmp_path / "page.html", record(content)).read_text()
     for part in (
-        "12,345", "Training and errors", "training steps", "Networks that stopped early", "loopy_bp (0.7500)",
+        "12,345", "Training", "Loss by epoch", "Networks that stopped early", "loopy_bp (0.7500)",
         "WL-3 + logistic (0.6000)",
     ):  # fmt: skip
         assert part in text, part
     assert "<b>yes" not in text
     content["ranges"] = [{"low": 0.0, "high": 1.0, "count": 3, "mae": 0.1, "bias": 0.0}] * 10
     content["training_curve"] |= {"metric": "valid_loss", "valid_loss": [0.9, 0.8]}
-    text = write_assessment(tmp_path / "page.html", record(content)).read_text()
+    text = write_report(tmp_path / "page.html", record(content)).read_text()
     assert "mean absolute error" in text
-    assert "Losses, against the steps" in text
+    assert "mean of 4 networks" in text
+    assert "accuracy on the held-out" not in text
 
 
 def test_a_single_split_is_told_as_one(tmp_path):
@@ -101,7 +103,7 @@ def test_a_single_split_is_told_as_one(tmp_path):
         "valid_roc_auc": [0.7, 0.8],
     }  # fmt: skip
     content["structures"] = {"used": 1188, "without target": 0, "tested": 1180, "in no split": 8}
-    text = write_assessment(tmp_path / "page.html", record(content)).read_text()
+    text = write_report(tmp_path / "page.html", record(content)).read_text()
     for part in (
         "bootstrap",
         "ROC AUC on the held-out structures",
@@ -119,9 +121,8 @@ def test_what_was_not_asked_for_is_not_there(tmp_path, missing):
     content = copy.deepcopy(CONTENT)
     del content[missing]
     content |= {"baselines": {}, "leakage": None, "interval": None, "std": None, "folds": [FOLD]}
-    text = write_assessment(tmp_path / "page.html", record(content)).read_text()
+    text = write_report(tmp_path / "page.html", record(content)).read_text()
     assert "Leakage" not in text
-    assert "Every split" in text
     table = assessment_as_text(record(content))
     assert "protocol: 2 splits" in table
     assert "leakage" not in table

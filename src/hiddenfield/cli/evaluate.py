@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -157,13 +156,7 @@ def _show(
     from hiddenfield.evaluation.significance import compare, comparison_record
     from hiddenfield.report import assessment_page
 
-    if isinstance(found, Assessment):
-        text = assessment_page.assessment_as_text(found)
-        write = partial(assessment_page.write_assessment, found=found, title=title)
-    else:
-        text = assessment_page.assessments_as_text(found)
-        write = partial(assessment_page.write_assessments, found=found, title=title)
-    content, told = found.as_dict(), [text]
+    content, told = found.as_dict(), [assessment_page.assessment_as_text(found)]
     try:
         if out is not None:
             told.append(f"saved to {out}")
@@ -172,7 +165,7 @@ def _show(
             content["against"] = {"model": other.model, "mean": other.mean, **entry.as_dict()}
             told.append(assessment_page.against_as_text(other, entry))
         if report is not None:
-            told.append(f"report: {write(report)}")
+            told.append(f"report: {assessment_page.write_report(report, found, title=title)}")
             content["report"] = str(report)
     finally:
         # Whatever fails here, the result may have taken hours.

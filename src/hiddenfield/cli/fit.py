@@ -80,8 +80,8 @@ def fit(
     """
     from hiddenfield.evaluation.fitting import Plan, fit_run
     from hiddenfield.evaluation.reading import read_for_learning
-    from hiddenfield.report import collect_run, write_report
-    from hiddenfield.report.results import fit_as_text
+    from hiddenfield.report.assessment_page import assessment_as_text, write_report
+    from hiddenfield.report.results import collect_run
 
     if report and test_fraction == 0:
         raise InputError("--report needs test structures; give --test-fraction more than 0")
@@ -99,7 +99,7 @@ def fit(
         baselines=baselines,
         command=cli.command_line(),
     )
-    result, lines = found.as_dict(), [fit_as_text(found)]
+    result, lines = found.as_dict(), [assessment_as_text(found)]
     if report:
         title = f"{path.stem}: {', '.join(structures.target_names[:5])}"
         results = collect_run(out, structures, title=title)

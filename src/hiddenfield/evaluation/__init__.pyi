@@ -1,7 +1,7 @@
 from .assessment.assessing import assess as assess
 from .assessment.details import find_leakage as find_leakage
 from .assessment.settings import AssessmentSettings as AssessmentSettings, Between as Between
-from .assessment.several import Assessments as Assessments, assess_targets as assess_targets
+from .assessment.several import assess_targets as assess_targets
 from .baselines import BASELINES as BASELINES, fit_baselines as fit_baselines
 from .comparing import MethodResult as MethodResult, compare_methods as compare_methods
 from .measuring import (
@@ -14,7 +14,7 @@ from .measuring import (
     roc_auc as roc_auc,
 )
 from .query import Answer as Answer, Samples as Samples, ask as ask
-from .records import Assessment as Assessment
+from .records import Assessment as Assessment, Assessments as Assessments
 from .significance import (
     Comparison as Comparison,
     compare as compare,

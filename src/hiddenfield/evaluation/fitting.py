@@ -28,10 +28,10 @@ from hiddenfield.estimators import (
 from hiddenfield.estimators.base import Fitted
 from hiddenfield.estimators.targets import as_task, attach, looks_like_classes
 from hiddenfield.evaluation.assessment.problem import groups_of, with_row_ids
-from hiddenfield.evaluation.assessment.settings import TASKS
+from hiddenfield.evaluation.assessment.settings import TASKS, AssessmentSettings
 from hiddenfield.evaluation.held_out import measure_fit, warnings_of
 from hiddenfield.evaluation.records import (
-    FitRecord,
+    Assessments,
     Record,
     SplitRecord,
     claim_folder,
@@ -105,11 +105,11 @@ def fit_run(
     verbose: bool = False,
     baselines: bool = True,
     command: str | None = None,
-) -> FitRecord:
+) -> Assessments:
     """Fit an estimator to structures with targets, measure it on those held out, and write both into a folder.
 
-    The folder then holds ``model/`` (see `StructureEstimator.save`), ``metrics.json``, ``history.json``, ``split.json``
-    (positions of the training, validation and test structures), ``settings.json`` and ``checkpoint/``.
+    The folder then holds ``model/`` (see `StructureEstimator.save`), ``assessment.json``, ``history.json``,
+    ``split.json`` (positions of the training, validation and test structures), ``settings.json`` and ``checkpoint/``.
 
     Parameters
     ----------
@@ -130,10 +130,9 @@ def fit_run(
 
     Returns
     -------
-    FitRecord
-        What ``metrics.json`` holds: for each target the metrics on the test structures with their intervals, those of
-        the mean of the training targets, or of the class frequencies, and of the baselines; copies of test structures
-        in training; and warnings.
+    Assessments
+        What ``assessment.json`` holds: for each target an assessment on the one split, as of ``hiddenfield evaluate``
+        with the same hold-out; the model that was fitted; and warnings.
     """
     folder = Path(folder)
     columns, _ = attach(structures, None)
@@ -167,18 +166,10 @@ def fit_run(
         raise
     split = Split("hold-out", train, test, train[estimator.validation_indices_])
     _save(estimator, split, folder)
-    result = measure_fit(
-        estimator,
-        structures,
-        split,
-        how=plan.split,
-        seed=plan.seed,
-        baselines=baselines,
-        command=command,
-        without_target=len(structures) - len(answered),
-    )
+    how = AssessmentSettings(plan.split, seed=plan.seed, baselines=baselines)
+    result, _ = measure_fit(estimator, structures, split, how, command=command)
     result.warnings.extend(warnings_of(result, molecules="smiles" in structures.columns))
-    write_json(folder / "metrics.json", result.as_dict())
+    write_json(folder / "assessment.json", result.as_dict())
     return result
 
 

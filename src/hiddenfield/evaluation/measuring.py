@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from hiddenfield.errors import InputError
 from hiddenfield.estimators.supervised import PredictsClasses
-from hiddenfield.evaluation.records import ComparisonRecord, Metrics, ScoreRecord, finite_metrics
+from hiddenfield.evaluation.records import Metrics, finite_metrics
 from hiddenfield.learning.metrics import (
     accuracy as accuracy,
     balanced_accuracy as balanced_accuracy,
@@ -119,11 +119,6 @@ class Score:
     note: str = ""
     predictions: Float[Array, "structures ..."] | None = field(default=None, repr=False, compare=False)
 
-    def record(self, against: ComparisonRecord | None = None) -> ScoreRecord:
-        """Return it as it is written, without the predictions."""
-        metrics = finite_metrics(self.metrics)
-        return ScoreRecord(self.name, metrics, self.parameters, self.seconds, self.note, against)
-
 
 def measure(
     truth: Float[Array, " structures"],
@@ -201,11 +196,27 @@ def predicted(estimator: Any, X: Any, problem: Problem) -> Predictions:
         values = np.asarray(estimator.predict(X), dtype=np.float64)
         return Predictions(values[:, 0] if values.ndim == 2 else values)
     scores, seen = _class_scores(estimator, X)
-    code_of = {label: code for code, label in enumerate(problem.classes)}
-    table = np.full((len(scores), len(problem.classes)), min(float(scores.min(initial=0.0)), 0.0))
+    table = class_table(scores, seen, problem.classes)
+    return Predictions(
+        table, _labels(estimator, X, {label: code for code, label in enumerate(problem.classes)}, table)
+    )
+
+
+def class_table(
+    scores: Float[Array, "structures seen"], seen: Sequence[Any], classes: Sequence[Any]
+) -> Float[Array, "structures classes"]:
+    """Return scores of the classes that a model has seen as scores of all; the others get the lowest.
+
+    Examples
+    --------
+    >>> class_table(np.array([[0.3, 0.7]]), ["a", "c"], ["a", "b", "c"]).tolist()
+    [[0.3, 0.0, 0.7]]
+    """
+    code_of = {label: code for code, label in enumerate(classes)}
+    table = np.full((len(scores), len(classes)), min(float(scores.min(initial=0.0)), 0.0))
     for column, label in enumerate(seen):
         table[:, code_of[label]] = scores[:, column]
-    return Predictions(table, _labels(estimator, X, code_of, table))
+    return table
 
 
 def _labels(

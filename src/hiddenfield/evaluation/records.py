@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -23,6 +24,9 @@ Interval = Annotated[list[float], msgspec.Meta(min_length=2, max_length=2)]
 
 Metrics = dict[str, float | None]
 """Values of metrics by name; None where a metric is not defined."""
+
+CONSTANT = ("mean predictor", "class frequencies")
+"""Names of the baselines that see nothing of the structures."""
 
 MetricName = Literal["accuracy", "balanced_accuracy", "roc_auc", "mae", "rmse", "r2"]
 
@@ -54,16 +58,21 @@ class ComparisonRecord(Record, frozen=True):
 
 
 class BaselineRecord(Summary, frozen=True):
-    """A baseline on the same splits, fold by fold, and how the assessed model compares with it."""
+    """A baseline on the same splits, fold by fold, how the assessed model compares with it, and what was chosen."""
 
     folds: list[float]
     metrics: Metrics | None = None
     num_parameters: int | None = None
     model_against_it: ComparisonRecord | None = None
+    seconds: float | None = None
+    note: str = ""
 
 
 class FoldRecord(Record, frozen=True):
-    """One outer split: value (mean over the seeds), sizes of its parts, selected parameters, epochs kept."""
+    """One outer split: value (mean over the seeds), sizes of its parts, selected parameters, epochs kept.
+
+    Of the `train` structures, `validation` are those that the split holds out to choose settings or the epoch.
+    """
 
     name: str
     value: float
@@ -73,6 +82,7 @@ class FoldRecord(Record, frozen=True):
     test: int
     selected: dict[str, Any]
     epochs: list[int] | None = None
+    validation: int | None = None
 
 
 class Counts(Record, frozen=True, rename={"without_target": "without target", "in_no_split": "in no split"}):
@@ -103,7 +113,7 @@ class Protocol(Record, frozen=True):
 
 
 class LeakageRecord(Record, frozen=True):
-    """Test structures that have a copy in the training part of their split, and the mean without them."""
+    """Test structures that have a copy in the training part of their split, and the means without them."""
 
     count: int
     share: float
@@ -111,6 +121,7 @@ class LeakageRecord(Record, frozen=True):
     folds: list[int]
     ids: list[list[str]]
     mean_without: float | None
+    metrics_without: Metrics | None = None
 
 
 class TrainingCurve(Record, frozen=True):
@@ -188,8 +199,8 @@ class Assessment(Record, frozen=True, kw_only=True):
         Name of the metric that is reported.
     mean, std, interval
         Mean over the folds, standard deviation over the folds, 95 % interval of the mean.
-    metrics
-        Means of all metrics of the task.
+    metrics, intervals
+        Means of all metrics of the task; of a single split also their 95 % intervals, None where one is not defined.
     task, target, model
         Kind of task, what is predicted, by what.
     structures, folds, protocol
@@ -207,7 +218,7 @@ class Assessment(Record, frozen=True, kw_only=True):
     command
         The command line, where it was one.
     seconds
-        Wall-clock time.
+        Wall-clock time; of a model that was fitted before, the time that took.
     """
 
     metric: MetricName
@@ -230,6 +241,7 @@ class Assessment(Record, frozen=True, kw_only=True):
     learning_curve: list[LearningPoint] | None = None
     as_published: AsPublished | None = None
     command: str | None = None
+    intervals: dict[str, Interval | None] = msgspec.field(default_factory=dict)
     seconds: float
 
     @property
@@ -237,14 +249,28 @@ class Assessment(Record, frozen=True, kw_only=True):
         """The metric, fold by fold."""
         return [fold.value for fold in self.folds]
 
+    @property
+    def constant(self) -> BaselineRecord | None:
+        """The mean of the training targets or, for classes, their frequencies, where baselines were fitted."""
+        return next((self.baselines[name] for name in CONSTANT if name in self.baselines), None)
+
+    @property
+    def best_baseline(self) -> str | None:
+        """The best of the baselines that see something of the structures; None where none was fitted."""
+        sign = 1.0 if self.metric in ("mae", "rmse") else -1.0
+        others = [name for name in self.baselines if name not in CONSTANT]
+        return min(others, key=lambda name: sign * self.baselines[name].mean, default=None)
+
     @classmethod
     def read(cls, path: str | Path) -> Assessment:
-        """Read what ``hiddenfield evaluate --json`` printed, or what its folder holds."""
-        file, what = Path(path), "a finished assessment; name what evaluate --out or --json wrote"
-        inner = file / "assessment.json"
-        if file.is_dir() and not inner.exists():
-            raise ReadError(f"does not hold {what}", file=file)
-        return read_record(inner if file.is_dir() else file, cls, what)
+        """Read the assessment of one target: what ``evaluate`` or ``fit`` printed with ``--json``, or their folder."""
+        found = Assessments.read(path)
+        if len(found.targets) != 1:
+            names = ", ".join(found.targets) or "none"
+            raise ReadError(
+                f"holds assessments of {len(found.targets)} targets ({names}); name a file of one", file=path
+            )
+        return next(iter(found.targets.values()))
 
     def __repr__(self) -> str:
         """Metric, mean, deviation and protocol on one line."""
@@ -253,11 +279,12 @@ class Assessment(Record, frozen=True, kw_only=True):
 
 
 class PartSizes(Record, frozen=True):
-    """Numbers of training, validation and test structures."""
+    """Numbers of training, validation and test structures, and of those that were left out."""
 
     train: int
     validation: int
     test: int
+    without_target: int = 0
 
 
 class SplitRecord(Record, frozen=True):
@@ -268,47 +295,21 @@ class SplitRecord(Record, frozen=True):
     test: list[int]
 
 
-class ScoreRecord(Record, frozen=True):
-    """One row of a comparison on test structures; of a baseline also how the model compares with it."""
-
-    name: str
-    metrics: Metrics
-    parameters: int = 0
-    seconds: float | None = None
-    note: str = ""
-    model_against_it: ComparisonRecord | None = None
-
-
-class FitRecord(Record, frozen=True):
-    """What ``hiddenfield fit`` measured on its held-out structures.
+class FittedModel(Record, frozen=True):
+    """The model that ``hiddenfield fit`` keeps, and how it was learned.
 
     Parameters
     ----------
     task, model
         Kind of task, and the embedded algorithm.
     structures
-        Sizes of the parts.
-    parameters
+        Sizes of the parts; structures without any target are left out.
+    num_parameters
         Number of trained weights, of all networks.
     epochs, best_epoch
         Of each network: epochs trained, and the one whose weights were kept.
-    test, baseline
-        For each target the metrics of the model, and those of the training mean or class frequencies.
-    intervals
-        For each target 95 % intervals of the model's metrics, from a bootstrap of the test structures; None where one
-        is not defined.
-    entries
-        For each target how many structures of each part have it.
-    comparison
-        For each target the baselines and, last, the model.
-    leakage, without_copies
-        Copies of test structures in training, and for each target the metrics on the test structures without them.
-    warnings
-        What a person must know before using the model.
-    split, seed, command, settings
-        How the test part was drawn; the command line; the settings of training with ``"auto"`` resolved.
-    without_target
-        Structures that were left out because they have no target.
+    settings
+        Those of training, with ``"auto"`` resolved.
     blend
         Shares of the networks and of models on counts in a prediction.
     """
@@ -316,35 +317,71 @@ class FitRecord(Record, frozen=True):
     task: str
     model: str
     structures: PartSizes
-    parameters: int
+    num_parameters: int
     epochs: list[int]
     best_epoch: list[int]
-    test: dict[str, Metrics]
-    baseline: dict[str, Metrics]
-    intervals: dict[str, dict[str, Interval | None]] = msgspec.field(default_factory=dict)
-    entries: dict[str, PartSizes] = msgspec.field(default_factory=dict)
-    comparison: dict[str, list[ScoreRecord]] = msgspec.field(default_factory=dict)
-    leakage: LeakageRecord | None = None
-    without_copies: dict[str, Metrics] = msgspec.field(default_factory=dict)
-    warnings: list[str] = msgspec.field(default_factory=list)
-    split: str = ""
-    seed: int | None = None
-    command: str | None = None
-    settings: dict[str, Any] = msgspec.field(default_factory=dict)
-    without_target: int = 0
+    settings: dict[str, Any]
     blend: dict[str, float] = msgspec.field(default_factory=dict)
 
-    @property
-    def main(self) -> str:
-        """The metric by which models are compared."""
-        return "mae" if self.task == "regression" else "accuracy"
 
-    def best_baseline(self, target: str) -> ScoreRecord | None:
-        """Return the best of the baselines that see something of the structures; None where none was fitted."""
-        sign = 1.0 if self.main == "mae" else -1.0
-        values = [(score, score.metrics[self.main]) for score in self.comparison[target][1:-1]]
-        known = [(score, value) for score, value in values if value is not None]
-        return min(known, key=lambda pair: sign * pair[1])[0] if known else None
+class TargetMean(Record, frozen=True):
+    """Mean of a metric over the targets for which it was measured; the deviation is that between targets."""
+
+    metric: str
+    targets: int
+    mean: float
+    std: float | None
+
+
+class Assessments(Record, frozen=True):
+    """Assessments by target: of one model after the other, or of one that ``hiddenfield fit`` fitted to all.
+
+    Parameters
+    ----------
+    targets
+        The structures that each is about are those that have it: ``targets[name].structures.used``.
+    failed
+        Targets that could not be assessed, with the reason.
+    means
+        Over the targets, for each metric.
+    command
+        The command line, where it was one.
+    warnings
+        What a person must know before using the fitted model.
+    fitted
+        The model of a fit.
+    """
+
+    targets: dict[str, Assessment]
+    failed: dict[str, str]
+    means: list[TargetMean]
+    command: str | None = None
+    warnings: list[str] = msgspec.field(default_factory=list)
+    fitted: FittedModel | None = None
+
+    @classmethod
+    def of(cls, targets: Mapping[str, Assessment], failed: Mapping[str, str], **further: Any) -> Assessments:
+        """Return assessments of several targets with their means."""
+        means = []
+        for metric in dict.fromkeys(one.metric for one in targets.values()):
+            values = [one.mean for one in targets.values() if one.metric == metric]
+            std = stdev(values) if len(values) > 1 else None
+            means.append(TargetMean(metric, len(values), fmean(values), std))
+        return cls(dict(targets), dict(failed), means, **further)
+
+    @classmethod
+    def read(cls, path: str | Path) -> Assessments:
+        """Read what ``evaluate`` or ``fit`` printed with ``--json``, or what their folder holds, of any targets."""
+        file, what = Path(path), "a finished assessment; name what evaluate or fit wrote with --out or --json"
+        inner = file / "assessment.json"
+        if file.is_dir() and not inner.exists():
+            raise ReadError(f"does not hold {what}", file=file)
+        file = inner if file.is_dir() else file
+        content = read_record(file, dict, what)
+        if "targets" in content:
+            return convert(content, cls, what, file)
+        one = convert(content, Assessment, what, file)
+        return cls.of({one.target: one}, {}, command=one.command)
 
 
 def convert(content: Any, kind: type[R], what: str, file: str | Path | None = None) -> R:

@@ -1,8 +1,3 @@
+from .assessment_page import build as build, write_report as write_report
 from .distributions import Distributions as Distributions
-from .results import (
-    Results as Results,
-    build as build,
-    collect as collect,
-    collect_run as collect_run,
-    write_report as write_report,
-)
+from .results import Results as Results, collect as collect, collect_run as collect_run

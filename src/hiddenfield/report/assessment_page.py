@@ -1,149 +1,120 @@
-"""An assessment for a person: as text in a terminal, and as a page."""
+"""An assessment for a person: as text in a terminal and as a page, of one target or several, or of a fitted model."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hiddenfield.evaluation.assessment.several import Assessments
+from hiddenfield.data.structures import Structures
 from hiddenfield.evaluation.measuring import METRICS, NAMES, capital
 from hiddenfield.evaluation.records import (
-    AsPublished,
     Assessment,
+    Assessments,
     BaselineRecord,
     ComparisonRecord,
     Counts,
+    FittedModel,
     LeakageRecord,
     TrainingCurve,
 )
-from hiddenfield.report.drawing import BLUE, COLOURS, GREY, RED, plot
+from hiddenfield.report.drawing import BLUE, COLOURS, GREY, RED, plain_log_scale, plot
+from hiddenfield.report.examples import examples
 from hiddenfield.report.page import Section, escape, facts, figure_box, figures, html_table, write_html
+from hiddenfield.report.panels import confusion, embedding_map, parity, roc
+from hiddenfield.report.results import Facts, Panels, Results, blend_in_words, collect
 from hiddenfield.report.study import Picture, Row, draw_picture
-from hiddenfield.report.study.tables import copies_in_words, interval_text, number
+from hiddenfield.report.study.tables import copies_in_words, number
 from hiddenfield.report.terminal import text_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from hiddenfield.estimators.base import Fitted
+
 # At most so many values of a selected parameter are listed.
 MOST_VALUES = 12
+# Targets whose pictures a page shows, at most.
+MOST_PICTURED = 12
 
-# Verdicts of records, for a reader.
+# Verdicts of records for a reader: in a table, and in a sentence.
+SHORT = {"better": "model better", "worse": "model worse", "not told apart": "not significant"}
 VERDICTS = {"not told apart": "not significantly different"}
 
+UNDEFINED = "undefined"
 
-Measured = Assessment | BaselineRecord | AsPublished
+# Headings of metrics.
+HEADS = NAMES | {"mae": "MAE", "rmse": "RMSE", "balanced_accuracy": "balanced"}
 
+# Headings of columns that are text.
+OF_TEXT = ("model", "target", "metric", "best baseline", "verdict", "note")
 
-def assessment_as_text(found: Assessment) -> str:
-    """Return a table of the baselines and the model, and below it what a reader must know."""
-    heads, rows, _ = _comparison(found)
-    texts = (0, len(heads) - 2)
-    lines = [text_table(heads, rows, text=texts, title=f"{NAMES[found.metric]} of {found.target}")]
-    lines += filter(None, [structures_in_words(found.structures)])
-    lines += [f"protocol: {found.protocol.text}"]
-    if found.leakage is not None:
-        lines.append(f"leakage: {leakage_in_words(found.leakage)}")
-    return "\n".join([*lines, f"{found.seconds:.1f} s"])
+Cells = Mapping[str, str]
+"""A row of a table: texts by heading."""
 
 
-def assessments_as_text(found: Assessments) -> str:
-    """Return a table of several targets and their means, and below it those that could not be assessed."""
-    heads, rows = _targets_table(found)
-    lines = [text_table(heads, rows, text=(0, 1, 6, 7))]
-    lines += [f"not assessed: {name}: {reason}" for name, reason in found.failed.items()]
-    first = next(iter(found.targets.values()))
-    lines.append(f"protocol, of each target: {first.protocol.text}")
-    return "\n".join([*lines, f"{sum(one.seconds for one in found.targets.values()):.1f} s"])
+# -- text --------------------------------------------------------------------------------------------------
 
 
-def _targets_table(found: Assessments) -> tuple[list[str], list[list[str]]]:
-    heads = ["target", "metric", "structures", "mean", "± std", "95 % interval"]
-    heads += ["best baseline", "the model is", "copies"]
-    rows = []
-    for name, one in found.targets.items():
-        sign = -1 if METRICS[one.metric].higher_is_better else 1
-        best = min(one.baselines, key=lambda model: sign * one.baselines[model].mean, default=None)
-        entry = None if best is None else one.baselines[best]
-        rows.append(
-            [
-                name,
-                NAMES[one.metric],
-                f"{one.structures.used:,}",
-                number(one.mean),
-                "" if one.std is None else number(one.std),
-                interval_text(one.interval),
-                "" if entry is None else f"{best} {number(entry.mean)}",
-                _verdict(None if entry is None else entry.model_against_it),
-                "" if one.leakage is None else f"{one.leakage.share:.1%}",
-            ]
+def assessment_as_text(found: Assessment | Assessments) -> str:
+    """Return a table of the baselines and the model, or of the targets, and around it what a reader must know."""
+    several = _several(found)
+    every, lines = list(several.targets.values()), []
+    if several.fitted is not None:
+        lines += _fitted_lines(several.fitted)
+    if len(every) == 1:
+        title = f"{NAMES[every[0].metric]} of {every[0].target}"
+        heads, rows, texts = _laid_out(_comparison(every[0]), without=("note",))
+        lines.append(text_table(heads, rows, text=texts, title=title))
+    elif every:
+        heads, rows, texts = _laid_out(_targets_table(several), without=("R²", "ROC AUC"))
+        lines.append(text_table(heads, rows, text=texts))
+    lines += [f"not assessed: {name}: {reason}" for name, reason in several.failed.items()]
+    if len(every) == 1:
+        lines += filter(None, [structures_in_words(every[0].structures)])
+    if every:
+        lines.append(f"protocol{', of each target' * (len(every) > 1)}: {every[0].protocol.text}")
+    if len(every) == 1 and every[0].leakage is not None:
+        lines.append(f"leakage: {leakage_in_words(every[0].leakage)}")
+    lines += [f"warning: {text}" for text in several.warnings]
+    if several.fitted is None:
+        lines.append(f"{sum(one.seconds for one in every):.1f} s")
+    return "\n".join(lines)
+
+
+def _several(found: Assessment | Assessments) -> Assessments:
+    if isinstance(found, Assessments):
+        return found
+    return Assessments.of({found.target: found}, {}, command=found.command)
+
+
+def _fitted_lines(fitted: FittedModel) -> list[str]:
+    """Say what was fitted, and to how many structures."""
+    counts = fitted.structures
+    left_out = f"; {counts.without_target:,} without a target left out" if counts.without_target else ""
+    many = f"{len(fitted.epochs)} networks of " if len(fitted.epochs) > 1 else ""
+    best, most = (", ".join(map(str, each)) for each in (fitted.best_epoch, dict.fromkeys(fitted.epochs)))
+    lines = [
+        f"{fitted.task} with {many}{fitted.model}, {fitted.num_parameters:,} weights"
+        + (f", best epoch {best} of {most}" if fitted.epochs else ""),
+        f"{counts.train:,} training, {counts.validation:,} validation, {counts.test:,} test structures{left_out}",
+    ]
+    if fitted.epochs and not counts.validation and (share := fitted.settings.get("validation_fraction")):
+        lines.append(
+            f"each network holds out another {100 * share:.0f} % of the training structures to choose its epoch"
         )
-    for mean in found.means:
-        std = "" if mean.std is None else number(mean.std)
-        rows.append(
-            [f"mean of {mean.targets}", NAMES[mean.metric], "", number(mean.mean), std, "", "", "", ""]
-        )
-    return heads, rows
-
-
-def write_assessments(path: str | Path, found: Assessments, *, title: str = "Assessment") -> Path:
-    """Write assessments of several targets as one page of HTML: a table of all, then the comparison of each.
-
-    Parameters
-    ----------
-    path, found, title
-        As for `write_assessment`.
-    """
-    means = "; ".join(f"{NAMES[m.metric]} {number(m.mean)}, mean of {m.targets} targets" for m in found.means)
-    sections: list[Section] = [("All targets", html_table(*_targets_table(found), text=(0, 1, 6, 7)))]
-    if found.failed:
-        listed = "".join(f"<li>{escape(f'{name}: {reason}')}</li>" for name, reason in found.failed.items())
-        sections.append(("Not assessed", f"<ul>{listed}</ul>"))
-    for name, one in found.targets.items():
-        heads, rows, own = _comparison(one)
-        compared = html_table(heads, rows, text=(0, len(heads) - 2), own=own)
-        leakage = "" if one.leakage is None else leakage_section(one.leakage)
-        sections.append((name, f"<p>{_note(one)}</p>{compared}{leakage}{facts(_facts(one))}"))
-    if found.command is not None:
-        sections.append(("To reproduce it", f"<p>{escape(found.command)}</p>"))
-    return write_html(path, title, f"{capital(means)}.", sections)
-
-
-def _comparison(found: Assessment) -> tuple[list[str], list[list[str]], int]:
-    """Return heads and rows of a table of baselines and model, and which row is the model's."""
-
-    def row(name: str, entry: Measured, against: ComparisonRecord | None = None) -> list[str]:
-        interval = None if isinstance(entry, AsPublished) else entry.interval
-        size = None if isinstance(entry, AsPublished) else entry.num_parameters
-        p = None if against is None else against.p_value
-        return [
-            name,
-            number(entry.mean),
-            "" if entry.std is None else number(entry.std),
-            interval_text(interval),
-            *["" if size is None else f"{size:,}"] * sized,
-            _verdict(against),
-            "" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}",
-        ]
-
-    sized = found.num_parameters is not None
-    rows = [row(name, entry, entry.model_against_it) for name, entry in found.baselines.items()]
-    rows.append(row(found.model, found))
-    if found.as_published is not None:
-        rows.append(row("as published (too good)", found.as_published))
-        rows[-1][-2] = "chosen on these folds"
-    heads = ["model", "mean", "± std", "95 % interval", *["weights"] * sized, "the model is", "p"]
-    return heads, rows, len(found.baselines)
+    if fitted.blend.get("networks", 1.0) < 1.0:
+        lines.append(f"predictions: {blend_in_words(fitted.blend)}")
+    return lines
 
 
 def against_as_text(other: Assessment, found: ComparisonRecord) -> str:
     """Return a line on the comparison with another assessment."""
     p = "" if found.p_value is None else f", p = {found.p_value:.3g}"
-    return (
-        f"against {other.model} ({other.mean:.4g}): {_verdict(found)}, difference {found.difference:+.4g}{p}"
-    )
+    verdict = VERDICTS.get(found.verdict, found.verdict)
+    return f"against {other.model} ({other.mean:.4g}): {verdict}, difference {found.difference:+.4g}{p}"
 
 
 def structures_in_words(counts: Counts) -> str:
@@ -164,25 +135,174 @@ def leakage_in_words(leakage: LeakageRecord) -> str:
     text = copies_in_words(leakage)
     if not leakage.count or leakage.mean_without is None:
         return text
-    return f"{text}; without them the mean is {number(leakage.mean_without)}"
+    return f"{text}; without them the result is {number(leakage.mean_without)}"
 
 
-def _verdict(against: ComparisonRecord | None) -> str:
-    return "" if against is None else VERDICTS.get(against.verdict, against.verdict)
+# -- tables ------------------------------------------------------------------------------------------------
+
+
+def _laid_out(
+    rows: Sequence[Cells], without: Sequence[str] = ()
+) -> tuple[list[str], list[list[str]], list[int]]:
+    """Return heads, rows and the places of text, of the columns that are not empty."""
+    heads = [
+        name for name in max(rows, key=len) if name not in without and any(row.get(name) for row in rows)
+    ]
+    cells = [[row.get(name, "") for name in heads] for row in rows]
+    return heads, cells, [place for place, name in enumerate(heads) if name in OF_TEXT]
+
+
+def _as_html(rows: Sequence[Cells], own: int | None = None) -> str:
+    """Return a table for a page; beside an own row the best value of every metric is bold."""
+    heads, cells, texts = _laid_out(rows)
+    bold = set()
+    for metric in METRICS.values() if own is not None else ():
+        name = HEADS[metric.name]
+        known = [
+            (float(row[name]), k) for k, row in enumerate(rows) if row.get(name, "") not in ("", UNDEFINED)
+        ]
+        if known:
+            top = (max if metric.higher_is_better else min)(value for value, _ in known)
+            bold |= {(k, heads.index(name)) for value, k in known if value == top}
+    return html_table(heads, cells, text=texts, own=own, best=bold)
+
+
+def _comparison(found: Assessment) -> list[Cells]:
+    """Return the rows of the baselines and, after them, the model."""
+    timed = any(entry.seconds is not None for entry in found.baselines.values())
+
+    def row(name: str, entry: Assessment | BaselineRecord) -> Cells:
+        against = entry.model_against_it if isinstance(entry, BaselineRecord) else None
+        p = None if against is None else against.p_value
+        others = {key: value for key, value in (entry.metrics or {}).items() if key != found.metric}
+        return {
+            "model": name,
+            **_values(found.metric, entry.mean, entry.std, entry.interval),
+            **{HEADS[key]: _known(value, key) for key, value in others.items()},
+            "weights": "" if entry.num_parameters is None else f"{entry.num_parameters:,}",
+            "seconds": f"{entry.seconds:.1f}" if timed and entry.seconds is not None else "",
+            **_verdict(against),
+            "p": "" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}",
+            "note": entry.note if isinstance(entry, BaselineRecord) else "",
+        }
+
+    rows = [row(name, entry) for name, entry in found.baselines.items()]
+    rows.append(row(found.model, found))
+    if found.as_published is not None:
+        values = _values(found.metric, found.as_published.mean, found.as_published.std)
+        rows.append({"model": "as published (too good)", **values, "verdict": "chosen on these folds"})
+    return rows
+
+
+def _targets_table(found: Assessments) -> list[Cells]:
+    """Return a row for every target, and one for the mean of those with the same metric."""
+    several = len(found.means) > 1
+    rows: list[Cells] = []
+    for name, one in found.targets.items():
+        best, second = one.best_baseline, "r2" if one.task == "regression" else "roc_auc"
+        compared = one.constant if best is None else one.baselines[best]
+        rows.append(
+            {
+                "target": name,
+                **({"metric": NAMES[one.metric]} if several else {}),
+                "tested": "" if one.structures.tested is None else f"{one.structures.tested:,}",
+                **_values(one.metric, one.mean, one.std, one.interval, "mean" if several else None),
+                HEADS[second]: _known(one.metrics[second], second) if second != one.metric else "",
+                "no model": "" if one.constant is None else _known(one.constant.mean, one.metric),
+                "best baseline": ""
+                if best is None
+                else f"{best} {_known(one.baselines[best].mean, one.metric)}",
+                **_verdict(None if compared is None else compared.model_against_it),
+                "copies": "" if one.leakage is None else f"{one.leakage.share:.1%}",
+            }
+        )
+    for over in found.means:
+        name, metric = f"mean of {over.targets}", {"metric": NAMES[over.metric]} if several else {}
+        std = over.std if any(one.std is not None for one in found.targets.values()) else None
+        values = _values(over.metric, over.mean, std, name="mean" if several else None)
+        rows.append({"target": name, **metric, **values})
+    return rows
+
+
+def _values(
+    metric: str,
+    mean: float,
+    std: float | None,
+    interval: Sequence[float] | None = None,
+    name: str | None = None,
+) -> Cells:
+    """Return the cells of a metric, under its own heading or another name."""
+    return {
+        name or HEADS[metric]: _known(mean, metric),
+        "± std": "" if std is None else _known(std, metric),
+        "95 % interval": "" if interval is None else _interval(interval, metric),
+    }
+
+
+def _verdict(against: ComparisonRecord | None) -> Cells:
+    return {"verdict": "" if against is None else SHORT[against.verdict]}
+
+
+def _interval(interval: Sequence[float], metric: str) -> str:
+    return f"{_known(interval[0], metric)} to {_known(interval[1], metric)}"
+
+
+def _known(value: float | None, metric: str) -> str:
+    """Return a number with four significant digits, or decimals where it is a share."""
+    small = metric in ("mae", "rmse") and value is not None and 0 < abs(value) < 0.01
+    return UNDEFINED if value is None else f"{value:.4g}" if small else number(value)
 
 
 # -- the page ----------------------------------------------------------------------------------------------
 
 
-def write_assessment(path: str | Path, found: Assessment, *, title: str = "Assessment") -> Path:
-    """Write an assessment as one page of HTML that fetches nothing; it is there whole or not at all.
+def build(
+    estimator: Fitted, train: Structures, test: Structures, path: str | Path, **options: Any
+) -> Results:
+    """Compare a fitted estimator with baselines on test structures, and write the report.
+
+    Parameters
+    ----------
+    estimator, train, test, options
+        As `collect` takes them.
+    path
+        Of the page.
+
+    Returns
+    -------
+    Results
+        What the page shows; ``results.found`` has the numbers.
+
+    Examples
+    --------
+    >>> import tempfile, hiddenfield as hf
+    >>> from hiddenfield.estimators import StructureRegressor
+    >>> words = hf.data.from_sequences(
+    ...     ["A" * k + "B" for k in range(30)], targets=[float(k) for k in range(30)]
+    ... )
+    >>> model = StructureRegressor(dim=4, epochs=2, random_state=0).fit(words[:20])
+    >>> results = build(model, words[:20], words[20:], Path(tempfile.mkdtemp()) / "report.html")
+    >>> list(results.found.targets["target"].baselines)
+    ['mean predictor', 'labels + ridge', 'WL-3 + ridge']
+    """
+    results = collect(estimator, train, test, **options)
+    write_report(path, results)
+    return results
+
+
+def write_report(
+    path: str | Path, found: Assessment | Assessments | Results, *, title: str | None = None
+) -> Path:
+    """Write an assessment as one page of HTML that fetches nothing and opens in any browser.
+
+    The file is there whole or not at all. Text that comes from data (ids, labels, SMILES, names) is escaped.
 
     Parameters
     ----------
     path
         Where to; folders are made.
     found
-        What to show.
+        What to show: of one target or of several, or of a fitted model with its predictions.
     title
         Of the page.
 
@@ -193,28 +313,78 @@ def write_assessment(path: str | Path, found: Assessment, *, title: str = "Asses
     >>> words = hf.data.from_sequences(["AB" * k for k in range(1, 9)], targets=["short", "long"] * 4)
     >>> quick = {"dim": 4, "epochs": 1, "hidden": 4}
     >>> found = assess("mean_field", words, settings=AssessmentSettings(folds=2), parameters=quick)
-    >>> file = write_assessment(Path(tempfile.mkdtemp()) / "assessment.html", found)
+    >>> file = write_report(Path(tempfile.mkdtemp()) / "assessment.html", found)
     >>> "no arcs, same head" in file.read_text()
     True
     """
-    interval = "" if found.interval is None else f" (95 % interval {interval_text(found.interval)})"
-    lead = f"{found.model}: {NAMES[found.metric]} {number(found.mean)}{interval}. {capital(found.protocol.text)}."
-    return write_html(path, title, lead, _sections(found))
+    results = found if isinstance(found, Results) else None
+    several = found.found if isinstance(found, Results) else _several(found)
+    title = title or ("Assessment" if results is None else results.title)
+    return write_html(path, title, _lead(several), _sections(several, results))
 
 
-def _sections(found: Assessment) -> list[Section]:
-    heads, rows, own = _comparison(found)
-    compared = html_table(heads, rows, text=(0, len(heads) - 2), own=own)
-    sections: list[Section] = [("Comparison", f"<p>{_note(found)}</p>{compared}")]
-    pictures = [_box_plots(found), *([] if found.learning_curve is None else [_curve_plot(found)])]
-    sections.append(("Folds", figures(pictures)))
-    if details := _detail_plots(found):
-        sections.append(("Training and errors", figures(details)))
-    sections.append(("Every split", _folds(found)))
+def _lead(found: Assessments) -> str:
+    if len(found.targets) != 1:
+        means = (
+            f"{NAMES[m.metric]} {_known(m.mean, m.metric)}, mean of {m.targets} targets" for m in found.means
+        )
+        return f"{capital('; '.join(means))}."
+    (one,) = found.targets.values()
+    interval = "" if one.interval is None else f" (95 % interval {_interval(one.interval, one.metric)})"
+    value = f"{one.model}: {NAMES[one.metric]} {_known(one.mean, one.metric)}{interval} of {one.target}"
+    if one.structures.tested is not None:
+        value += f", on {one.structures.tested:,} test structures"
+    return f"{value}. {capital(one.protocol.text)}."
+
+
+def _sections(found: Assessments, results: Results | None) -> list[Section]:
+    """Return the sections that there is something for: warnings, each target, and what a fitted model shows."""
+    sections: list[Section] = []
+    if found.warnings:
+        listed = "".join(f"<li>{escape(capital(text))}.</li>" for text in found.warnings)
+        sections.append(("Read this first", f"<ul>{listed}</ul>"))
+    if len(found.targets) != 1:
+        sections.append(("All targets", _as_html(_targets_table(found))))
+    if found.failed:
+        listed = "".join(f"<li>{escape(f'{name}: {reason}')}</li>" for name, reason in found.failed.items())
+        sections.append(("Not assessed", f"<ul>{listed}</ul>"))
+    shared = [] if results is None else list(results.own)
+    for place, (name, one) in enumerate(found.targets.items()):
+        panels = None if results is None else results.panels.get(name)
+        key = f"-{place + 1}" if place else ""
+        own = _of_target(one, panels, key, pictured=place < MOST_PICTURED, curve=results is None or not place)
+        if len(found.targets) == 1:
+            sections += own
+        else:
+            sections.append((name, "".join(f"<h3>{heading}</h3>{content}" for heading, content in own)))
+    sections += shared
+    if results is not None:
+        shown = results.shown
+        if results.embeddings is not None and np.ptp(results.embeddings, axis=0).any():
+            picture = embedding_map(results.target, shown.truth, results.embeddings, shown.classes)
+            sections.append(("Map", picture))
+        sections.append(("Best and worst", examples(results)))
+    return [*sections, ("Summary", facts(_facts(found, results)))]
+
+
+def _of_target(
+    found: Assessment, panels: Panels | None, key: str, *, pictured: bool, curve: bool
+) -> list[Section]:
+    """Return the sections of one target; the `key` distinguishes its pictures from those of others on the page."""
+    sections = [("Comparison", f"<p>{_note(found)}</p>" + _as_html(_comparison(found), len(found.baselines)))]
+    folds = [_box_plots(found, key)] if len(found.folds) > 1 else []
+    folds += [] if found.learning_curve is None else [_curve_plot(found, key)]
+    if folds and pictured:
+        sections.append(("Folds" if len(found.folds) > 1 else "Learning curve", figures(folds)))
+    if len(found.folds) > 1 or found.folds[0].selected:
+        sections.append(("Every split", _folds(found)))
     if found.leakage is not None:
         sections.append(("Leakage", leakage_section(found.leakage)))
-    sections.append(("Protocol", facts(_facts(found))))
-    return sections
+    if found.training_curve is not None and curve:
+        kept = sorted({epoch for fold in found.folds for epoch in fold.epochs or ()})
+        sections.append(("Training", figures(_training(found.training_curve, kept, key))))
+    predictions = _predictions(found, panels, key) if pictured else []
+    return sections + ([("Predictions", figures(predictions))] if predictions else [])
 
 
 def _note(found: Assessment) -> str:
@@ -222,11 +392,11 @@ def _note(found: Assessment) -> str:
     if len(found.folds) > 1:
         return (
             "Means over the test parts, which had no part in any choice. Intervals and p are corrected for folds that "
-            "share their training structures (Nadeau and Bengio 2003)."
+            "share their training structures (Nadeau and Bengio 2003). The best of each metric is bold."
         )
     return (
         "Values on the test part, which had no part in any choice. Intervals and p come from a bootstrap of its "
-        "structures: they do not account for the choice of the training part."
+        "structures: they do not account for the choice of the training part. The best of each metric is bold."
     )
 
 
@@ -262,8 +432,12 @@ def leakage_section(leakage: LeakageRecord) -> str:
     return f"{text}<p>Test structure = training structure: {escape(shown + more)}.</p>"
 
 
-def _facts(found: Assessment) -> list[tuple[str, list[tuple[str, object]]]]:
-    protocol, counts = found.protocol, found.structures
+def _facts(found: Assessments, results: Results | None) -> Facts:
+    """Return how the assessment was done, of what, and how to reproduce it; of a fitted model also its settings."""
+    if not found.targets:
+        return []
+    one = next(iter(found.targets.values()))
+    protocol, seconds = one.protocol, sum(each.seconds for each in found.targets.values())
     selected = len(protocol.candidates) > 1
     none = "none: 1 candidate" if protocol.inner else "none: settings given, none selected"
     how: list[tuple[str, object]] = [
@@ -274,22 +448,35 @@ def _facts(found: Assessment) -> list[tuple[str, list[tuple[str, object]]]]:
     ]
     if selected:
         how.insert(2, ("candidates", _candidates(protocol.candidates)))
-    parts = (("tested", counts.tested), ("in no split", counts.in_no_split))
-    data: list[tuple[str, object]] = [
-        ("structures", f"{counts.used:,}"),
-        ("without target", counts.without_target),
-        *[(name, f"{count:,}") for name, count in parts if count is not None],
-        ("target", found.target),
-        ("task", found.task),
-    ]
     again: list[tuple[str, object]] = [
         *[("command", found.command)] * (found.command is not None),
         ("seed", protocol.seed),
-        ("data", protocol.data),
-        ("splits", protocol.splits),
-        ("time", f"{found.seconds:.1f} s"),
+        *[("data", protocol.data), ("splits", protocol.splits)] * (len(found.targets) == 1),
+        *[("time", f"{seconds:.1f} s")] * (found.fitted is None),
     ]
-    return [("How", how), ("Data", data), ("To reproduce it", again)]
+    groups = [("How", how), ("Data", _data_facts(found)), ("To reproduce it", again)]
+    return groups if results is None else [groups[0], groups[1], *results.facts, groups[2]]
+
+
+def _data_facts(found: Assessments) -> list[tuple[str, object]]:
+    entries: list[tuple[str, object]] = []
+    if found.fitted is not None:
+        parts = found.fitted.structures
+        entries += [
+            ("training", f"{parts.train:,} structures"),
+            ("validation", f"{parts.validation:,} structures, which chose the epoch"),
+            ("test", f"{parts.test:,} structures"),
+            ("without target", f"{parts.without_target:,}, left out"),
+        ]
+    if len(found.targets) > 1:
+        return [*entries, ("targets", len(found.targets))]
+    (one,) = found.targets.values()
+    if found.fitted is None:
+        counts = one.structures
+        further = (("tested", counts.tested), ("in no split", counts.in_no_split))
+        entries += [("structures", f"{counts.used:,}"), ("without target", counts.without_target)]
+        entries += [(name, f"{count:,}") for name, count in further if count is not None]
+    return [*entries, ("target", one.target), ("task", one.task)]
 
 
 def _candidates(candidates: list[dict[str, Any]]) -> str:
@@ -315,7 +502,7 @@ def _candidates(candidates: list[dict[str, Any]]) -> str:
 # -- figures -----------------------------------------------------------------------------------------------
 
 
-def _box_plots(found: Assessment) -> str:
+def _box_plots(found: Assessment, key: str) -> str:
     """Draw a box for each model over the folds, with every fold as a point."""
     columns = {name: entry.folds for name, entry in found.baselines.items()} | {found.model: found.values}
     names, last = list(columns), len(columns) - 1
@@ -342,10 +529,10 @@ def _box_plots(found: Assessment) -> str:
 
     height = 1.0 + 0.5 * len(names)
     caption = "Every fold is a point; the box holds the middle half of them, the line is the median."
-    return plot("boxes", caption, paint, height=max(height, 2.4), title="values by fold")
+    return plot(f"boxes{key}", caption, paint, height=max(height, 2.4), title="values by fold")
 
 
-def _curve_plot(found: Assessment) -> str:
+def _curve_plot(found: Assessment, key: str) -> str:
     """Draw the metric against the number of training structures: mean over the folds, and their deviation."""
     rows = found.learning_curve or []
     sizes = [row.train for row in rows]
@@ -368,47 +555,77 @@ def _curve_plot(found: Assessment) -> str:
         "Learning curve: mean over the folds by the number of training structures; the band is one standard deviation. "
         "A curve that still rises (or, for errors, falls) at its end asks for more data."
     )
-    return plot("curve", caption, paint, title="learning curve")
+    return plot(f"curve{key}", caption, paint, title="learning curve")
 
 
-def _detail_plots(found: Assessment) -> list[str]:
-    """Draw those of training curve, ROC curve and errors by range that an assessment has."""
-    drawn = [] if found.training_curve is None else [_training(found.training_curve)]
-    own = Row.of(found)
+def _predictions(found: Assessment, panels: Panels | None, key: str) -> list[str]:
+    """Draw the errors of a target: ROC curves or ranges of the number, and of a fitted model every prediction."""
+    drawn, row = [], Row.of(found)
+    if panels is not None and panels.classes is None:
+        drawn.append(parity(found.target, panels.truth, panels.predicted, key))
     if found.roc is not None:
-        picture = Picture("roc", "roc", "ROC curve", "", {f"members: {found.roc.positive}": [own]})
+        picture = Picture("roc", f"roc{key}", "ROC curve", "", {f"members: {found.roc.positive}": [row]})
+        folds = "mean over the folds at each false positive rate, with one standard deviation; "
         caption = (
-            "ROC curve: mean over the folds at each false positive rate, with one standard deviation; in brackets the "
-            "area under the curve of all folds together."
+            f"ROC curve: {folds * (len(found.folds) > 1)}in brackets the area under the curve"
+            f"{' of all folds together' * (len(found.folds) > 1)}."
         )
         drawn.append(figure_box(draw_picture(picture), caption))
+    elif panels is not None and panels.classes is not None:
+        drawn.append(roc(panels.classes, panels.truth, panels.predicted, key))
+    if panels is not None and panels.classes is not None:
+        drawn.append(confusion(panels.classes, panels.truth, panels.predicted, key))
     if found.ranges is not None:
-        picture = Picture("ranges", "ranges", "errors by range of the target", "", {"": [own]})
-        caption = "Mean absolute error on the test parts by range of the target, and how many structures each holds."
+        picture = Picture("ranges", f"ranges{key}", "errors by range of the target", "", {"": [row]})
+        caption = (
+            "Mean absolute error on the test structures by range of the target, and how many each holds."
+        )
         drawn.append(figure_box(draw_picture(picture), caption))
     return drawn
 
 
-def _training(curve: TrainingCurve) -> str:
-    """Draw the losses or, where it was recorded, the metric against the steps of the optimizer."""
-    name = curve.metric.removeprefix("valid_")
-    shown = ("train_loss", "valid_loss") if name not in NAMES else (curve.metric,)
+def _training(curve: TrainingCurve, kept: Sequence[int], key: str) -> list[str]:
+    """Draw the losses and, where it was recorded, the metric by epoch; dashed lines mark the epochs that were kept."""
 
-    def paint(figure: Figure) -> None:
+    def paint(figure: Figure, columns: Mapping[str, tuple[str, str]], label: str) -> None:
+        from matplotlib.ticker import MaxNLocator
+
         axes = figure.add_subplot()
-        for column, colour, label in zip(shown, (BLUE, RED), ("training", "held out"), strict=False):
+        for column, (colour, name) in columns.items():
             values = getattr(curve, column) or ()
-            points = [pair for pair in zip(curve.steps, values, strict=False) if pair[1] is not None]
+            points = [pair for pair in zip(curve.epochs, values, strict=False) if pair[1] is not None]
             mark = "o" if len(points) < 40 else None
-            axes.plot(*zip(*points, strict=True), color=colour, label=label, marker=mark, markersize=3)
-        axes.set_xlabel("training steps")
-        axes.set_ylabel(NAMES.get(name, "loss"))
-        axes.xaxis.set_major_formatter("{x:,.0f}")
-        if len(shown) > 1:
+            if points:
+                axes.plot(*zip(*points, strict=True), color=colour, label=name, marker=mark, markersize=3)
+        for epoch in kept:
+            axes.axvline(epoch, color=GREY, linewidth=0.9, linestyle="--", zorder=0)
+        axes.set(xlabel="epoch", ylabel=label)
+        if len(columns) > 1:
+            plain_log_scale(axes, (1.0, 2.0, 5.0))
             axes.legend()
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
-    what = f"{capital(NAMES[name])} on the held-out structures" if name in NAMES else "Losses"
-    caption = f"{what}, against the steps of the optimizer: mean over folds and seeds."
-    if len(set(curve.runs)) > 1:
-        caption += " Networks that stopped early count as long as they trained."
-    return plot("steps", caption, paint, title="training curve")
+    early = " Networks that stopped early count as long as they trained." * (len(set(curve.runs)) > 1)
+    losses = {"train_loss": (BLUE, "training"), "valid_loss": (RED, "held out")}
+    many = f"mean of {max(curve.runs)} networks" if max(curve.runs) > 1 else "one network"
+    caption = f"Loss by epoch, {many}; dashed: the epochs whose weights were kept.{early}"
+    drawn = []
+    if curve.train_loss is not None:
+        drawn.append(
+            plot(
+                f"losses{key}", caption, lambda figure: paint(figure, losses, "loss"), title="losses by epoch"
+            )
+        )
+    name = curve.metric.removeprefix("valid_")
+    if name in NAMES:
+        column, title = {curve.metric: (RED, "held out")}, NAMES[name]
+        caption = (
+            f"{capital(title)} on the held-out structures by epoch, {many}; dashed: the epochs whose weights were kept."
+            f"{early}"
+        )
+        drawn.append(
+            plot(
+                f"metric{key}", caption, lambda figure: paint(figure, column, title), title="metric by epoch"
+            )
+        )
+    return drawn

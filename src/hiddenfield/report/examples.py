@@ -44,10 +44,11 @@ def best_and_worst(results: Results, each: int = EACH) -> tuple[Int[Array, " bes
     The error of a number is the absolute difference, that of a class one minus the probability of the true one. Ties go
     to the structure that comes first.
     """
-    if results.predicted.ndim == 1:
-        errors = np.abs(results.predicted - results.truth)
+    truth, predicted = results.shown.truth, results.shown.predicted
+    if predicted.ndim == 1:
+        errors = np.abs(predicted - truth)
     else:
-        errors = 1.0 - results.predicted[np.arange(len(results.truth)), results.truth.astype(np.int64)]
+        errors = 1.0 - predicted[np.arange(len(truth)), truth.astype(np.int64)]
     order = np.argsort(errors, kind="stable")
     best = order[: min(each, (len(order) + 1) // 2)]
     rest = order[len(best) :]
@@ -81,11 +82,12 @@ def _card(results: Results, position: int, shares: Float[Array, " nodes"] | None
 
 
 def _values(results: Results, position: int) -> str:
-    truth, predicted = results.truth[position], results.predicted[position]
-    if results.classes is None:
+    shown = results.shown
+    truth, predicted = shown.truth[position], shown.predicted[position]
+    if shown.classes is None:
         return f"true {truth:.4g}, predicted {predicted:.4g}<br>error {predicted - truth:+.4g}"
     code, own = int(predicted.argmax()), int(truth)
-    names = [escape(shortened(results.classes[k], 40)) for k in (own, code)]
+    names = [escape(shortened(shown.classes[k], 40)) for k in (own, code)]
     return f"true {names[0]} ({predicted[own]:.1%})<br>predicted {names[1]} ({predicted[code]:.1%})"
 
 

@@ -1,84 +1,30 @@
-"""Panels of a report: learning curves, parity, errors by range, ROC curves, confusion matrix, map of embeddings."""
+"""Panels of a report: parity, ROC curves of several classes, confusion matrix, map of embeddings."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.decomposition import PCA
 from sklearn.metrics import confusion_matrix
 
-from hiddenfield.evaluation.assessment.details import GRID, error_ranges, mean_roc
-from hiddenfield.evaluation.measuring import NAMES
+from hiddenfield.evaluation.assessment.details import GRID, mean_roc
 from hiddenfield.evaluation.records import Roc
-from hiddenfield.learning import History
-from hiddenfield.report.drawing import BLUE, COLOURS, GREY, MANY_POINTS, RED, plain_log_scale, plot
-from hiddenfield.report.page import figures, shortened
-from hiddenfield.report.study.pictures import range_panel, roc_panel
+from hiddenfield.report.drawing import BLUE, COLOURS, GREY, MANY_POINTS, RED, plot
+from hiddenfield.report.page import shortened
+from hiddenfield.report.study.pictures import roc_panel
 from hiddenfield.shapes import Array, Bool, Float
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-METRICS = {f"valid_{name}": NAMES[name] for name in ("mae", "accuracy")}
 MOST_CURVES = 8
 MOST_CELLS = 20
 MOST_COLOURS = 9
 # Times the median distance from the middle, beyond which a structure is an outlier of the map.
 FAR = 8.0
-
-
-# -- training ----------------------------------------------------------------------------------------------
-
-
-def learning_curves(histories: Sequence[History]) -> str:
-    """Draw the losses and the validation metric of every network; a vertical line marks the epoch that was kept."""
-    if not any(history.rows for history in histories):
-        return ""
-
-    def losses(figure: Figure) -> None:
-        columns = {"train_loss": (BLUE, "training"), "valid_loss": (RED, "validation")}
-        axes = _by_epoch(figure, histories, "loss", columns)
-        plain_log_scale(axes, (1.0, 2.0, 5.0))
-        axes.legend()
-
-    def kept(figure: Figure) -> None:
-        assert metric is not None
-        axes = _by_epoch(figure, histories, METRICS[metric], {metric: (RED, "")})
-        for history in histories:
-            axes.axvline(history.best_epoch, color=GREY, linewidth=0.9, linestyle="--")
-
-    caption = "Loss on standardised targets: on the training structures during training, and on validation structures."
-    pictures = [plot("losses", caption, losses, title="losses by epoch")]
-    metric = next((name for name in METRICS if name in histories[0].rows[-1]), None)
-    if metric is not None:
-        name = METRICS[metric].capitalize()
-        caption = f"{name} on the validation structures; the line marks the epoch that was kept."
-        pictures.append(plot("metric", caption, kept, title="validation metric by epoch"))
-    return figures(pictures)
-
-
-def _by_epoch(
-    figure: Figure, histories: Sequence[History], label: str, columns: Mapping[str, tuple[str, str]]
-) -> Axes:
-    """Draw columns of the histories, each in its colour; those of the first history have a label."""
-    from matplotlib.ticker import MaxNLocator
-
-    axes = figure.add_subplot()
-    for number, history in enumerate(histories):
-        for name, (colour, what) in columns.items():
-            points: list[Any] = [(row["epoch"], row[name]) for row in history.rows if name in row]
-            style: dict[str, Any] = {
-                "marker": "o" if len(points) < 40 else None,
-                "label": what if not number else None,
-            }
-            if points:
-                axes.plot(*zip(*points, strict=True), color=colour, markersize=3, linewidth=1.4, **style)
-    axes.set(xlabel="epoch", ylabel=label)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    return axes
 
 
 # -- numbers -----------------------------------------------------------------------------------------------
@@ -109,23 +55,6 @@ def parity(
     return plot(f"parity{key}", caption, paint, width=4.6, height=4.2, title=title)
 
 
-def error_by_range(
-    target: str, truth: Float[Array, " structures"], predicted: Float[Array, " structures"], key: str = ""
-) -> str:
-    """Draw the mean absolute error in bins of the target, and below it how many structures each bin holds."""
-    ranges = error_ranges(truth, predicted)
-
-    def paint(figure: Figure) -> None:
-        upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[2, 1])
-        range_panel(upper, lower, {"": ranges})
-        upper.axhline(np.abs(truth - predicted).mean(), color=GREY, linewidth=1, linestyle="--")
-        lower.set_xlabel(f"{shortened(target, 40)}, true")
-
-    caption = "Error in ranges of the target; dashed: over all. Below, the structures in each."
-    title = "mean absolute error by range of the target"
-    return plot(f"ranges{key}", caption, paint, width=5.0, height=4.2, title=title)
-
-
 # -- classes -----------------------------------------------------------------------------------------------
 
 
@@ -135,8 +64,8 @@ def roc(
     probabilities: Float[Array, "structures classes"],
     key: str = "",
 ) -> str:
-    """Draw the ROC curve of the second of two classes, or of each of several against the rest."""
-    codes = [1] if len(classes) == 2 else _most_frequent(truth, len(classes))[:MOST_CURVES]
+    """Draw the ROC curve of each of several classes against the rest."""
+    codes = _most_frequent(truth, len(classes))[:MOST_CURVES]
     curves = {}
     for code in codes:
         found = mean_roc([(truth == code).astype(np.float64)], [probabilities[:, code]])

@@ -346,11 +346,11 @@ def cut_down(
 
 
 def _renumbered(split: Split, place: Int[Array, " structures"]) -> Split:
-    parts = [place[part][place[part] >= 0] for part in (split.train, split.test)]
-    if not all(map(len, parts)):
+    found = split.renumbered(place)
+    if not len(found.train) or not len(found.test):
         raise InputError(f"{split.name} is left with nothing; allow more structures")
     # The given validation part is too small now; an inner hold-out is drawn instead.
-    return Split(split.name, *parts)
+    return replace(found, validation=None)
 
 
 def _scaled(settings: AssessmentSettings, scale: Scale, splits: Sequence[Split] | None) -> AssessmentSettings:

@@ -18,7 +18,7 @@ from hiddenfield.errors import HiddenfieldError, InputError, TrainingError
 from hiddenfield.estimators.cgmm import ContextualGraphMarkovModel
 from hiddenfield.evaluation.assessment.problem import Problem
 from hiddenfield.evaluation.baselines import problem_baselines
-from hiddenfield.evaluation.measuring import Metric, Predictions, measured, predicted, rounded
+from hiddenfield.evaluation.measuring import Metric, Predictions, Score, measured, predicted, rounded
 from hiddenfield.evaluation.records import Metrics, Record, finite, finite_metrics
 from hiddenfield.evaluation.splits.base import Split
 from hiddenfield.evaluation.splits.drawn import hold_out_positions
@@ -60,12 +60,14 @@ class FinalResult(Record, frozen=True):
 
 
 class BaselineResult(Record, frozen=True):
-    """Metrics and sizes of the baselines; scores for a ROC curve, and the predictions of a single split."""
+    """Metrics and sizes of the baselines; scores for a ROC curve; of a single split also predictions and notes."""
 
     scores: dict[str, Metrics]
     num_parameters: dict[str, int] = msgspec.field(default_factory=dict)
     predictions: dict[str, list[float]] = msgspec.field(default_factory=dict)
     tables: dict[str, list[Any]] = msgspec.field(default_factory=dict)
+    seconds: dict[str, float | None] = msgspec.field(default_factory=dict)
+    notes: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class CurveResult(Record, frozen=True):
@@ -262,9 +264,16 @@ def _baselines(context: Context, cell: Cell, model: None) -> BaselineResult:
     split = context.splits[cell.fold]
     train = _part_of(context, cell, split.train)
     scores = problem_baselines(context.problem, train, split.test, context.wl_rounds)
+    return baseline_result(context, split, scores, cell.fraction == 1.0)
+
+
+def baseline_result(
+    context: Context, split: Split, scores: Sequence[Score], whole: bool = True
+) -> BaselineResult:
+    """Return scores of baselines as they are kept, with predictions if they were fitted to the whole training part."""
     predictions: dict[str, list[float]] = {}
     tables: dict[str, list[Any]] = {}
-    if cell.fraction == 1.0:
+    if whole:
         found = {score.name: score.predictions for score in scores if score.predictions is not None}
         name, last = next(reversed(found.items()))
         if len(context.problem.classes or ()) == 2 and len(last) == len(split.test):
@@ -278,6 +287,7 @@ def _baselines(context: Context, cell: Cell, model: None) -> BaselineResult:
         {score.name: score.parameters for score in scores},
         predictions,
         tables,
+        notes={score.name: score.note for score in scores} if tables else {},
     )
 
 

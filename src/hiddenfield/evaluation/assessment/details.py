@@ -18,7 +18,7 @@ from hiddenfield.evaluation.records import ErrorRange, LeakageRecord, Roc, RocCu
 from hiddenfield.evaluation.splits.base import Split
 from hiddenfield.kernels.refinement import copy_classes
 from hiddenfield.learning.metrics import roc_auc, roc_curve
-from hiddenfield.shapes import Array, Bool, Float
+from hiddenfield.shapes import Array, Bool, Float, Int
 
 # The false positive rates at which ROC curves are averaged.
 GRID = np.linspace(0.0, 1.0, 101)
@@ -80,17 +80,16 @@ def mean_size(sizes: Sequence[int | None]) -> int | None:
 
 def bootstrap_draws(
     context: Context, finished: Finished
-) -> tuple[Float[Array, " draws"], dict[str, Float[Array, " draws"]]]:
-    """Return the metric of the model, and of each baseline, on 1000 bootstrap draws of the test structures.
+) -> tuple[dict[str, Float[Array, " draws"]], dict[str, Float[Array, " draws"]]]:
+    """Return all metrics of the model, and the one of each baseline, on 1000 bootstrap draws of the test structures.
 
     The draws are the same for all, and the value of a draw is the mean over the seeds. Baselines are included whose
     predictions were kept. The metric of a draw where it is not defined, for example with one class only, is NaN.
     """
-    truth = context.problem.truth[context.splits[0].test]
-    tables = {None: [result.kept() for result in finished.finals(0)]} | _kept_baselines(finished, len(truth))
-    found = metric_draws(truth, tables, context.seed, context.metric.name)
-    own = found.pop(None)[context.metric.name]
-    return own, {model: draws[context.metric.name] for model, draws in found.items() if model is not None}
+    truth, name = context.problem.truth[context.splits[0].test], context.metric.name
+    own = metric_draws(truth, {"": [result.kept() for result in finished.finals(0)]}, context.seed)[""]
+    others = metric_draws(truth, _kept_baselines(finished, len(truth)), context.seed, name)
+    return own, {model: draws[name] for model, draws in others.items()}
 
 
 def metric_draws(
@@ -127,8 +126,8 @@ def metric_draws(
     return {model: {name: np.array(v) for name, v in draws.items()} for model, draws in found.items()}
 
 
-def _kept_baselines(finished: Finished, count: int) -> dict[str | None, list[Predictions]]:
-    found: dict[str | None, list[Predictions]] = {}
+def _kept_baselines(finished: Finished, count: int) -> dict[str, list[Predictions]]:
+    found: dict[str, list[Predictions]] = {}
     for name, rows in finished.baselines(0).tables.items():
         found[name] = [Predictions.spread(np.asarray(rows, dtype=np.float64), count)]
     blind = [result.kept() for result in finished.finals(0, "blind")]
@@ -286,7 +285,10 @@ def error_ranges(
 
 
 def find_leakage(
-    structures: Structures, splits: Sequence[Split], y: Any = None
+    structures: Structures,
+    splits: Sequence[Split],
+    y: Any = None,
+    copies: Int[Array, " structures"] | None = None,
 ) -> tuple[LeakageRecord, list[Bool[Array, " _"]]]:
     """Find the test structures of which an isomorphic copy, with the same labels and attributes, is trained on.
 
@@ -301,6 +303,8 @@ def find_leakage(
         Their splits.
     y
         (structures,) targets, to count the copies that contradict each other.
+    copies
+        Their numbers by `hiddenfield.kernels.copy_classes`, where they are known.
 
     Returns
     -------
@@ -315,7 +319,7 @@ def find_leakage(
     >>> found.count, found.ids, leaked
     (1, [['1', '0']], [array([ True, False])])
     """
-    numbers, names = copy_classes(structures), structures.ids
+    numbers, names = copy_classes(structures) if copies is None else copies, structures.ids
     names = np.arange(len(structures)) if names is None else names
     answers = None if y is None else np.asarray(y)
     leaked, pairs, contradicting = [], [], 0

@@ -44,6 +44,8 @@ class Problem:
         (N,) where the entries stood before those whose target is missing were left out.
     total
         How many there were then.
+    copies
+        (N,) numbers that equal structures share, where they are known.
     """
 
     X: Any
@@ -53,6 +55,7 @@ class Problem:
     target: str
     positions: Int[Array, " structures"]
     total: int
+    copies: Int[Array, " structures"] | None = None
 
     @classmethod
     def of(cls, X: Any, y: Any = None, *, task: str = "auto") -> Problem:
@@ -290,15 +293,12 @@ def _renumbered(split: Split, places: Int[Array, " structures"], total: int) -> 
     """Return a split of places as one of positions; places where nothing is are left out."""
     place = np.full(total, -1, dtype=np.int64)
     place[places] = np.arange(len(places))
-    parts = [
-        None if part is None else place[part][place[part] >= 0]
-        for part in (split.train, split.test, split.validation)
-    ]
-    if not all(len(part) for part in parts if part is not None):
+    found = split.renumbered(place)
+    if not all(len(part) for part in (found.train, found.test, found.validation) if part is not None):
         raise InputError(
             f"{split.name}: the target of all structures of one part is missing, or their rows were left out"
         )
-    return Split(split.name, *parts)  # type: ignore[arg-type]
+    return found
 
 
 def inner_splits(

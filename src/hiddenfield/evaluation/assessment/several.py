@@ -7,35 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import HiddenfieldError, InputError
 from hiddenfield.estimators.targets import select_targets
 from hiddenfield.evaluation.assessment.assessing import assess
 from hiddenfield.evaluation.assessment.settings import AssessmentSettings
-from hiddenfield.evaluation.records import Assessment, Record
-
-
-class TargetMean(Record, frozen=True):
-    """Mean of a metric over the targets for which it was measured; the deviation is that between targets."""
-
-    metric: str
-    targets: int
-    mean: float
-    std: float | None
-
-
-class Assessments(Record, frozen=True):
-    """Assessments of several targets by name, those that failed with the reason, and the means over the targets.
-
-    The structures that each is about are those that have it: ``targets[name].structures.used``.
-    """
-
-    targets: dict[str, Assessment]
-    failed: dict[str, str]
-    means: list[TargetMean]
-    command: str | None = None
+from hiddenfield.evaluation.records import Assessment, Assessments, write_json
 
 
 def assess_targets(
@@ -57,7 +34,7 @@ def assess_targets(
     structures
         With several targets.
     folder
-        Where every finished piece is kept, in a folder for each target; None for nowhere.
+        Where every finished piece is kept, in a folder for each target, and ``assessment.json``; None for nowhere.
 
     Returns
     -------
@@ -94,12 +71,10 @@ def assess_targets(
             failed[name] = error
     if not found:
         raise next(iter(failed.values()))
-    means = []
-    for metric in dict.fromkeys(one.metric for one in found.values()):
-        values = [one.mean for one in found.values() if one.metric == metric]
-        std = float(np.std(values, ddof=1)) if len(values) > 1 else None
-        means.append(TargetMean(metric, len(values), float(np.mean(values)), std))
-    return Assessments(found, {name: str(error) for name, error in failed.items()}, means)
+    several = Assessments.of(found, {name: str(error) for name, error in failed.items()})
+    if folder is not None:
+        write_json(Path(folder) / "assessment.json", several.as_dict())
+    return several
 
 
 def _folder_name(number: int, target: str) -> str:

@@ -35,6 +35,7 @@ from hiddenfield.evaluation.records import (
     Metrics,
     Protocol,
     finite,
+    finite_metrics,
 )
 from hiddenfield.evaluation.significance import (
     bootstrap_comparison,
@@ -47,6 +48,7 @@ from hiddenfield.evaluation.splits.base import automatic_split, digest
 from hiddenfield.shapes import Array, Float
 
 Draws = Mapping[str, Float[Array, " draws"]]
+"""By metric, or by baseline."""
 
 
 def collect(context: Context, settings: AssessmentSettings, finished: Finished, started: float) -> Assessment:
@@ -58,7 +60,8 @@ def collect(context: Context, settings: AssessmentSettings, finished: Finished, 
         np.mean([len(s.test) for s in context.splits]) / np.mean([len(s.train) for s in context.splits])
     )
     summary = summarise(values, share, context.metric)
-    own, others = bootstrap_draws(context, finished) if len(folds) == 1 else (None, {})
+    drawn, others = bootstrap_draws(context, finished) if len(folds) == 1 else ({}, {})
+    intervals = {name: bootstrap_interval(values) for name, values in drawn.items()}
     finals = [result for fold in places for result in finished.finals(fold)]
     records = [result.training for result in finals]
     curves = [record for several in records for record in several or ()]
@@ -71,15 +74,16 @@ def collect(context: Context, settings: AssessmentSettings, finished: Finished, 
         metric=context.metric.name,  # type: ignore[arg-type]
         mean=summary.mean,
         std=summary.std,
-        interval=summary.interval if own is None else bootstrap_interval(own),
+        interval=intervals.get(context.metric.name, summary.interval),
         metrics=_mean_metrics([fold.metrics for fold in folds]),
+        intervals=intervals,
         task=problem.task,
         target=problem.target,
         model=model if isinstance(model, str) else type(context.estimator).__name__,
         structures=_counts(context),
         folds=folds,
         protocol=_protocol(context, settings, finished, share),
-        baselines=_baselines(context, finished, values, share, own, others),
+        baselines=_baselines(context, finished, values, share, drawn.get(context.metric.name), others),
         leakage=_leakage(context, finished),
         num_parameters=mean_size([result.num_parameters for result in finals]),
         training_curve=None if None in records else training_curve(curves, context.metric.name),
@@ -112,6 +116,7 @@ def _fold(context: Context, finished: Finished, fold: int) -> FoldRecord:
         len(split.test),
         dict(finished.chosen[fold]),
         None if None in epochs else [epoch for several in epochs for epoch in several or ()],
+        None if split.validation is None else len(split.validation),
     )
 
 
@@ -173,22 +178,29 @@ def _baselines(
             _mean_metrics([metrics for seeds in cells for metrics, _ in seeds]),
             mean_size([size for seeds in cells for _, size in seeds]),
             against,
+            finished.baselines(0).seconds.get(model),
+            finished.baselines(0).notes.get(model, ""),
         )
     return records
 
 
 def _leakage(context: Context, finished: Finished) -> LeakageRecord | None:
-    """Return which test structures had copies in training, and the mean without them; None for a table."""
-    problem, values = context.problem, []
+    """Return which test structures had copies in training, and the means without them; None for a table."""
+    problem = context.problem
+    values: list[Metrics] = []
     if not isinstance(problem.X, Structures):
         return None
-    found, leaked = find_leakage(problem.X, context.splits, problem.truth)
+    found, leaked = find_leakage(problem.X, context.splits, problem.truth, problem.copies)
     for fold, split in enumerate(context.splits):
         clean = ~leaked[fold]
         for result in finished.finals(fold):
             truth, table = problem.truth[split.test][clean], result.kept()[clean]
-            values.append(table.measure(truth)[context.metric.name] if clean.any() else np.nan)
-    return msgspec.structs.replace(found, mean_without=finite(float(np.mean(values))))
+            values.append(
+                finite_metrics(table.measure(truth)) if clean.any() else dict.fromkeys(result.metrics)
+            )
+    without = _mean_metrics(values)
+    known = without if any(value is not None for value in without.values()) else None
+    return msgspec.structs.replace(found, mean_without=without[context.metric.name], metrics_without=known)
 
 
 def _learning_curve(

@@ -39,6 +39,11 @@ class Split:
         parts = {"train": self.train, "test": self.test, "validation": self.validation}
         return {"name": self.name} | {k: v.tolist() for k, v in parts.items() if v is not None}
 
+    def renumbered(self, place: Int[Array, " structures"]) -> Split:
+        """Return the split of what is kept; `place` has the new position of each structure, -1 where it is left out."""
+        parts = (self.train, self.test, self.validation)
+        return Split(self.name, *(None if p is None else place[p][place[p] >= 0] for p in parts))  # type: ignore[arg-type]
+
 
 @dataclass(frozen=True, eq=False)
 class Request:
