@@ -78,7 +78,7 @@ def test_the_model_may_be_a_fitted_one():
 def test_products_of_hidden_markov_models(words, rho, length):
     pack = built(hf.data.from_sequences, words)
     kernel = ProbabilityProductHMM(num_states=2, rho=rho, length=length).fit(pack)
-    first, moves, symbols = kernel._laws(pack)
+    first, moves, symbols = kernel._read(pack)
     paths = list(product(range(2), repeat=length))
     values = []
     for text in product(range(symbols.shape[2]), repeat=length):
@@ -98,7 +98,7 @@ def test_products_of_hidden_markov_models(words, rho, length):
 def test_products_of_markov_chains_are_bhattacharyya_affinities(words, length):
     pack = built(hf.data.from_sequences, words)
     kernel = ProbabilityProduct(length=length).fit(pack)
-    first, moves, _ = kernel._laws(pack)
+    first, moves, _ = kernel._read(pack)
     texts = list(product(range(first.shape[1]), repeat=length))
     roots = np.array(
         [first[:, text[0]] * np.prod([moves[:, a, b] for a, b in pairwise(text)], axis=0) for text in texts]

@@ -142,6 +142,49 @@ def make_kernel(name: str, options: Mapping[str, Any]) -> Kernel:
     return kind(**options)
 
 
+class PairKernel(Kernel):
+    """A kernel that compares structures pair by pair, each as what it is read as."""
+
+    @abstractmethod
+    def _read(self, structures: Structures) -> Any:
+        """Return the structures in the form that `_compare` takes."""
+
+    @abstractmethod
+    def _compare(self, left: Any, right: Any, spans: Int[Array, "first bounds"], out: Array) -> None:
+        """Write the kernel of each structure x with those from ``spans[x, 0]`` to before ``spans[x, 1]``.
+
+        That with y goes to ``out[x, y - spans[x, 2]]``.
+        """
+
+    def _add_products(
+        self, first: Structures, second: Structures | None, out: Float[Array, "first second"], learn: bool
+    ) -> tuple[Float[Array, " first"], Float[Array, " second"]]:
+        if learn:
+            self._fit(first)
+        left = self._read(first)
+        right = left if second is None else self._read(second)
+        found, spans = np.zeros(out.shape), np.zeros((len(out), 3), dtype=np.int64)
+        spans[:, 1] = out.shape[1]
+        if second is None:
+            spans[:, 0] = np.arange(len(out))
+        self._compare(left, right, spans, found)
+        if second is None:
+            found += np.triu(found, 1).T
+            own = others = found.diagonal().copy()
+        else:
+            own, others = (self._alone(*each) for each in ((left, len(first)), (right, len(second))))
+        out += found
+        return own, others
+
+    def _alone(self, read: Any, count: int) -> Float[Array, " structures"]:
+        """Return the kernel of every structure with itself; 1 where nothing is divided by it."""
+        if not self.normalise:
+            return np.ones(count)
+        every, out = np.arange(count), np.zeros((count, 1))
+        self._compare(read, read, np.stack([every, every + 1, every], axis=1), out)
+        return out[:, 0]
+
+
 class BlockKernel(Kernel):
     r"""A kernel that adds up inner products of counts, :math:`\sum_b w_b \, \phi_b(x)^\top \phi_b(y)`."""
 

@@ -14,7 +14,7 @@ from hiddenfield.errors import TooLargeError
 from hiddenfield.kernels.base import KERNELS
 from hiddenfield.kernels.walks import Walked, WalkKernel
 from hiddenfield.ops.compile import compiled, prange
-from hiddenfield.shapes import Array
+from hiddenfield.shapes import Array, Int
 
 MOST_ARCS = 16
 """Arcs into a node, beyond which their subsets are too many."""
@@ -71,7 +71,7 @@ class CommonSubtrees(WalkKernel):
     def _series(self, first: Walked, second: Walked) -> tuple[int, float, float]:
         return self.depth, self.decay, 0.0
 
-    def _walked(self, structures: Structures) -> Walked:
+    def _read(self, structures: Structures) -> Walked:
         degrees = structures.in_ptr.diff().cpu().numpy()
         if len(degrees) and (most := int(degrees.max())) > MOST_ARCS:
             owner = int(structures.structure_of_node[int(degrees.argmax())])
@@ -79,13 +79,13 @@ class CommonSubtrees(WalkKernel):
                 f"a node of {structures.name_of(owner)} has {most} arcs into it, whose subsets are too many: "
                 f"common_subtrees takes up to {MOST_ARCS}; use wl_subtree, which takes any number"
             )
-        return super()._walked(structures)
+        return super()._read(structures)
 
-    def _compare(self, left: Walked, right: Walked, symmetric: bool, diagonal: bool, out: Array) -> None:
-        work = 20.0 * self.depth * len(left.arcs) * (30.0 if diagonal else len(right.arcs)) + out.size
+    def _compare(self, left: Walked, right: Walked, spans: Int[Array, "first bounds"], out: Array) -> None:
+        work = 20.0 * self.depth * len(left.arcs) * min(30.0 * out.shape[1], len(right.arcs)) + out.size
         _count_subtrees(
             *(*left.arrays, *_arcs_into(left), *right.arrays, *_arcs_into(right)),
-            *(self.depth, self.decay, symmetric, diagonal, out),
+            *(self.depth, self.decay, spans, out),
             work=work,
         )
 
@@ -118,20 +118,14 @@ def _count_subtrees(
     other_into: Array,
     depth: int,
     decay: float,
-    symmetric: bool,
-    diagonal: bool,
+    spans: Array,
     out: Array,
 ) -> None:
     """Sum over all pairs of nodes; arcs into one node are matched one by one with subsets of those into the other."""
     for x in prange(node_ptr.size - 1):
         rows = node_ptr[x + 1] - node_ptr[x]
-        first, last = 0, other_node_ptr.size - 1
-        if diagonal:
-            first, last = x, x + 1
-        elif symmetric:
-            first = x
         sums, grown = np.zeros(1), np.zeros(1)
-        for y in range(first, last):
+        for y in range(spans[x, 0], spans[x, 1]):
             columns = other_node_ptr[y + 1] - other_node_ptr[y]
             before, now = np.zeros((rows, columns)), np.zeros((rows, columns))
             total = 0.0
@@ -170,9 +164,4 @@ def _count_subtrees(
                                 now[i, j] += sums[chosen]
                         total += now[i, j]
                 before, now = now, before
-            if diagonal:
-                out[x, 0] = total
-            else:
-                out[x, y] = total
-                if symmetric:
-                    out[y, x] = total
+            out[x, y - spans[x, 2]] = total

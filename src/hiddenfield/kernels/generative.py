@@ -14,14 +14,14 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from hiddenfield.data.structures import Structures
 from hiddenfield.data.table import Table, TableColumn
 from hiddenfield.data.vocabulary import Vocabulary
-from hiddenfield.kernels.base import KERNELS, FeatureKernel, Kernel, Labels
+from hiddenfield.kernels.base import KERNELS, FeatureKernel, Labels, PairKernel
 from hiddenfield.learning.em import fit_em
 from hiddenfield.learning.protocol import Arrays
 from hiddenfield.models.hidden_markov.emissions import Symbols
 from hiddenfield.models.hidden_markov.forest import Forest, Sequences
 from hiddenfield.models.hidden_markov.model import HiddenMarkov
 from hiddenfield.models.hidden_markov.states import posteriors
-from hiddenfield.shapes import Array, Float
+from hiddenfield.shapes import Array, Float, Int
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -191,7 +191,7 @@ Law = tuple[Array, Array, Array | None]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ProductKernel(Kernel):
+class ProductKernel(PairKernel):
     r"""Base of kernels that integrate products of the distributions which a model fitted to each structure has.
 
     .. math:: k(x, y) = \sum_{s \in \Sigma^T} f_x(s) \, f_y(s), \qquad f_x(s) = \sum_z p_x(s, z)^\rho
@@ -214,32 +214,20 @@ class ProductKernel(Kernel):
     length: int = 6
     prior_counts: float = 1.0
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = Kernel._parameter_constraints | {
+    _parameter_constraints: ClassVar[dict[str, Any]] = PairKernel._parameter_constraints | {
         "rho": [Interval(Real, 0, None, closed="neither")],
         "length": [AT_LEAST_ONE],
         "prior_counts": [Interval(Real, 0, None, closed="neither")],
     }
 
-    @abstractmethod
-    def _laws(self, structures: Structures) -> Law:
-        """Return the parameters of each structure's model, to the power of rho."""
-
     def _smoothed(self, counts: Array, pooled: Array) -> Array:
         total = counts + self.prior_counts * pooled
         return (total / np.maximum(total.sum(axis=-1, keepdims=True), 1e-300)) ** self.rho
 
-    def _add_products(
-        self, first: Structures, second: Structures | None, out: Float[Array, "first second"], learn: bool
-    ) -> tuple[Float[Array, " first"], Float[Array, " second"]]:
-        if learn:
-            self._fit(first)
-        left = self._laws(first)
-        right = left if second is None else self._laws(second)
-        for row in range(len(first)):
-            out[row] += self._integral(_some(left, slice(row, row + 1)), right)
-        if second is None:
-            out[:] = np.triu(out) + np.triu(out, 1).T
-        return self._integral(left, left), self._integral(right, right)
+    def _compare(self, left: Law, right: Law, spans: Int[Array, "first bounds"], out: Array) -> None:
+        for row, (start, stop, base) in enumerate(spans.tolist()):
+            one, others = _some(left, slice(row, row + 1)), _some(right, slice(start, stop))
+            out[row, start - base : stop - base] = self._integral(one, others)
 
     def _integral(self, one: Law, other: Law) -> Float[Array, " structures"]:
         """Sum over all sequences, for each pair of structures; a single one goes with all."""
@@ -301,7 +289,7 @@ class ProbabilityProduct(ProductKernel):
         np.add.at(moves, (owner[source], numbers[source], numbers[target]), 1)
         return nodes, moves
 
-    def _laws(self, structures: Structures) -> Law:
+    def _read(self, structures: Structures) -> Law:
         nodes, moves = self._counts(structures)
         there = (structures.num_nodes.cpu().numpy() > 0)[:, None]
         return self._smoothed(nodes, self.pooled_[0]) * there, self._smoothed(moves, self.pooled_[1]), None
@@ -346,7 +334,7 @@ class ProbabilityProductHMM(ProductKernel):
     def _fit(self, structures: Structures) -> None:
         self.pooled_ = Pooled.learn(structures, self.num_states, self.random_state)
 
-    def _laws(self, structures: Structures) -> Law:
+    def _read(self, structures: Structures) -> Law:
         count, states = len(structures), self.num_states
         if self.pooled_ is None or not structures.total_nodes:
             size = 1 if self.pooled_ is None else len(self.pooled_.labels)

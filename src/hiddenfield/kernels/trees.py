@@ -12,17 +12,17 @@ from sklearn.utils._param_validation import Interval
 
 from hiddenfield.data.convert.parents import to_parents
 from hiddenfield.data.structures import Structures
-from hiddenfield.kernels.base import KERNELS, Kernel, Labels
+from hiddenfield.kernels.base import KERNELS, Labels, PairKernel
 from hiddenfield.kernels.refinement import look_up
 from hiddenfield.ops.compile import compiled, prange, subroutine
 from hiddenfield.ops.equal_rows import Rows
-from hiddenfield.shapes import Array, Float
+from hiddenfield.shapes import Array, Int
 
 SHARE = Interval(Real, 0, 1, closed="right")
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class TreeKernel(Kernel):
+class TreeKernel(PairKernel):
     """Base of the kernels of trees whose children have an order: that of their nodes' numbers.
 
     A tree is one that `hiddenfield.data.to_parents` takes: sequences are trees too. Labels of arcs are not used.
@@ -35,7 +35,7 @@ class TreeKernel(Kernel):
 
     decay: float = 0.5
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = Kernel._parameter_constraints | {"decay": [SHARE]}
+    _parameter_constraints: ClassVar[dict[str, Any]] = PairKernel._parameter_constraints | {"decay": [SHARE]}
     _partial: ClassVar[bool] = False
 
     @abstractmethod
@@ -48,32 +48,18 @@ class TreeKernel(Kernel):
         nodes, self.labels_ = Labels.number(structures, "node")
         _, self.rows_ = self._kinds(nodes, *_children(structures), None)
 
-    def _arrays(self, structures: Structures) -> tuple[Array, ...]:
+    def _read(self, structures: Structures) -> tuple[Array, ...]:
         nodes, _ = Labels.number(structures, "node", self.labels_)
         ptr, children = _children(structures)
         kinds, _ = self._kinds(nodes, ptr, children, self.rows_)
         return structures.node_ptr.cpu().numpy().astype(np.int64), kinds, ptr, children
 
-    def _add_products(
-        self, first: Structures, second: Structures | None, out: Float[Array, "first second"], learn: bool
-    ) -> tuple[Float[Array, " first"], Float[Array, " second"]]:
-        if learn:
-            self._fit(first)
-        left = self._arrays(first)
-        right = left if second is None else self._arrays(second)
-        options, found = (
-            (float(self.decay), float(getattr(self, "vertical", 1.0)), self._partial),
-            np.zeros(out.shape),
-        )
-        work = 10.0 * first.total_nodes * (len(right[1]) + 1)
-        _compare_trees(*left, *right, *options, second is None, False, found, work=work)
-        out += found.astype(out.dtype)
-        diagonals = []
-        for each in (left, right):
-            own = np.zeros((len(each[0]) - 1, 1))
-            _compare_trees(*each, *each, *options, False, True, own, work=20.0 * len(each[1]))
-            diagonals.append(own[:, 0])
-        return diagonals[0], diagonals[1]
+    def _compare(
+        self, left: tuple[Array, ...], right: tuple[Array, ...], spans: Int[Array, "first bounds"], out: Array
+    ) -> None:
+        options = float(self.decay), float(getattr(self, "vertical", 1.0)), self._partial
+        work = 10.0 * len(left[1]) * (min(2 * out.shape[1], len(right[1])) + 1)
+        _compare_trees(*left, *right, *options, spans, out, work=work)
 
 
 def _children(structures: Structures) -> tuple[Array, Array]:
@@ -225,8 +211,7 @@ def _compare_trees(
     decay: float,
     vertical: float,
     partial: bool,
-    symmetric: bool,
-    diagonal: bool,
+    spans: Array,
     out: Array,
 ) -> None:
     """Sum over all pairs of nodes of two trees, each after the pairs of its children."""
@@ -234,12 +219,7 @@ def _compare_trees(
         start, rows = node_ptr[x], node_ptr[x + 1] - node_ptr[x]
         order = np.empty(rows, np.int64)
         _children_first(ptr, children, start, order)
-        first, last = 0, other_node_ptr.size - 1
-        if diagonal:
-            first, last = x, x + 1
-        elif symmetric:
-            first = x
-        for y in range(first, last):
+        for y in range(spans[x, 0], spans[x, 1]):
             beyond, columns = other_node_ptr[y], other_node_ptr[y + 1] - other_node_ptr[y]
             turn = np.empty(columns, np.int64)
             _children_first(other_ptr, other_children, beyond, turn)
@@ -263,9 +243,4 @@ def _compare_trees(
                             value *= 1.0 + common[own[k] - start, others[k] - beyond]
                     common[i - start, j - beyond] = value
                     total += value
-            if diagonal:
-                out[x, 0] = total
-            else:
-                out[x, y] = total
-                if symmetric:
-                    out[y, x] = total
+            out[x, y - spans[x, 2]] = total

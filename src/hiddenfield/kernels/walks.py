@@ -12,7 +12,7 @@ from sklearn.utils._param_validation import Interval
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.errors import InputError
-from hiddenfield.kernels.base import KERNELS, Kernel, Labels
+from hiddenfield.kernels.base import KERNELS, Labels, PairKernel
 from hiddenfield.kernels.refinement import look_up
 from hiddenfield.ops.compile import compiled, prange
 from hiddenfield.ops.equal_rows import Rows
@@ -58,7 +58,7 @@ class Walked:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class WalkKernel(Kernel):
+class WalkKernel(PairKernel):
     """Base of the kernels that count walks in the product of two graphs.
 
     Parameters
@@ -69,7 +69,7 @@ class WalkKernel(Kernel):
 
     use_labels: bool = True
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = Kernel._parameter_constraints | {
+    _parameter_constraints: ClassVar[dict[str, Any]] = PairKernel._parameter_constraints | {
         "use_labels": ["boolean"]
     }
 
@@ -83,7 +83,7 @@ class WalkKernel(Kernel):
         nodes, _ = Labels.number(structures, "node", self.nodes_)
         _, self.kinds_ = look_up(_kinds(structures, nodes, arcs), None)
 
-    def _walked(self, structures: Structures) -> Walked:
+    def _read(self, structures: Structures) -> Walked:
         nodes, _ = Labels.number(structures, "node", self.nodes_)
         arcs, _ = Labels.number(structures, "arc", self.arcs_)
         kinds, _ = look_up(_kinds(structures, nodes, arcs), self.kinds_)
@@ -106,32 +106,10 @@ class WalkKernel(Kernel):
             growth,
         )
 
-    def _add_products(
-        self, first: Structures, second: Structures | None, out: Float[Array, "first second"], learn: bool
-    ) -> tuple[Float[Array, " first"], Float[Array, " second"]]:
-        if learn:
-            self._fit(first)
-        left = self._walked(first)
-        right = left if second is None else self._walked(second)
-        found = np.zeros(out.shape)
-        self._compare(left, right, second is None, False, found)
-        out += found.astype(out.dtype)
-        if second is None:
-            own = found.diagonal().copy()
-            return own, own
-        diagonals = []
-        for each in (left, right) if self.normalise else ():
-            own = np.zeros((len(each.growth), 1))
-            self._compare(each, each, False, True, own)
-            diagonals.append(own[:, 0])
-        return (diagonals[0], diagonals[1]) if diagonals else (np.ones(out.shape[0]), np.ones(out.shape[1]))
-
-    def _compare(self, left: Walked, right: Walked, symmetric: bool, diagonal: bool, out: Array) -> None:
-        """Write the similarities of all pairs, of those above the diagonal and their mirror images, or of equals."""
+    def _compare(self, left: Walked, right: Walked, spans: Int[Array, "first bounds"], out: Array) -> None:
         steps, decay, tolerance = self._series(left, right)
-        work = float(len(left.arcs)) * (100.0 if diagonal else len(right.arcs) * min(steps, 20)) + out.size
-        options = (steps, decay, tolerance, symmetric, diagonal)
-        _count_walks(*left.arrays, *right.arrays, *options, out, work=work)
+        work = float(len(left.arcs)) * min(100.0 * out.shape[1], len(right.arcs) * min(steps, 20)) + out.size
+        _count_walks(*left.arrays, *right.arrays, steps, decay, tolerance, spans, out, work=work)
 
 
 @KERNELS.register(
@@ -273,19 +251,13 @@ def _count_walks(
     steps: int,
     decay: float,
     tolerance: float,
-    symmetric: bool,
-    diagonal: bool,
+    spans: Array,
     out: Array,
 ) -> None:
-    """Sum the series for all pairs of structures, for those above the diagonal, or for each with itself."""
+    """Sum the series for pairs of structures."""
     for x in prange(node_ptr.size - 1):
         rows = node_ptr[x + 1] - node_ptr[x]
-        first, last = 0, other_node_ptr.size - 1
-        if diagonal:
-            first, last = x, x + 1
-        elif symmetric:
-            first = x
-        for y in range(first, last):
+        for y in range(spans[x, 0], spans[x, 1]):
             columns = other_node_ptr[y + 1] - other_node_ptr[y]
             now, after = np.zeros(rows * columns), np.zeros(rows * columns)
             total = 0.0
@@ -324,9 +296,4 @@ def _count_walks(
                 now, after = after, now
                 if scale * term <= tolerance * total:
                     break
-            if diagonal:
-                out[x, 0] = total
-            else:
-                out[x, y] = total
-                if symmetric:
-                    out[y, x] = total
+            out[x, y - spans[x, 2]] = total
