@@ -14,10 +14,10 @@ from scipy.stats import multivariate_normal
 from hiddenfield.data.rows import Rows
 from hiddenfield.errors import CollapseError, InputError
 from hiddenfield.estimators import FactorAnalysis
+from hiddenfield.estimators.factor_analysis import promax, varimax
 from hiddenfield.learning.em import Fill, fit_em
 from hiddenfield.models.factor_analysis import LinearGaussian, loading_pattern
 from hiddenfield.models.factor_rows import FactorRows, rows_with_moments
-from hiddenfield.models.rotations import promax, varimax
 
 ABILITY = np.zeros((6, 6))
 ABILITY[np.tril_indices(6)] = [

@@ -9,9 +9,8 @@ from hypothesis import given, strategies as st
 from scipy.sparse import csr_array
 
 from hiddenfield.errors import TrainingError
-from hiddenfield.models.line import alias_table, draw, fit_line, step
+from hiddenfield.models.line import alias_table, draw, fit_line, prefetch, step
 from hiddenfield.ops.compile import compiled
-from hiddenfield.ops.prefetch import prefetch
 
 
 def probabilities(table):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,8 +11,7 @@ import numpy as np
 
 from hiddenfield.errors import TrainingError
 from hiddenfield.inference.sampling.loops import uniform
-from hiddenfield.ops.compile import compiled, prange, subroutine
-from hiddenfield.ops.prefetch import LINE_BYTES, prefetch
+from hiddenfield.ops.compile import Subroutine, compiled, prange, subroutine
 from hiddenfield.ops.vector_math import exp_single, log_single
 from hiddenfield.shapes import Array, Float, Int
 
@@ -28,8 +28,47 @@ is larger than the caches."""
 CALL = 1 << 20
 """Edges that are sampled between two reports of progress."""
 
+LINE_BYTES = 64
+"""Of a cache line."""
+
 LEAST_RATE = 1e-4
 """Share of the first learning rate that is left at the end."""
+
+
+class Prefetch(Subroutine):
+    """The processor's own instruction as a subroutine; as plain Python it does nothing."""
+
+    @functools.cached_property
+    def compiled(self) -> Callable[..., Any]:
+        """What compiled loops call: an intrinsic of LLVM."""
+        from llvmlite import ir
+        from numba import types
+        from numba.core import cgutils
+        from numba.extending import intrinsic
+
+        def prefetch(typing: Any, table: Any, row: Any, column: Any) -> Any:
+            def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+                array = context.make_array(signature.args[0])(context, builder, values[0])
+                place = cgutils.get_item_pointer(context, builder, signature.args[0], array, values[1:])
+                byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+                kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+                ask = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+                # It will be written; keep it in all caches; it is data.
+                options = [ir.Constant(number, value) for value in (1, 3, 1)]
+                builder.call(ask, [builder.bitcast(place, byte), *options])
+                return context.get_dummy_value()
+
+            return types.void(table, row, column), generate
+
+        made: Callable[..., Any] = intrinsic(prefetch)
+        return made
+
+
+def _nothing(table: Array, row: int, column: int) -> None:
+    """Ask for the cache line of ``table[row, column]``, of a table with two axes; nothing is waited for."""
+
+
+prefetch = Prefetch(_nothing)
 
 
 # -- drawing in proportion to weights ------------------------------------------------------------------------

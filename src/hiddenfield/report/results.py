@@ -22,9 +22,8 @@ from hiddenfield.evaluation.records import Assessments, SplitRecord, read_record
 from hiddenfield.evaluation.splits.base import Split
 from hiddenfield.learning import History
 from hiddenfield.machine import version
-from hiddenfield.report.hidden_states import state_sections
+from hiddenfield.report.model_sections import state_sections, substructure_section
 from hiddenfield.report.page import Section
-from hiddenfield.report.substructures import substructure_section
 from hiddenfield.shapes import Array, Float, Int
 
 if TYPE_CHECKING:

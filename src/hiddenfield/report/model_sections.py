@@ -1,4 +1,4 @@
-"""What a contextual graph Markov model has to show: its states by class, its accuracy by depth, and states of nodes."""
+"""What some models alone have to show: CGMM its states and its accuracy by depth, a kernel its substructures."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import numpy as np
 
 from hiddenfield.data.structures import Structures
 from hiddenfield.estimators.cgmm_predictors import CGMMPredictor
+from hiddenfield.estimators.kernel_machines import KernelPredictor
 from hiddenfield.evaluation.measuring import NAMES, measure
+from hiddenfield.kernels.base import FeatureKernel
 from hiddenfield.models.cgmm.fingerprints import fingerprints
 from hiddenfield.report.drawing import BLUE, plot
-from hiddenfield.report.examples import picture_of
+from hiddenfield.report.examples import picture_of, share_colours
 from hiddenfield.report.page import Section, escape, figures, shortened
 from hiddenfield.shapes import Array, Float, Int
 
@@ -19,6 +21,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_LAYERS, MOST_CLASSES, DRAWN = 6, 20, 4
+MOST_SUBSTRUCTURES, SMALLEST = 8, 3
+"""Substructures on the page, and the fewest training structures that one must occur in."""
+TEXT = (
+    "Each column of the features of {kernel} stands for a substructure; drawn are those with the largest weights of "
+    "all that occur in at least {least} training structures, coloured at one place of one structure: red where they "
+    "speak for {positive}, blue against it. They are correlated, so that a weight is no effect of its own."
+)
 
 
 def state_sections(model: CGMMPredictor, train: Structures, test: Structures) -> list[Section]:
@@ -136,3 +145,42 @@ def _drawn(model: CGMMPredictor, test: Structures) -> str:
         else ""
     )
     return f'<h3>States of nodes</h3><p>{text}{more}.</p><div class="cards">{cards}</div>'
+
+
+# -- kernels ---------------------------------------------------------------------------------------------
+
+
+def substructure_section(model: KernelPredictor) -> list[Section]:
+    """Return the section of a report: the substructures with the largest weights, of the first target."""
+    kernel, structures = model.kernel_, model.structures_
+    weights = model.substructure_weights()
+    if weights is None or not isinstance(kernel, FeatureKernel):
+        return []
+    counts = kernel.transform(structures).tocsc() if model.counts_ is None else model.counts_.tocsc()
+    often = np.diff(counts.indptr)
+    strength = np.where(often >= min(SMALLEST, len(structures)), np.abs(weights).max(axis=1), 0.0)
+    sizes, cards = np.diff(structures.node_ptr.cpu().numpy()), ""
+    classes = model.task_.columns[0].classes
+    for number, column in enumerate(np.argsort(-strength, kind="stable")[:MOST_SUBSTRUCTURES]):
+        output = int(np.abs(weights[column]).argmax())
+        weight = float(weights[column, output])
+        holders = counts.indices[counts.indptr[column] : counts.indptr[column + 1]]
+        if not strength[column] or not len(holders):
+            break
+        chosen = int(holders[np.argmin(sizes[holders])])
+        own = kernel.occurrence(structures[[chosen]], int(column))
+        shares = np.zeros(sizes[chosen])
+        shares[own if own is not None else slice(0, 0)] = np.sign(weight)
+        named = (
+            "" if classes is None or weights.shape[1] == 1 else f" for {shortened(str(classes[output]), 30)}"
+        )
+        text = f"{weight:+.3g}{named}, in {often[column]:,} of {len(structures):,} structures"
+        picture = picture_of(structures[[chosen]], share_colours(shares), f"substructure-{number}")
+        cards += f'<div class="card">{picture}<div class="values">{escape(text)}</div></div>'
+    if not cards:
+        return []
+    positive = "a larger value" if classes is None else "its class"
+    if classes is not None and weights.shape[1] == 1:
+        positive = shortened(str(classes[1]), 40)
+    text = TEXT.format(kernel=model.kernel, least=min(SMALLEST, len(structures)), positive=positive)
+    return [("Substructures", f'<p>{escape(text)}</p><div class="cards">{cards}</div>')]
