@@ -42,6 +42,14 @@ class InputError(HiddenfieldError, ValueError):
     reason: str = ""
 
 
+class OptionError(InputError):
+    """An option has no effect on what is read; `option` is its name."""
+
+    def __init__(self, message: str, *, option: str) -> None:
+        self.option = option
+        super().__init__(message)
+
+
 class TooLargeError(InputError):
     """What was asked for would take more memory than it may."""
 

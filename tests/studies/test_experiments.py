@@ -251,7 +251,7 @@ def test_a_page_from_a_result(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"scale": {"folds": "x"}}, "experiment: Expected `int | null`, got `str` - at `$.scale.folds`"),
+        ({"scale": {"folds": "x"}}, "experiment (Expected `int | null`, got `str` - at `$.scale.folds`"),
         ({"scale": {"models": "m"}}, "Expected `array | null`, got `str` - at `$.scale.models`"),
         ({"scale": {"x": 1}}, "Object contains unknown field `x` - at `$.scale`"),
         ({"scale": 1}, "Expected `object`, got `int` - at `$.scale`"),
@@ -292,7 +292,9 @@ def test_damaged_rows_are_one_line_with_their_number(capsys, tmp_path, change, m
     good = made_up.row("MUTAG", "loopy_bp", "nested", 0.9)
     file = tmp_path / "result.json"
     file.write_text(json.dumps({"experiment": "s2v-graphs", "scale": {}, "rows": [good, good | change]}))
-    check_one_line(capsys, file, f"row 2 is damaged: {message}")
+    place, _, wrong = message.partition(": ")
+    check_one_line(capsys, file, f"row 2 is damaged: {wrong}")
+    check_one_line(capsys, file, f" - at `$.{place}`; run that trial again")
 
 
 def check_one_line(capsys, file, message):

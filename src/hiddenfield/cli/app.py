@@ -70,7 +70,10 @@ def build(*, debug: bool = False) -> typer.Typer:
         else:
             app.add_typer(place := typer.Typer(help=module.HELP, no_args_is_help=True), name=name)
         for part, command in commands.items():
-            place.command(name=part)(expanded(command) if debug else guarded(expanded(command)))
+            # One line per paragraph: the terminal breaks them where it ends, not where the source does.
+            text = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.getdoc(command) or "")
+            run = expanded(command)
+            place.command(name=part, help=text)(run if debug else guarded(run))
     return app
 
 

@@ -19,7 +19,9 @@ PACKAGES = ("torch", "numpy", "numba", "pyarrow", "scikit-learn", "rdkit", "torc
 def convert(
     path: Source,
     reader: Reader,
-    output: Path = Argument(help="A .parquet or .arrow file, or a folder for shards.", show_default=False),
+    output: Path = Argument(
+        metavar="OUTPUT", help="A .parquet or .arrow file, or a folder for shards.", show_default=False
+    ),
     target: Target = None,
     shard_size: int | None = Option(None, min=1, help="Structures per shard, if OUTPUT is a folder."),
     json: Json = False,

@@ -22,7 +22,9 @@ def evaluate(
     path: cli.Source,
     reader: cli.Reader,
     target: cli.Target = None,
-    model: str = Option("loopy_bp", help="Inference algorithm to embed: loopy_bp, mean_field, ...; or cgmm."),
+    model: str = Option(
+        "loopy_bp", help="Embedded inference: loopy_bp, mean_field, ...; or cgmm, or kernel:NAME."
+    ),
     split: str = Option(
         "auto",
         help="k_fold, stratified, repeated, hold_out, files, scaffold, scaffold_hold_out, leave_one_group_out, "
@@ -73,9 +75,12 @@ def evaluate(
     jobs: cli.Jobs = None,
     seed: int = Option(0, min=0, help="Random seed."),
     out: Path | None = Option(
-        None, "--out", "-o", help="Folder for the result, and for finished cells to resume from."
+        None,
+        "--out",
+        "-o",
+        help="Folder for the result, and for finished fits, from which --resume continues.",
     ),
-    resume: bool = Option(False, "--resume", help="Continue from the finished cells in the folder."),
+    resume: bool = Option(False, "--resume", help="Continue an interrupted run in the same folder."),
     report: Path | None = Option(None, help="Also write a page (.html), with a learning curve."),
     json: cli.Json = False,
 ) -> None:
@@ -219,7 +224,7 @@ def reproduce(
         help="Read this result (JSON) instead of running; may be given several times, to merge the rows of "
         "several machines.",
     ),
-    keep: Path | None = Option(None, help="Folder for finished cells, from which a later run continues."),
+    keep: Path | None = Option(None, help="Folder for finished fits, from which a later run continues."),
     device: cli.Device = None,
     jobs: cli.Jobs = None,
     json: cli.Json = False,

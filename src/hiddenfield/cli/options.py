@@ -40,7 +40,7 @@ Parameter = Annotated[
 Device = Annotated[str | None, Option(metavar="auto|cpu|cuda", help="Device to compute on.")]
 Jobs = Annotated[
     int | None,
-    Option(min=1, help="Cells to run in parallel; by default depends on the machine.", show_default=False),
+    Option(min=1, help="Processes; by default one per core.", show_default=False),
 ]
 Json = Annotated[bool, Option("--json", help="Print the result as one JSON object.")]
 

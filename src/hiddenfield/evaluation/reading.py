@@ -18,7 +18,7 @@ from hiddenfield.data.formats import FORMATS, Format, read
 from hiddenfield.data.paths import existing
 from hiddenfield.data.readers.delimited import read_table
 from hiddenfield.data.structures import Structures
-from hiddenfield.errors import InputError, SkippedInputWarning
+from hiddenfield.errors import InputError, OptionError, SkippedInputWarning
 from hiddenfield.estimators.base import Fitted
 from hiddenfield.estimators.network_inputs import read_edges, read_network
 from hiddenfield.estimators.node_encoders import NODE_ENCODERS, NodeEncoder
@@ -220,10 +220,10 @@ def _read_alike(path: Path, before: Mapping[str, Any], options: Mapping[str, Any
     try:
         return read(path, **{**alike, **options})
     except InputError as error:
-        own = [f"{name}={value}" for name, value in alike.items() if f"{name} is an option" in str(error)]
-        if own:
+        if isinstance(error, OptionError) and error.option in alike:
+            own = f"{error.option}={alike[error.option]}"
             raise InputError(
-                f"{error}; the data of the run were read with {own[0]}: give data of that kind"
+                f"{error}; the data of the run were read with {own}: give data of that kind"
             ) from None
         if known.get("labels") != "header" or "labels" in options:
             raise

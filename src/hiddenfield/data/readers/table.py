@@ -34,7 +34,7 @@ from hiddenfield.data.readers.delimited import (
     target_column,
 )
 from hiddenfield.data.structures import Structures
-from hiddenfield.errors import InputError, ReadError, SkippedInputWarning
+from hiddenfield.errors import InputError, OptionError, ReadError, SkippedInputWarning
 from hiddenfield.shapes import Array
 
 KINDS = ("smiles", "sequence")
@@ -312,7 +312,9 @@ def _check_applicable(kind: str, molecular: bool, arc_labels: str | None) -> Non
             "explicit_hydrogens and extra are options of SMILES, but this is a column of sequences"
         )
     if kind == "smiles" and arc_labels is not None:
-        raise InputError("arc_labels is an option of sequences, but this is a column of SMILES")
+        raise OptionError(
+            "arc_labels is an option of sequences, but this is a column of SMILES", option="arc_labels"
+        )
 
 
 def _sequences(

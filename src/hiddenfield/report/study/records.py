@@ -9,14 +9,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from hiddenfield.data.paths import read_text
 from hiddenfield.errors import ReadError
 from hiddenfield.evaluation.measuring import METRICS
-from hiddenfield.evaluation.records import AsPublished, Assessment, Record
+from hiddenfield.evaluation.records import AsPublished, Assessment, Record, convert, read_record
 from hiddenfield.evaluation.significance import summarise
 
 ROUNDS = re.compile(r"T = \d+")
-IN_ROW = re.compile(r"(.*) - at `\$\.rows\[(\d+)\]\.?(.*)`")
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -224,17 +222,16 @@ def read_result(file: str | Path, name: str) -> Result:
     name
         Of the experiment that it must be of.
     """
-    try:
-        result = msgspec.json.decode(read_text(Path(file)), type=Result)
-    except msgspec.DecodeError as error:
-        found = IN_ROW.fullmatch(str(error))
-        wrong = (
-            f"is not the result of an experiment: {error}"
-            if found is None
-            else f"row {int(found[2]) + 1} is damaged: {found[3] and found[3] + ': '}{found[1]}; run that trial again, "
-            "or remove the row"
-        )
-        raise ReadError(wrong, file=file) from None
+    what = "the result of an experiment"
+    content = read_record(file, dict, what)
+    rows = content.get("rows")
+    for number, row in enumerate(rows if isinstance(rows, list) else (), start=1):
+        try:
+            msgspec.convert(row, Row)
+        except msgspec.ValidationError as error:
+            told = f"row {number} is damaged: {error}; run that trial again, or remove the row"
+            raise ReadError(told, file=file) from None
+    result = convert(content, Result, what, file)
     if result.experiment != name:
         raise ReadError(f"is the result of {result.experiment}, not of {name}", file=file)
     return result
