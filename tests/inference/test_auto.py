@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 
 import networkx as nx
@@ -11,7 +12,7 @@ import torch
 
 import hiddenfield as hf
 from hiddenfield import limits
-from hiddenfield.errors import InputError
+from hiddenfield.errors import ConvergenceWarning, InputError
 from hiddenfield.fields import from_factors, ising_grid, read
 
 
@@ -103,6 +104,22 @@ def test_a_short_limit_still_has_an_answer() -> None:
     posterior = hf.infer(hard(60), time_limit=0.05)
     np.testing.assert_allclose(posterior.marginals.sum(1), 1.0, atol=1e-6)
     assert posterior.note
+
+
+def test_a_double_loop_that_is_out_of_time_leaves_the_answer_of_the_single_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def late(field: hf.fields.FactorGraph) -> None:
+        raise limits.OutOfTimeError("the time limit is over")
+
+    module = sys.modules["hiddenfield.inference.auto"]
+    monkeypatch.setattr(module, "double_loop", late)
+    monkeypatch.setattr(module, "SEEKING", np.inf)  # no regions
+    monkeypatch.setattr(module, "MOST_PORTS", 0)  # and no cuts
+    draw = np.random.default_rng(0)
+    with pytest.warns(ConvergenceWarning, match="loopy_bp: not converged"):
+        posterior = hf.infer(ising_grid(20, 20, lambda size: draw.normal(0, 3, size), 0.1), memory_limit=1e5)
+    assert posterior.method == "loopy_bp"
 
 
 def test_unrolled_marginals_carry_gradients_by_default() -> None:

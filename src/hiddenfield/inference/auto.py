@@ -48,7 +48,10 @@ MANY = 200_000
 """Variables of a forest beyond which planning takes longer than inference by messages."""
 
 MOST_PORTS = 20_000
-"""Ports of all factors up to which variables are cut, and ten times as many up to which cycles are sought."""
+"""Ports of all factors up to which variables are cut; in larger fields, regions may take `LARGE` of the time."""
+
+LARGE, SEEKING = 0.7, 1e-5
+"""Part of the time for regions of large fields, and seconds that seeking them takes for each variable of a factor."""
 
 
 @METHODS.register(
@@ -185,8 +188,9 @@ def _ports(field: FactorGraph) -> int:
 def _estimate(field: FactorGraph, plan: CliquePlan | None, why: str, memory_limit: float | None) -> Posterior:
     """Return what comes closest where exact inference does not fit."""
     ports = _ports(field)
-    if ports <= 10 * MOST_PORTS:
-        with contextlib.suppress(OutOfTimeError), limited(SHARE * seconds_left()):
+    share = (SHARE if ports <= MOST_PORTS else LARGE) * seconds_left()
+    if SEEKING * ports < share:
+        with contextlib.suppress(OutOfTimeError), limited(share):
             regions = choose_regions(field, "auto")
             expected = USUAL * NANOSECONDS * 1e-9 * regions.sweep_entries(field)
             if not bool((regions.inner.sizes == 1).all()) and expected < seconds_left():
@@ -330,9 +334,11 @@ def _propagated(field: FactorGraph, why: str) -> Posterior:
     if has_poles(field):
         return _dominant(field, why)
     posterior = loopy_bp(field)
-    if not bool(posterior.converged.all()) and seconds_left() > 0:
-        second = double_loop(field)
-        posterior = second if bool(second.converged.all()) else posterior
+    if not bool(posterior.converged.all()):
+        with contextlib.suppress(OutOfTimeError):
+            check_time()
+            second = double_loop(field)
+            posterior = second if bool(second.converged.all()) else posterior
     if not bool(posterior.converged.all()) and seconds_left() <= 0:
         why += "; stopped by the time limit"
     return dataclasses.replace(posterior, note=why)

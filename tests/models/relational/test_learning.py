@@ -131,8 +131,34 @@ def test_what_the_data_lack_is_named() -> None:
     assert fit.converged
     scheme = graph_scheme("edge", "triangle")
     fit = fit_relational(scheme, network_from_edges(scheme, [(0, 1), (1, 2), (2, 3)], vertices=range(8)))
-    assert "the data have no triangle at all" in fit.status
+    assert "with no triangle at all" in fit.status
     assert len(fit.ascents) == 2  # one from zero and one along the ridge
+
+
+@pytest.mark.parametrize("method", ["monte_carlo", "contrastive_divergence"])
+def test_data_without_triangles_are_at_an_edge(method: str) -> None:
+    draw = np.random.default_rng(0).random((10, 10))
+    edges = [(i, j) for i in range(5) for j in range(5, 10) if draw[i, j] < 0.25]
+    scheme = graph_scheme("edge", "triangle")
+    fit = fit_relational(
+        scheme, network_from_edges(scheme, edges, vertices=range(10)), method=method, check=False
+    )
+    assert not fit.converged
+    assert "at an edge" in fit.status
+    assert "degenerate for these data" not in fit.status
+
+
+@pytest.mark.parametrize("method", ["monte_carlo", "contrastive_divergence"])
+def test_data_at_an_edge_in_a_combination_of_features_do_not_converge(method: str) -> None:
+    scheme = RelationalScheme()
+    vertex = scheme.type("vertex")
+    arc = scheme.attribute("exist", scheme.ordered(vertex, vertex))
+    scheme.feature("arc", lambda a, b: arc[a, b])
+    scheme.feature("mutual", lambda a, b: arc[a, b] & arc[b, a])
+    network = network_from_edges(scheme, [(0, 1), (1, 0)], vertices=range(12))  # no arc without its reverse
+    fit = fit_relational(scheme, network, method=method, check=False)
+    assert not fit.converged
+    assert "at an edge" in fit.status
 
 
 def test_a_large_sparse_network_has_its_maximum_from_any_start() -> None:

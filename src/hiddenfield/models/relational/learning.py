@@ -46,6 +46,10 @@ DEPENDENT = (
     "no unique maximum: the counts of {names} are linearly dependent in every network; drop a feature, fix a weight or "
     "add a ridge"
 )
+ABSENT = (
+    "no stationary point: the data are at an edge of what the model can give, with no {} at all, so that weights run "
+    "away; drop or fix {}, or add a ridge"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,7 +241,10 @@ def fit_relational(
     search = Search(optimiser, tolerance, max_iterations, seed)
     complete = all(network.complete for network in given)
     absent = [
-        name for name, i in zip(objective.names, free, strict=True) if complete and not likelihood.observed[i]
+        feature.name
+        for feature, i in zip(map(scheme.features.get, objective.names), free, strict=True)
+        if feature is not None and complete and not likelihood.observed[i] and not ridge
+        if (feature.table.min() >= 0 if feature.term is None else not feature.term.covariate)
     ]
     ascents = []
     for begin in _starts(objective, starts, own, seed):
@@ -250,6 +257,9 @@ def fit_relational(
     if isinstance(likelihood, SmoothLikelihood) and not best.converged:
         best = likelihood.ascend_ridge(objective, best)
         ascents.append(best)
+    if absent:
+        status = ABSENT.format(" and no ".join(absent), " and ".join(absent))
+        best = dataclasses.replace(best, converged=False, status=status)
     theta = objective.full(best.parameters[None])
     values = likelihood.examine(theta)
     value, noise = float(values.log_likelihood[0]), 0.0
@@ -268,10 +278,6 @@ def fit_relational(
         told.append(str(simulated))
     if likelihood.diagnostics is not None and not likelihood.diagnostics.mixed:
         told.append("the chains do not mix well: the standard errors are too small")
-    if not best.converged and absent:
-        best = dataclasses.replace(
-            best, status=f"{best.status}; the data have no {' and no '.join(absent)} at all"
-        )
     if not best.converged:
         told.insert(0, f"the weights are not estimates: {best.status}")
     errors = np.zeros(len(scheme.features))

@@ -281,9 +281,12 @@ class Stepping:
         return math.nan
 
     def residual(self, statistics: Sampled) -> float:
-        """Return the largest difference of observed and sampled means, in standard deviations."""
+        """Return the largest difference of observed and sampled means, in standard deviations.
+
+        Where samples do not surround the data it is infinite: a mean comes as close to an edge as one likes.
+        """
         if statistics.problem:
             return math.nan
-        if statistics.retreat:
+        if statistics.retreat or statistics.outside:
             return math.inf
         return float((np.abs(statistics.gap) / np.sqrt(np.diag(statistics.covariance))).max())
