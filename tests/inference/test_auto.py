@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 import sys
 import time
 
@@ -120,6 +122,32 @@ def test_a_double_loop_that_is_out_of_time_leaves_the_answer_of_the_single_loop(
     with pytest.warns(ConvergenceWarning, match="loopy_bp: not converged"):
         posterior = hf.infer(ising_grid(20, 20, lambda size: draw.normal(0, 3, size), 0.1), memory_limit=1e5)
     assert posterior.method == "loopy_bp"
+
+
+def test_the_note_of_an_estimate_says_what_it_is_worth() -> None:
+    field = hard(11)
+    posterior, truth = hf.infer(field, memory_limit=2e3), hf.infer(field, "exact").log_partition
+    assert posterior.method == "generalized_bp"
+    found = re.search(
+        r"log Z is at least (\S+) by mean_field; log Z is at most (\S+) by tree", posterior.note
+    )
+    assert found is not None
+    assert float(found[1]) < float(truth) < float(found[2])
+    assert "belief propagation differs: marginals by up to" in posterior.note
+    posterior = hf.infer(tangled(12), memory_limit=10.0)
+    assert posterior.method == "loopy_bp"
+    assert "nothing tells how far its marginals are off" in posterior.note
+
+
+def test_an_estimate_beyond_a_bound_is_moved_to_it() -> None:
+    field = hard(5)
+    judged = sys.modules["hiddenfield.inference.auto"]._judged
+    for method, sign in (("mean_field", -1), ("tree_reweighted", 1)):
+        bound = hf.infer(field, method).log_partition
+        loopy = hf.infer(field, "loopy_bp")
+        posterior = judged(dataclasses.replace(loopy, log_partition=bound + sign), None)
+        torch.testing.assert_close(posterior.log_partition, bound)
+        assert f"by {method} (the estimate was beyond)" in posterior.note
 
 
 def test_unrolled_marginals_carry_gradients_by_default() -> None:

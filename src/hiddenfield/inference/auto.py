@@ -19,6 +19,7 @@ from hiddenfield.inference.double_loop import double_loop
 from hiddenfield.inference.exact import run_map_plan, run_plan
 from hiddenfield.inference.generalized_bp import generalized_bp
 from hiddenfield.inference.loopy_bp import loopy_bp
+from hiddenfield.inference.mean_field import mean_field
 from hiddenfield.inference.messages.passing import MessagePassing
 from hiddenfield.inference.messages.phases import has_poles, settle_from_poles, with_phases
 from hiddenfield.inference.posterior import MAP_METHODS, METHODS, MapState, Posterior, padded
@@ -37,6 +38,9 @@ SAFE, ROUGH = 0.8, 3.0
 
 FIRST, STEP = 8.0, 3.0
 """Log2 of the states of a clique with which relaxations begin, and by how much they grow."""
+
+QUICK = 0.1
+"""Part of the time for a first answer by belief propagation, which larger regions and relaxations are compared with."""
 
 USUAL, NANOSECONDS = 25, 8.0
 """Iterations that a relaxation, or propagation between regions, is expected to take; what a joint state costs."""
@@ -187,7 +191,9 @@ def _ports(field: FactorGraph) -> int:
 
 def _estimate(field: FactorGraph, plan: CliquePlan | None, why: str, memory_limit: float | None) -> Posterior:
     """Return what comes closest where exact inference does not fit."""
-    ports = _ports(field)
+    ports, first = _ports(field), None
+    with contextlib.suppress(OutOfTimeError), limited(QUICK * seconds_left()):
+        first = loopy_bp(field)
     share = (SHARE if ports <= MOST_PORTS else LARGE) * seconds_left()
     if SEEKING * ports < share:
         with contextlib.suppress(OutOfTimeError), limited(share):
@@ -197,14 +203,47 @@ def _estimate(field: FactorGraph, plan: CliquePlan | None, why: str, memory_limi
                 posterior = generalized_bp(field, regions=regions)
                 if bool(posterior.converged.all()):
                     note = f"chosen by auto: {why}; regions of short cycles cover the field well"
-                    return dataclasses.replace(posterior, note=note)
+                    return _judged(dataclasses.replace(posterior, note=note), first)
     if ports <= MOST_PORTS:
         with contextlib.suppress(OutOfTimeError):
             with limited(2 * SHARE * seconds_left()):
                 cuts = Cuts(field.detach(), None if plan is None else plan.order)
             if found := list(_relaxations(cuts, memory_limit)):
-                return _chosen(found, why)
-    return _propagated(field, why)
+                return _chosen(found, first, why)
+    return _judged(_propagated(field, why, first), None)
+
+
+def _judged(posterior: Posterior, other: Posterior | None) -> Posterior:
+    """Say how far another estimate is, and between which bounds log Z lies; an estimate beyond one is moved to it."""
+    note, log_partition = posterior.note, posterior.log_partition
+    if posterior.guarantee == "exact":
+        return posterior
+    if other is not None:
+        note += f"; belief propagation differs: {_difference(posterior, other)}"
+    elif posterior.method != "relaxed":
+        note += "; nothing tells how far its marginals are off: give it more time or memory"
+    for method, bound, word in (
+        (mean_field, torch.maximum, "least"),
+        (tree_reweighted, torch.minimum, "most"),
+    ):
+        with contextlib.suppress(OutOfTimeError, InputError), limited(seconds_left() / 2):
+            check_time()
+            found = method(posterior.field)
+            if found.guarantee == "estimate" or not bool(found.log_partition.isfinite().all()):
+                continue
+            moved = bound(log_partition, found.log_partition)
+            beyond = " (the estimate was beyond)" if bool((moved != log_partition).any()) else ""
+            log_partition = moved
+            if len(moved) == 1:
+                note += f"; log Z is at {word} {float(found.log_partition):.6g} by {method.__name__}{beyond}"
+    return dataclasses.replace(posterior, log_partition=log_partition, note=note)
+
+
+def _difference(one: Posterior, other: Posterior) -> str:
+    """Say by how much the marginals and log Z of two estimates differ."""
+    change = (one.marginals - other.marginals).abs()
+    shift = float((one.log_partition - other.log_partition).abs().max())
+    return f"marginals by up to {float(change.max()):.2g} ({float(change.mean()):.2g} on average), log Z by {shift:.2g}"
 
 
 @MAP_METHODS.register("auto")
@@ -309,7 +348,7 @@ def _relaxations(cuts: Cuts, memory_limit: float | None) -> Iterator[Posterior]:
         bits += STEP
 
 
-def _chosen(found: list[Posterior], why: str) -> Posterior:
+def _chosen(found: list[Posterior], first: Posterior | None, why: str) -> Posterior:
     """Return the last relaxation that converged, or the one that came closest, with a comparison to the one before."""
     settled = [number for number, each in enumerate(found) if bool(each.converged.all())]
     number = (
@@ -319,21 +358,17 @@ def _chosen(found: list[Posterior], why: str) -> Posterior:
     copies, bits = chosen.extra["copies"], math.log2(chosen.extra["states"])
     note = f"chosen by auto: {why}; {copies:,} copies of variables make it 2^{bits:.0f} states"
     if number > 0:
-        change = (chosen.marginals - found[number - 1].marginals).abs()
-        shift = float((chosen.log_partition - found[number - 1].log_partition).abs().max())
-        note += (
-            f"; from the relaxation before to this one marginals changed by up to {float(change.max()):.2g} "
-            f"({float(change.mean()):.2g} on average), log Z by {shift:.2g}"
-        )
-    return dataclasses.replace(chosen, note=note)
+        note += f"; the relaxation before differs: {_difference(chosen, found[number - 1])}"
+        first = None
+    return _judged(dataclasses.replace(chosen, note=note), first)
 
 
-def _propagated(field: FactorGraph, why: str) -> Posterior:
+def _propagated(field: FactorGraph, why: str, first: Posterior | None = None) -> Posterior:
     """Return the dominant phase, or the answer of belief propagation: by the double loop where needed."""
     why = f"chosen by auto: {why}"
     if has_poles(field):
         return _dominant(field, why)
-    posterior = loopy_bp(field)
+    posterior = loopy_bp(field) if first is None else first
     if not bool(posterior.converged.all()):
         with contextlib.suppress(OutOfTimeError):
             check_time()
