@@ -1,5 +1,6 @@
 """ConditionalRandomField as its users meet it: forms of input, missing labels, cycles, saving, bad input."""
 
+import warnings
 from pathlib import Path
 
 import networkx as nx
@@ -147,3 +148,76 @@ def test_other_forms_and_targets_than_in_fit_are_named() -> None:
         ConditionalRandomField(target="other").fit(pack)
     with pytest.warns(ConvergenceWarning, match="ConditionalRandomField: "):
         ConditionalRandomField(max_iterations=1, l2=0.001, l1=0.001).fit(WORDS, TAGS)
+
+
+# -- with an embedding -------------------------------------------------------------------------------------
+
+QUICK = {"dim": 8, "rounds": 3, "hidden": 8, "epochs": 40, "device": "cpu"}
+
+
+def far_words(number: int, seed: int = 0) -> tuple[list[str], list[list[str]]]:
+    """Return words in which the label of each letter is the first letter of the word or of the last capital."""
+    rng = np.random.default_rng(seed)
+    words = ["".join(rng.choice(list("ABab"), size=rng.integers(3, 9))) for _ in range(number)]
+    labels = []
+    for word in words:
+        last, own = "-", []
+        for letter in word:
+            last = letter if letter.isupper() else last
+            own.append(last)
+        labels.append(own)
+    return words, labels
+
+
+def test_an_embedding_and_tables_are_learned_together(tmp_path: Path) -> None:
+    X, y = far_words(120)
+    model = ConditionalRandomField(l2=0.01, embedding="loopy_bp", embedding_options=QUICK).fit(X[:90], y[:90])
+    assert model.score(X[90:], y[90:]) > 0.95
+    assert model.converged_
+    assert model.guarantee_ == "exact"
+    assert len(model.history_.rows) == 40
+    assert model.log_likelihood(X[:90], y[:90]).sum() == pytest.approx(model.log_likelihood_)
+    assert all(np.allclose(rows.sum(1), 1) for rows in model.predict_proba(X))
+    ((kind, table),) = model.tables_.items()
+    assert table.shape == (len(model.classes_),) * 2
+    assert kind == ("next", "previous")
+    model.save(tmp_path / "crf")
+    again = hf.load(tmp_path / "crf")
+    for mine, theirs in zip(model.predict_proba(X), again.predict_proba(X), strict=True):
+        assert (mine == theirs).all()
+    once_more = clone(model).fit(X[:90], y[:90])
+    assert (once_more.network_.tables == model.network_.tables).all()
+    with pytest.raises(InputError, match="no weights of features"):
+        model.feature_weights()
+    tensors, content = model.as_saved()
+    with pytest.raises(InputError, match="do not belong together"):
+        clone(model).from_saved(content | {"classes": ["A"]}, tensors)
+
+
+def test_an_embedding_on_one_graph_with_few_labels_and_hidden_states() -> None:
+    club = nx.karate_club_graph()
+    truth = [club.nodes[node]["club"] for node in club]
+    bare = nx.Graph(club.edges())
+    some = [[label if node in (0, 33, 5, 30) else None for node, label in enumerate(truth)]]
+    options = {"hidden_states": 2, "method": "loopy_bp", "l2": 0.1}
+    model = ConditionalRandomField(**options, embedding="mean_field", embedding_options=QUICK)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = model.fit([bare], some).predict([bare])[0]
+    assert len(found) == 34
+    assert model.guarantee_ == "estimate"
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "options", "message"),
+    [
+        (TOKENS, TAGS, {}, "tokens with features of their own; leave out"),
+        (WORDS, TAGS, {"l1": 1.0}, "cannot be learned with l1"),
+        (WORDS, TAGS, {"embedding_options": {"dimm": 3}}, "dimm"),
+        (WORDS, TAGS, {"embedding_options": {"epochs": 0}}, "epochs"),
+        (WORDS, TAGS, {"embedding_options": {"validation_fraction": 2}}, "validation_fraction must lie"),
+    ],
+)
+def test_what_an_embedding_cannot_do_is_named(X: list, y: list, options: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        ConditionalRandomField(embedding="loopy_bp", **options).fit(X, y)

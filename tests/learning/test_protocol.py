@@ -14,7 +14,7 @@ from hiddenfield.learning.protocol import Supervised
 class Quantile:
     """Predict a quantile of the target by the pinball loss."""
 
-    kind, metric_names = "quantile", ("pinball",)
+    kind, metric_names, of_nodes = "quantile", ("pinball",), False
 
     def __init__(self, share):
         self.share = share

@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 from scipy.sparse import csr_matrix
 
 from hiddenfield.learning.maximum_likelihood import maximise
-from hiddenfield.models.crf import Edges, Field, LogLikelihood, allowed_weights, sparse_maximum
+from hiddenfield.models.crf import Edges, Field, LogLikelihood, allowed_weights, sparse_maximum, symmetric
 
 
 def random_problem(seed: int, shape: str, *, states: int = 3, hidden: bool, l2: float = 0.3) -> LogLikelihood:
@@ -39,7 +39,10 @@ def random_problem(seed: int, shape: str, *, states: int = 3, hidden: bool, l2: 
 def enumerated(objective: LogLikelihood, vector: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
     """Return the objective, the marginals of nodes and the best states, by all assignments."""
     own, tables = objective.weights.split(vector)
-    unary, tables = objective.weights.scores(objective.features, own), objective.symmetric(tables)
+    unary, tables = (
+        objective.weights.scores(objective.features, own),
+        symmetric(tables, objective.fields.edges),
+    )
     edges = objective.fields.edges
     nodes, states = unary.shape
     total, given, marginals, best = 0.0, 0.0, np.zeros(unary.shape), (-np.inf, ())
@@ -77,7 +80,10 @@ def test_marginals_and_best_states_are_those_of_enumeration(seed: int, shape: st
     objective = random_problem(seed, shape, hidden=False)
     vector = scale * np.random.default_rng(seed + 1).normal(size=len(objective.weights))
     own, tables = objective.weights.split(vector)
-    unary, tables = objective.weights.scores(objective.features, own), objective.symmetric(tables)
+    unary, tables = (
+        objective.weights.scores(objective.features, own),
+        symmetric(tables, objective.fields.edges),
+    )
     _, marginals, best = enumerated(objective, vector)
     assert np.allclose(objective.fields.expected(unary, tables).nodes, marginals, atol=1e-8)
     edges = objective.fields.edges

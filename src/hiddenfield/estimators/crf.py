@@ -20,12 +20,32 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from hiddenfield.data.structures import Structures
+from hiddenfield.embedding.base import EMBEDDINGS
 from hiddenfield.errors import ConvergenceWarning, InputError
-from hiddenfield.estimators.inputs import REPRESENTATIONS, Reading
+from hiddenfield.estimators.inputs import REPRESENTATIONS, Features, Reading
 from hiddenfield.estimators.parameters import COUNT, POSITIVE, as_json, check, from_json
 from hiddenfield.inference.posterior import METHODS
+from hiddenfield.learning.batches import predict
+from hiddenfield.learning.checkpoint import History
 from hiddenfield.learning.maximum_likelihood import maximise
-from hiddenfield.models.crf import Edges, Field, LogLikelihood, Weights, allowed_weights, sparse_maximum
+from hiddenfield.learning.settings import TrainSettings
+from hiddenfield.learning.trainer import train
+from hiddenfield.models.crf import (
+    Edges,
+    Expected,
+    Field,
+    Kind,
+    LogLikelihood,
+    Weights,
+    allowed_states,
+    allowed_weights,
+    edges_of,
+    kinds_of,
+    labels_of_arcs,
+    sparse_maximum,
+    symmetric,
+)
+from hiddenfield.models.node_field import LabelTask, NodeField, with_labels
 from hiddenfield.shapes import Array, Bool, Float, Tensor
 
 if TYPE_CHECKING:
@@ -33,6 +53,9 @@ if TYPE_CHECKING:
 
 CHAIN = ("next", "previous")
 """The kind of the edges between the tokens of a list."""
+
+MANY, STEPS = 20, 1000
+"""Structures from which on a tenth of them chooses the epoch of a network, and the steps of its training by default."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +101,7 @@ class NodeFeatures:
         for name, values in {} if columns is None else zip(columns.names, columns.decoded(), strict=True):
             found, times = np.unique(np.array(values, object), return_counts=True)
             symbols[name] = found[times >= min_count].tolist()
-        arcs = _arc_labels(X)
+        arcs = sorted(set(labels_of_arcs(X)))
         attributes = tuple(X.node_attribute_names)
         own = ["1", *(f"{name}={s}" for name, known in symbols.items() for s in known), *attributes]
         names = list(own)
@@ -87,9 +110,7 @@ class NodeFeatures:
                 names += [
                     f"{label or 'neighbour'} {step}: {name if k else 'any'}" for k, name in enumerate(own)
                 ]
-        pairs = _edges(X)[3]
-        kinds = tuple(dict.fromkeys(sorted(set(pairs), key=lambda pair: (pair[0] or "", pair[1]))))
-        return cls(window, False, tuple(names), symbols, attributes, tuple(arcs), kinds)
+        return cls(window, False, tuple(names), symbols, attributes, tuple(arcs), kinds_of(X))
 
     def read(self, X: Any) -> tuple[csr_matrix, Edges]:
         """Return the features of all nodes, and the edges."""
@@ -120,7 +141,7 @@ class NodeFeatures:
 
         own = self._own(X)
         source, target = X.source.numpy(), X.target.numpy()
-        blocks, labels = [own], np.array(_labels_of_arcs(X), object)
+        blocks, labels = [own], np.array(labels_of_arcs(X), object)
         for label in self.arc_labels:
             chosen = np.flatnonzero(labels == label)
             size = (X.total_nodes,) * 2
@@ -130,13 +151,7 @@ class NodeFeatures:
             for _ in range(self.window):
                 far = step @ far
                 blocks.append(far)
-        first, second, node_ptr, pairs = _edges(X)
-        number = {pair: code for code, pair in enumerate(self.kinds)}
-        kind = np.array([number.get(pair, -1) for pair in pairs], np.int64)
-        known = kind >= 0
-        symmetric = np.array([pair[0] == pair[1] for pair in self.kinds], bool)
-        edges = Edges(first[known], second[known], kind[known], symmetric, node_ptr)
-        return csr_matrix(hstack(blocks).tocsr()), edges
+        return csr_matrix(hstack(blocks).tocsr()), edges_of(X, self.kinds)
 
     def _own(self, X: Structures) -> csr_matrix:
         """Return the constant, symbols and attributes of nodes."""
@@ -179,29 +194,6 @@ def _has_tokens(X: Any) -> bool:
     return isinstance(first, (Mapping, list, tuple, set, frozenset))
 
 
-def _labels_of_arcs(X: Structures) -> list[str]:
-    """Return the label of every arc, all columns together; "" where there are none."""
-    labels = X.features.get("arc_labels")
-    return [""] * X.total_arcs if labels is None else [str(v) for v in labels.joined().decoded()[0]]
-
-
-def _arc_labels(X: Structures) -> list[str]:
-    return sorted(set(_labels_of_arcs(X)))
-
-
-def _edges(X: Structures) -> tuple[Array, Array, Array, list[tuple[str | None, str]]]:
-    """Return each edge once, from its first node to its second along the label that is first in order; and its kind."""
-    source, target, reverse = (part.numpy().astype(np.int64) for part in (X.source, X.target, X.reverse))
-    labels = np.array(_labels_of_arcs(X), object)
-    arcs = np.arange(len(source))
-    back = np.where(reverse < 0, arcs, reverse)
-    # Of the two arcs of an edge, that of the first label, or else the one that comes first.
-    leads = (labels < labels[back]) | ((labels == labels[back]) & (arcs <= back))
-    arcs = np.flatnonzero(leads.astype(bool) & (source != target))
-    pairs = [(None if reverse[a] < 0 else labels[a], labels[back[a]]) for a in arcs]
-    return source[arcs], target[arcs], X.node_ptr.numpy().astype(np.int64), pairs
-
-
 @dataclass(eq=False, repr=False)
 class ConditionalRandomField(BaseEstimator):  # type: ignore[misc]
     r"""Labels of the nodes of sequences, trees or graphs, predicted together: a conditional random field.
@@ -239,6 +231,14 @@ class ConditionalRandomField(BaseEstimator):  # type: ignore[misc]
         The name of the node target, where a pack has several.
     tolerance, max_iterations
         Of L-BFGS: it ends where the gradient is this small, relative to the log-likelihood at the start.
+    embedding
+        A name of `hiddenfield.embedding.EMBEDDINGS`: the potentials of nodes are then a network's, which has seen the
+        structure around each of them, and network and tables are trained together, in batches of structures. Weights of
+        features, with `window`, `min_count`, `every_pair` and `l1`, are those of None.
+    embedding_options
+        Of the network and its training: ``dim``, ``rounds``, ``hidden``, ``dropout``, ... as of `Predictor`, and
+        ``epochs``, ``batch_size``, ``learning_rate``, ``patience``, ``device``, ... as of `TrainSettings`; and
+        ``validation_fraction``, the share of the structures that choose the epoch: a tenth of 20 or more.
     representation, representation_options
         As of `StructureClassifier`.
     random_state
@@ -249,7 +249,9 @@ class ConditionalRandomField(BaseEstimator):  # type: ignore[misc]
     classes_
         The labels.
     weights_
-        All weights in one vector; `feature_weights` and `tables_` name them.
+        All weights of features and tables in one vector; `feature_weights` and `tables_` name them.
+    network_, history_
+        With an embedding the trained network, and what happened.
     log_likelihood_, converged_, status_, guarantee_
         Of the labels that were learned from; how learning ended, and what the log-likelihood is worth.
 
@@ -278,6 +280,8 @@ class ConditionalRandomField(BaseEstimator):  # type: ignore[misc]
     target: str | None = None
     tolerance: float = 1e-5
     max_iterations: int = 500
+    embedding: str | None = None
+    embedding_options: Mapping[str, Any] | None = None
     representation: str = "auto"
     representation_options: Mapping[str, Any] | None = None
     random_state: Any = 0
@@ -294,6 +298,8 @@ class ConditionalRandomField(BaseEstimator):  # type: ignore[misc]
         "target": [str, None],
         "tolerance": [POSITIVE],
         "max_iterations": [COUNT],
+        "embedding": [StrOptions(set(EMBEDDINGS.keys())), None],
+        "embedding_options": [dict, None],
         "representation": [StrOptions({"auto", *REPRESENTATIONS})],
         "representation_options": [dict, None],
         "random_state": ["random_state"],
@@ -319,18 +325,26 @@ class ConditionalRandomField(BaseEstimator):  # type: ignore[misc]
         tokens = _has_tokens(X)
         self.reading_ = None if tokens else Reading.of(X, self.representation, self.representation_options)
         read = self._read(X)
-        self.features_ = NodeFeatures.of(read, self.window, self.min_count)
-        features, edges = self.features_.read(read)
+        if self.embedding is None:
+            self.features_ = NodeFeatures.of(read, self.window, self.min_count)
+            features, edges = self.features_.read(read)
+        else:
+            if tokens or self.l1:
+                what = "tokens with features of their own" if tokens else "l1"
+                raise InputError(f"an embedding cannot be learned with {what}; leave out one of the two")
+            edges = edges_of(read, kinds_of(read))
         labels = self._labels(X, read, y, edges)
-        known = np.array([label is not None for label in labels])
-        if not known.any():
+        if all(label is None for label in labels):
             raise InputError("no node has a label; there is nothing to learn from")
-        self.classes_, codes = np.unique(
-            np.array([one for one in labels if one is not None]), return_inverse=True
-        )
-        allowed = np.ones((len(labels), len(self.classes_)), bool)
-        allowed[known] = np.eye(len(self.classes_), dtype=bool)[codes]
-        self._learn(features, edges, np.repeat(allowed, self.hidden_states, axis=1))
+        self.classes_ = np.unique(np.array([one for one in labels if one is not None]))
+        codes = self._codes(labels)
+        if self.embedding is None:
+            allowed = allowed_states(codes, len(self.classes_), self.hidden_states)
+            self._learn(features, edges, allowed)
+        else:
+            self._train(read, codes)
+        if not self.converged_:
+            warnings.warn(f"ConditionalRandomField: {self.status_}", ConvergenceWarning, stacklevel=2)
         return self
 
     def _learn(self, features: csr_matrix, edges: Edges, allowed: Bool[Array, "nodes states"]) -> None:
@@ -353,8 +367,52 @@ class ConditionalRandomField(BaseEstimator):  # type: ignore[misc]
         inner = objective.statuses[0]
         self.converged_, self.guarantee_ = converged and inner == "converged", objective.guarantee
         self.status_ = status if inner == "converged" else f"{status}; inference: {inner}"
-        if not self.converged_:
-            warnings.warn(f"ConditionalRandomField: {self.status_}", ConvergenceWarning, stacklevel=3)
+
+    def _train(self, read: Structures, codes: Float[Array, " nodes"]) -> None:
+        """Train a network and tables together."""
+        self.inputs_ = Features.of(read)
+        pack = with_labels(self.inputs_.encode(read), codes)
+        network, training, fraction = self._options(pack)
+        generator = check_random_state(self.random_state)
+        seed = int(generator.randint(2**31))
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.network_ = NodeField(
+                self.inputs_.sizes,
+                len(self.classes_) * self.hidden_states,
+                kinds=kinds_of(read),
+                hidden_states=self.hidden_states,
+                method=self.method,
+                model=str(self.embedding),
+                **network,
+            )
+        order = generator.permutation(len(pack))
+        held_out, learned = np.split(order, [int(fraction * len(pack))])
+        parts = [pack[torch.from_numpy(np.sort(part))] for part in (learned, held_out)]
+        settings = TrainSettings(**training | {"seed": seed} | ({} if len(held_out) else {"patience": None}))
+        validation = parts[1] if len(held_out) else None
+        self.history_ = train(self.network_, LabelTask(len(self.classes_)), parts[0], validation, settings)
+        self.network_.cpu()
+        structures, unary, tables = self._potentials(read)
+        given, free = self._sums(structures, unary, tables, codes)
+        self.log_likelihood_ = float((given.log_partition - free.log_partition).sum())
+        self.guarantee_ = structures.guarantee(whole=not np.isnan(codes).any())
+        self.converged_, self.status_ = free.status == "converged", f"inference: {free.status}"
+
+    def _options(self, pack: Structures) -> tuple[dict[str, Any], dict[str, Any], float]:
+        """Return the options of the network and of its training, and the share of structures that choose the epoch."""
+        given = dict(self.embedding_options or {})
+        fraction = given.pop("validation_fraction", 0.1 if len(pack) >= MANY else 0.0)
+        if not (isinstance(fraction, (int, float)) and 0 <= fraction < 1):
+            raise InputError(f"validation_fraction must lie in [0, 1), got {fraction!r}")
+        training = {name: given.pop(name) for name in TrainSettings.names() if name in given}
+        batch = training.setdefault("batch_size", max(1, min(32, len(pack) // 8)))
+        training.setdefault("epochs", int(np.clip(STEPS * batch / len(pack), 10, 200)))
+        training.setdefault("learning_rate", 0.01)
+        assert pack.node_targets is not None
+        known = int((~pack.node_targets.isnan()).sum())
+        training.setdefault("weight_decay", self.l2 / known)
+        return {"dim": 32, "rounds": 2, "hidden": 32} | given, training, float(fraction)
 
     def _read(self, X: Any) -> Any:
         """Return the pack or the tokens."""
@@ -390,6 +448,13 @@ class ConditionalRandomField(BaseEstimator):  # type: ignore[misc]
         plain = [label.item() if isinstance(label, np.generic) else label for label in y]
         return [None if label is None or label != label else label for label in plain]
 
+    def _codes(self, labels: list[Any]) -> Float[Array, " nodes"]:
+        """Return the number of each label among the classes; NaN where it is not known, -1 where it is none of them."""
+        number = {label: float(code) for code, label in enumerate(self.classes_.tolist())}
+        return np.array(
+            [np.nan if label is None else number.get(label, -1.0) for label in labels], np.float64
+        )
+
     def _node_targets(self, read: Any) -> list[Any]:
         targets = read.features.get("node_targets") if isinstance(read, Structures) else None
         if targets is None:
@@ -409,12 +474,27 @@ class ConditionalRandomField(BaseEstimator):  # type: ignore[misc]
     def _potentials(
         self, X: Any
     ) -> tuple[Field, Float[Array, "nodes states"], Float[Array, "kinds states states"]]:
-        check_is_fitted(self, "weights_")
-        features, edges = self.features_.read(self._read(X))
-        weights, tables = self.shape_.split(self.weights_)
-        structures = Field(edges, self.shape_.num_states, self.method)
-        even = LogLikelihood(features, structures, self.shape_, np.zeros((0, 0), bool))
-        return structures, self.shape_.scores(features, weights), even.symmetric(tables)
+        check_is_fitted(self, "classes_")
+        read = self._read(X)
+        if self.embedding is not None:
+            network, coded = self.network_, self.inputs_.encode(read)
+            unary = predict(network, coded, device="cpu", function=network.potentials).double().numpy()
+            edges = edges_of(read, network.kinds)
+            tables = network.tables.detach().double().numpy()
+            unary = unary.reshape(-1, tables.shape[1])
+        else:
+            features, edges = self.features_.read(read)
+            weights, tables = self.shape_.split(self.weights_)
+            unary = self.shape_.scores(features, weights)
+        return Field(edges, unary.shape[1], self.method), unary, symmetric(tables, edges)
+
+    def _sums(
+        self, structures: Field, unary: Array, tables: Array, codes: Float[Array, " nodes"]
+    ) -> tuple[Expected, Expected]:
+        """Return the sums over states with labels and without."""
+        allowed = allowed_states(codes, len(self.classes_), self.hidden_states)
+        clamped = np.where(allowed, unary, -np.inf)
+        return structures.expected(clamped, tables), structures.expected(unary, tables)
 
     def _split(self, nodes: Array, structures: Field) -> list[Array]:
         return np.split(nodes, structures.edges.node_ptr[1:-1])
@@ -439,12 +519,8 @@ class ConditionalRandomField(BaseEstimator):  # type: ignore[misc]
     def log_likelihood(self, X: Any, y: Any = None) -> Float[Array, " structures"]:
         r"""Return :math:`\log p(y \mid x)` of every structure, over the labels that are known."""
         structures, unary, tables = self._potentials(X)
-        labels = self._labels(X, self._read(X), y, structures.edges)
-        allowed = np.array(
-            [np.ones(len(self.classes_), bool) if one is None else self.classes_ == one for one in labels]
-        )
-        clamped = np.where(np.repeat(allowed, self.hidden_states, axis=1), unary, -np.inf)
-        given, free = structures.expected(clamped, tables), structures.expected(unary, tables)
+        codes = self._codes(self._labels(X, self._read(X), y, structures.edges))
+        given, free = self._sums(structures, unary, tables, codes)
         return given.log_partition - free.log_partition
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -465,7 +541,9 @@ class ConditionalRandomField(BaseEstimator):  # type: ignore[misc]
 
     def feature_weights(self, count: int = 10) -> dict[Any, list[tuple[str, float]]]:
         """Return the features with the largest weights of each label (with hidden states, of any of its states)."""
-        check_is_fitted(self, "weights_")
+        check_is_fitted(self, "classes_")
+        if self.embedding is not None:
+            raise InputError("with an embedding there are no weights of features; tables_ has those of edges")
         own, names = self.shape_.split(self.weights_)[0], self.features_.names
         feature = np.repeat(np.arange(len(names)), np.diff(self.shape_.pair_ptr))
         label = self.shape_.pair_state // self.hidden_states
@@ -477,44 +555,53 @@ class ConditionalRandomField(BaseEstimator):  # type: ignore[misc]
         return found
 
     @property
-    def tables_(self) -> dict[tuple[str | None, str], Float[Array, "states states"]]:
+    def tables_(self) -> dict[Kind, Float[Array, "states states"]]:
         """The weights of pairs of labels, by kind of edge: the labels of its two arcs."""
-        check_is_fitted(self, "weights_")
+        check_is_fitted(self, "classes_")
+        if self.embedding is not None:
+            return dict(zip(self.network_.kinds, self.network_.tables.detach().double().numpy(), strict=True))
         return dict(zip(self.features_.kinds, self.shape_.split(self.weights_)[1], strict=True))
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fitted estimator into a folder, as safetensors and JSON; `hiddenfield.load` opens it."""
         from hiddenfield.estimators.saving import save
 
-        check_is_fitted(self, "weights_")
+        check_is_fitted(self, "classes_")
         save(self, Path(path), overwrite=overwrite)
 
     def as_saved(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return the arrays, and plain values that describe what was learned."""
-        shape, reading = self.shape_, self.reading_
-        arrays = {"weights": self.weights_, "pair_ptr": shape.pair_ptr, "pair_state": shape.pair_state}
-        content = {
-            "features": msgspec.json.decode(msgspec.json.encode(self.features_)),
+        reading = self.reading_
+        content: dict[str, Any] = {
             "reading": None
             if reading is None
             else [reading.representation, as_json("options", dict(reading.options))],
             "classes": self.classes_.tolist(),
-            "states": [shape.num_states, shape.num_kinds],
             "learned": [self.log_likelihood_, self.converged_, self.status_, self.guarantee_],
         }
+        if self.embedding is not None:
+            content |= {"inputs": self.inputs_.as_dict(), "network": self.network_.settings()}
+            content["history"] = vars(self.history_)
+            return dict(self.network_.state_dict()), content
+        shape = self.shape_
+        arrays = {"weights": self.weights_, "pair_ptr": shape.pair_ptr, "pair_state": shape.pair_state}
+        content["features"] = msgspec.json.decode(msgspec.json.encode(self.features_))
+        content["states"] = [shape.num_states, shape.num_kinds]
         return {name: torch.from_numpy(np.array(value)) for name, value in arrays.items()}, content
 
     def from_saved(self, content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> ConditionalRandomField:
         """Take over what `as_saved` returned; what does not fit together is an error."""
         check(self)
-        arrays = {name: tensors[name].numpy() for name in ("weights", "pair_ptr", "pair_state")}
-        self.features_ = msgspec.convert(content["features"], NodeFeatures)
         reading = content["reading"]
         self.reading_ = None if reading is None else Reading(reading[0], from_json(reading[1]))
         self.classes_ = np.array(content["classes"])
+        self.log_likelihood_, self.converged_, self.status_, self.guarantee_ = content["learned"]
+        if self.embedding is not None:
+            return self._with_network(content, tensors)
+        arrays = {name: tensors[name].numpy() for name in ("weights", "pair_ptr", "pair_state")}
+        self.features_ = msgspec.convert(content["features"], NodeFeatures)
         self.shape_ = Weights(arrays["pair_ptr"], arrays["pair_state"], *content["states"])
         self.weights_ = arrays["weights"]
-        self.log_likelihood_, self.converged_, self.status_, self.guarantee_ = content["learned"]
         states, ptr = self.shape_.num_states, self.shape_.pair_ptr
         whole = (
             states == len(self.classes_) * self.hidden_states
@@ -529,4 +616,26 @@ class ConditionalRandomField(BaseEstimator):  # type: ignore[misc]
         )
         if not whole:
             raise InputError("weights, features and labels do not belong together")
+        return self
+
+    def _with_network(
+        self, content: Mapping[str, Any], tensors: Mapping[str, Tensor]
+    ) -> ConditionalRandomField:
+        """Take over a network, whose size is compared with the weights before it takes up memory."""
+        self.inputs_ = Features.from_dict(content["inputs"])
+        settings = dict(content["network"])
+        states, kinds = settings.pop("outputs"), [(a, b) for a, b in settings.pop("kinds")]
+        with torch.device("meta"):
+            network = NodeField(self.inputs_.sizes, states, kinds=kinds, **settings)
+        wanted = {name: (value.shape, value.dtype) for name, value in network.state_dict().items()}
+        whole = (
+            states == len(self.classes_) * self.hidden_states
+            and (network.hidden_states, network.method) == (self.hidden_states, self.method)
+            and {name: (value.shape, value.dtype) for name, value in tensors.items()} == wanted
+            and all(bool(value.isfinite().all()) for value in tensors.values())
+        )
+        if not whole:
+            raise InputError("the network, its weights and the labels do not belong together")
+        network.load_state_dict(dict(tensors), assign=True)
+        self.network_, self.history_ = network.eval(), History(**content["history"])
         return self

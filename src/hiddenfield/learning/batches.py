@@ -104,13 +104,13 @@ class Pack:
 def bare_structures(structures: Structures, task: Supervised, dtype: torch.dtype) -> Structures:
     """Return the structures with standardised targets, and without what training does not read."""
     assert structures.targets is not None
-    return without_host_columns(structures).replace(
+    bare = without_host_columns(structures).replace(
         targets=task.standardize(structures.targets).to(dtype),
         target_vocabularies=(None,) * len(structures.target_names),
-        node_targets=None,
-        node_target_names=(),
-        node_target_vocabularies=(),
     )
+    if task.of_nodes:
+        return bare
+    return bare.replace(node_targets=None, node_target_names=(), node_target_vocabularies=())
 
 
 def predict(

@@ -123,6 +123,10 @@ class Supervised(Protocol):
     """What is predicted and how predictions are scored, for `train`."""
 
     @property
+    def of_nodes(self) -> bool:
+        """Whether labels of nodes are learned, which batches then keep."""
+
+    @property
     def kind(self) -> str:
         """What tasks whose networks are trained side by side must have in common."""
 

@@ -90,6 +90,7 @@ class Task:
 
     columns: tuple[Column, ...]
     loss: str
+    of_nodes = False
 
     @classmethod
     def of(

@@ -15,6 +15,7 @@ label. The gradient of the log-likelihood is the difference of two expectations,
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from hiddenfield.data.structures import Structures
 from hiddenfield.data.table import Table
 from hiddenfield.errors import ConvergenceWarning, TooLargeError
 from hiddenfield.fields.factor_graph import FactorGraph, FactorGroup
@@ -34,6 +36,9 @@ from hiddenfield.shapes import Array, Bool, Float, Int
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
+
+Kind = tuple[str | None, str]
+"""A kind of edges: the labels of its two arcs, of which the first is None where arcs go one way."""
 
 EXACT_MEMORY = 2**26
 """Bytes of tables up to which fields with cycles are summed exactly while learning: a pass takes seconds at most."""
@@ -94,6 +99,40 @@ class Edges:
         position = np.append(np.argsort(order), -1)
         flipped = bool(len(downwards) and not downwards.any())
         return Forest(self.node_ptr, position[parent[order]], order), flipped
+
+
+def labels_of_arcs(X: Structures) -> list[str]:
+    """Return the label of every arc, all columns together; "" where there are none."""
+    labels = X.features.get("arc_labels")
+    return [""] * X.total_arcs if labels is None else [str(v) for v in labels.joined().decoded()[0]]
+
+
+def kinds_of(X: Structures) -> tuple[Kind, ...]:
+    """Return the kinds of edges that a pack has, in order."""
+    return tuple(sorted(set(_leading_arcs(X)[1]), key=lambda kind: (kind[0] or "", kind[1])))
+
+
+def edges_of(X: Structures, kinds: Sequence[Kind]) -> Edges:
+    """Return each edge of a known kind once, from its first node to its second along the label that sorts first."""
+    arcs, found = _leading_arcs(X)
+    number = {kind: code for code, kind in enumerate(kinds)}
+    code = np.array([number.get(kind, -1) for kind in found], np.int64)
+    arcs, code = arcs[code >= 0], code[code >= 0]
+    source, target, ptr = (part.cpu().numpy().astype(np.int64) for part in (X.source, X.target, X.node_ptr))
+    return Edges(source[arcs], target[arcs], code, np.array([a == b for a, b in kinds], bool), ptr)
+
+
+def _leading_arcs(X: Structures) -> tuple[Array, list[Kind]]:
+    """Return of the two arcs of every edge that of the first label, or else the one that comes first; and its kind."""
+    source, target, reverse = (
+        part.cpu().numpy().astype(np.int64) for part in (X.source, X.target, X.reverse)
+    )
+    labels = np.array(labels_of_arcs(X), object)
+    arcs = np.arange(len(source))
+    back = np.where(reverse < 0, arcs, reverse)
+    leads = (labels < labels[back]) | ((labels == labels[back]) & (arcs <= back))
+    arcs = np.flatnonzero(leads.astype(bool) & (source != target))
+    return arcs, [(None if reverse[a] < 0 else labels[a], labels[back[a]]) for a in arcs]
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,6 +240,22 @@ class Field:
             return "loopy_bp", self.options
         return "exact", self.options
 
+    def guarantee(self, whole: bool) -> str:
+        """Return what a log-likelihood is: a bound of log Z bounds it from the other side where labels are `whole`."""
+        method = self.settled[0]
+        if method == "exact":
+            return "exact"
+        bounds = {"mean_field": "upper bound", "tree_reweighted": "lower bound"}
+        return bounds.get(method, "estimate") if whole else "estimate"
+
+
+def allowed_states(
+    codes: Float[Array, " nodes"], labels: int, hidden_states: int = 1
+) -> Bool[Array, "nodes states"]:
+    """Return which states the codes of labels leave open: all where one is NaN, not known; none where one is -1."""
+    allowed = np.isnan(codes)[:, None] | (codes[:, None] == np.arange(labels))
+    return np.repeat(allowed, hidden_states, axis=1)
+
 
 @compiled(fast=True)
 def add_scores(
@@ -270,6 +325,14 @@ class Weights:
         return out
 
 
+def symmetric(
+    tables: Float[Array, "kinds states states"], edges: Edges
+) -> Float[Array, "kinds states states"]:
+    """Return tables with those of edges without direction made symmetric; it is its own transpose."""
+    even = edges.symmetric[:, None, None]
+    return np.where(even, (tables + tables.transpose(0, 2, 1)) / 2, tables)
+
+
 @dataclass(frozen=True, eq=False)
 class LogLikelihood:
     r"""The log-likelihood of labels, less :math:`\tfrac{1}{2} \lambda_2 \lVert\theta\rVert^2`: an `Objective`.
@@ -311,22 +374,14 @@ class LogLikelihood:
 
     @property
     def guarantee(self) -> str:
-        """What the log-likelihood is: a bound of log Z bounds it from the other side where no label is missing."""
-        method = self.fields.settled[0]
-        if method == "exact":
-            return "exact"
-        bounds = {"mean_field": "upper bound", "tree_reweighted": "lower bound"}
-        return "estimate" if self._observed is None else bounds.get(method, "estimate")
-
-    def symmetric(self, tables: Float[Array, "kinds states states"]) -> Float[Array, "kinds states states"]:
-        """Return tables with those of edges without direction made symmetric; it is its own transpose."""
-        even = self.fields.edges.symmetric[:, None, None]
-        return np.where(even, (tables + tables.transpose(0, 2, 1)) / 2, tables)
+        """What the log-likelihood is."""
+        return self.fields.guarantee(whole=self._observed is not None)
 
     def sums(self, vector: Float[Array, " weights"]) -> tuple[Expected, Expected, float]:
         """Return the expectations with labels and without, and the log-likelihood."""
         pairs, tables = self.weights.split(vector)
-        tables, unary = self.symmetric(tables), self.weights.scores(self.features, pairs)
+        tables = symmetric(tables, self.fields.edges)
+        unary = self.weights.scores(self.features, pairs)
         free, given = self.fields.expected(unary, tables), self._observed
         self.statuses[:] = [free.status]
         if given is not None:
@@ -348,7 +403,7 @@ class LogLikelihood:
         own, turned = np.zeros(len(self.weights.pair_state)), self._transposed
         entries = (turned.indptr, turned.indices, turned.data, self.weights.pair_ptr, self.weights.pair_state)
         add_residuals(*entries, given.nodes - free.nodes, own, work=8 * turned.nnz)
-        tables = self.symmetric(given.pairs - free.pairs)
+        tables = symmetric(given.pairs - free.pairs, self.fields.edges)
         gradient = np.concatenate([own, tables.ravel()]) - self.l2 * vector
         return value - self.l2 / 2 * float(vector @ vector), gradient
 
