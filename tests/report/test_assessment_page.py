@@ -8,7 +8,8 @@ import pytest
 
 from hiddenfield.evaluation import Assessment
 from hiddenfield.evaluation.records import convert
-from hiddenfield.report.assessment_page import assessment_as_text, write_report
+from hiddenfield.report.assessment_page import write_report
+from hiddenfield.report.assessment_text import assessment_as_text
 
 FOLD = {
     "name": "group <b>1</b>", "value": 0.8, "seeds": [0.7, 0.9], "metrics": {"accuracy": 0.8}, "train": 30, "test": 10,

@@ -159,16 +159,16 @@ def _show(
 ) -> None:
     from hiddenfield.evaluation import Assessment
     from hiddenfield.evaluation.significance import compare, comparison_record
-    from hiddenfield.report import assessment_page
+    from hiddenfield.report import assessment_page, assessment_text
 
-    content, told = found.as_dict(), [assessment_page.assessment_as_text(found)]
+    content, told = found.as_dict(), [assessment_text.assessment_as_text(found)]
     try:
         if out is not None:
             told.append(f"saved to {out}")
         if other is not None and isinstance(found, Assessment):
             entry = comparison_record(compare(found, other), found.metric)
             content["against"] = {"model": other.model, "mean": other.mean, **entry.as_dict()}
-            told.append(assessment_page.against_as_text(other, entry))
+            told.append(assessment_text.against_as_text(other, entry))
         if report is not None:
             told.append(f"report: {assessment_page.write_report(report, found, title=title)}")
             content["report"] = str(report)

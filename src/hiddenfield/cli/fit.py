@@ -80,7 +80,8 @@ def fit(
     """
     from hiddenfield.evaluation.fitting import Plan, fit_run
     from hiddenfield.evaluation.reading import read_for_learning
-    from hiddenfield.report.assessment_page import assessment_as_text, write_report
+    from hiddenfield.report.assessment_page import write_report
+    from hiddenfield.report.assessment_text import assessment_as_text
     from hiddenfield.report.results import collect_run
 
     if report and test_fraction == 0:

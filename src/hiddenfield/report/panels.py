@@ -1,8 +1,8 @@
-"""Panels of a report: parity, ROC curves of several classes, confusion matrix, map of embeddings."""
+"""Pictures of a report: of an assessment, its folds, training and errors; of predictions and embeddings."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,9 +10,12 @@ from sklearn.decomposition import PCA
 from sklearn.metrics import confusion_matrix
 
 from hiddenfield.evaluation.assessment.details import GRID, mean_roc
-from hiddenfield.evaluation.records import Roc
-from hiddenfield.report.drawing import BLUE, COLOURS, GREY, MANY_POINTS, RED, plot
-from hiddenfield.report.page import shortened
+from hiddenfield.evaluation.measuring import NAMES, capital
+from hiddenfield.evaluation.records import Assessment, Roc, TrainingCurve
+from hiddenfield.report.drawing import BLUE, COLOURS, GREY, MANY_POINTS, RED, plain_log_scale, plot
+from hiddenfield.report.page import figure_box, shortened
+from hiddenfield.report.results import Panels
+from hiddenfield.report.study import Picture, Row, draw_picture
 from hiddenfield.report.study.pictures import roc_panel
 from hiddenfield.shapes import Array, Bool, Float
 
@@ -25,6 +28,138 @@ MOST_CELLS = 20
 MOST_COLOURS = 9
 # Times the median distance from the middle, beyond which a structure is an outlier of the map.
 FAR = 8.0
+
+
+# -- assessments -----------------------------------------------------------------------------------------
+
+
+def box_plots(found: Assessment, key: str) -> str:
+    """Draw a box for each model over the folds, with every fold as a point."""
+    columns = {name: entry.folds for name, entry in found.baselines.items()} | {found.model: found.values}
+    names, last = list(columns), len(columns) - 1
+
+    def paint(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        for place, name in enumerate(names):
+            values = np.asarray(columns[name], dtype=np.float64)
+            colour = BLUE if place == last else GREY
+            style: dict[str, Any] = {
+                f"{part}props": {"color": colour} for part in ("whisker", "cap", "median")
+            }
+            style["boxprops"] = {"facecolor": colour + "33", "edgecolor": colour}
+            style["medianprops"]["linewidth"] = 1.8
+            style |= {"orientation": "horizontal", "showfliers": False, "patch_artist": True, "widths": 0.55}
+            axes.boxplot(values, positions=[place], **style)
+            # The folds keep their order from top to bottom, so that points of the same fold can be followed.
+            spread = np.linspace(-0.18, 0.18, len(values)) if len(values) > 1 else np.zeros(1)
+            axes.plot(values, place + spread, "o", color=colour, markersize=3.2, alpha=0.8)
+        axes.set_yticks(range(len(names)), names)
+        axes.set_ylim(last + 0.6, -0.6)
+        axes.set_xlabel(NAMES[found.metric])
+        axes.grid(False, axis="y")
+
+    height = 1.0 + 0.5 * len(names)
+    caption = "Every fold is a point; the box holds the middle half of them, the line is the median."
+    return plot(f"boxes{key}", caption, paint, height=max(height, 2.4), title="values by fold")
+
+
+def curve_plot(found: Assessment, key: str) -> str:
+    """Draw the metric against the number of training structures: mean over the folds, and their deviation."""
+    rows = found.learning_curve or []
+    sizes = [row.train for row in rows]
+
+    def paint(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        for colour, name in zip((GREY, *COLOURS[1:]), rows[0].baselines, strict=False):
+            values = [np.mean(np.array(row.baselines[name], dtype=np.float64)) for row in rows]
+            axes.plot(sizes, values, color=colour, marker="o", markersize=3, linewidth=1.2, label=name)
+        means = np.array([np.mean(row.values) for row in rows])
+        spread = np.array([np.std(row.values, ddof=1) if len(row.values) > 1 else 0.0 for row in rows])
+        axes.fill_between(sizes, means - spread, means + spread, color=BLUE, alpha=0.15, linewidth=0)
+        axes.plot(sizes, means, color=BLUE, marker="o", markersize=4, linewidth=1.8, label=found.model)
+        axes.set_xlabel("training structures")
+        axes.set_ylabel(NAMES[found.metric])
+        axes.set_xticks(sizes, [f"{size:,.0f}" for size in sizes])
+        axes.legend()
+
+    caption = (
+        "Learning curve: mean over the folds by the number of training structures; the band is one standard deviation. "
+        "A curve that still rises (or, for errors, falls) at its end asks for more data."
+    )
+    return plot(f"curve{key}", caption, paint, title="learning curve")
+
+
+def prediction_plots(found: Assessment, panels: Panels | None, key: str) -> list[str]:
+    """Draw the errors of a target: ROC curves or ranges of the number, and of a fitted model every prediction."""
+    drawn, row = [], Row.of(found)
+    if panels is not None and panels.classes is None:
+        drawn.append(parity(found.target, panels.truth, panels.predicted, key))
+    if found.roc is not None:
+        picture = Picture("roc", f"roc{key}", "ROC curve", "", {f"members: {found.roc.positive}": [row]})
+        folds = "mean over the folds at each false positive rate, with one standard deviation; "
+        caption = (
+            f"ROC curve: {folds * (len(found.folds) > 1)}in brackets the area under the curve"
+            f"{' of all folds together' * (len(found.folds) > 1)}."
+        )
+        drawn.append(figure_box(draw_picture(picture), caption))
+    elif panels is not None and panels.classes is not None:
+        drawn.append(roc(panels.classes, panels.truth, panels.predicted, key))
+    if panels is not None and panels.classes is not None:
+        drawn.append(confusion(panels.classes, panels.truth, panels.predicted, key))
+    if found.ranges is not None:
+        picture = Picture("ranges", f"ranges{key}", "errors by range of the target", "", {"": [row]})
+        caption = (
+            "Mean absolute error on the test structures by range of the target, and how many each holds."
+        )
+        drawn.append(figure_box(draw_picture(picture), caption))
+    return drawn
+
+
+def training_plots(curve: TrainingCurve, kept: Sequence[int], key: str) -> list[str]:
+    """Draw the losses and, where it was recorded, the metric by epoch; dashed lines mark the epochs that were kept."""
+
+    def paint(figure: Figure, columns: Mapping[str, tuple[str, str]], label: str) -> None:
+        from matplotlib.ticker import MaxNLocator
+
+        axes = figure.add_subplot()
+        for column, (colour, name) in columns.items():
+            values = getattr(curve, column) or ()
+            points = [pair for pair in zip(curve.epochs, values, strict=False) if pair[1] is not None]
+            mark = "o" if len(points) < 40 else None
+            if points:
+                axes.plot(*zip(*points, strict=True), color=colour, label=name, marker=mark, markersize=3)
+        for epoch in kept:
+            axes.axvline(epoch, color=GREY, linewidth=0.9, linestyle="--", zorder=0)
+        axes.set(xlabel="epoch", ylabel=label)
+        if len(columns) > 1:
+            plain_log_scale(axes, (1.0, 2.0, 5.0))
+            axes.legend()
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+    early = " Networks that stopped early count as long as they trained." * (len(set(curve.runs)) > 1)
+    losses = {"train_loss": (BLUE, "training"), "valid_loss": (RED, "held out")}
+    many = f"mean of {max(curve.runs)} networks" if max(curve.runs) > 1 else "one network"
+    caption = f"Loss by epoch, {many}; dashed: the epochs whose weights were kept.{early}"
+    drawn = []
+    if curve.train_loss is not None:
+        drawn.append(
+            plot(
+                f"losses{key}", caption, lambda figure: paint(figure, losses, "loss"), title="losses by epoch"
+            )
+        )
+    name = curve.metric.removeprefix("valid_")
+    if name in NAMES:
+        column, title = {curve.metric: (RED, "held out")}, NAMES[name]
+        caption = (
+            f"{capital(title)} on the held-out structures by epoch, {many}; dashed: the epochs whose weights were kept."
+            f"{early}"
+        )
+        drawn.append(
+            plot(
+                f"metric{key}", caption, lambda figure: paint(figure, column, title), title="metric by epoch"
+            )
+        )
+    return drawn
 
 
 # -- numbers -----------------------------------------------------------------------------------------------
