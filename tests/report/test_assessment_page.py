@@ -6,7 +6,7 @@ import copy
 
 import pytest
 
-from hiddenfield.evaluation import Assessment
+from hiddenfield.evaluation import Assessment, Assessments
 from hiddenfield.evaluation.records import convert
 from hiddenfield.report.assessment_page import write_report
 from hiddenfield.report.assessment_text import assessment_as_text
@@ -149,3 +149,27 @@ def test_structures_that_take_no_part_are_told():
     assert "\n1,188 structures; 8 in no split\n" in text
     text = assessment_as_text(record(CONTENT | {"structures": counts | {"in no split": 0}}))
     assert "structures;" not in text
+
+
+def test_targets_of_both_kinds_keep_the_metrics_of_each(tmp_path):
+    numbers = copy.deepcopy(CONTENT) | {
+        "metric": "mae",
+        "metrics": {"mae": 0.8, "rmse": 1.0, "r2": 0.4321},
+        "task": "regression",
+        "target": "size",
+    }
+    del numbers["as_published"], numbers["learning_curve"], numbers["baselines"]["WL-3 + logistic"]
+    classes = copy.deepcopy(CONTENT)
+    classes["metrics"] |= {"balanced_accuracy": 0.7, "roc_auc": 0.8765}
+    both = Assessments.of({"kind": record(classes), "size": record(numbers)}, {})
+    table = assessment_as_text(both)
+    assert "mean of" not in table
+    page = write_report(tmp_path / "page.html", both).read_text()
+    for part in (
+        ">ROC AUC</th>",
+        ">R²</th>",
+        "0.8765",
+        "0.4321",
+        "Accuracy 0.8000; mean absolute error 0.8000.",
+    ):
+        assert part in page, part

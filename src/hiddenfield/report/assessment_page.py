@@ -103,9 +103,11 @@ def write_report(
 
 def _lead(found: Assessments) -> str:
     if len(found.targets) != 1:
-        means = (
-            f"{NAMES[m.metric]} {known(m.mean, m.metric)}, mean of {m.targets} targets" for m in found.means
-        )
+        means = [
+            f"{NAMES[over.metric]} {known(over.mean, over.metric)}"
+            + f", mean of {over.targets} targets" * (over.targets > 1)
+            for over in found.means
+        ]
         return f"{capital('; '.join(means))}."
     (one,) = found.targets.values()
     interval = (

@@ -126,9 +126,14 @@ def _laid_out(
     rows: Sequence[Cells], without: Sequence[str] = ()
 ) -> tuple[list[str], list[list[str]], list[int]]:
     """Return heads, rows and the places of text, of the columns that are not empty."""
-    heads = [
-        name for name in max(rows, key=len) if name not in without and any(row.get(name) for row in rows)
-    ]
+    every: list[str] = []
+    for row in sorted(rows, key=len, reverse=True):
+        place = 0
+        for name in row:
+            if name not in every:
+                every.insert(place, name)
+            place = every.index(name) + 1
+    heads = [name for name in every if name not in without and any(row.get(name) for row in rows)]
     cells = [[row.get(name, "") for name in heads] for row in rows]
     return heads, cells, [place for place, name in enumerate(heads) if name in OF_TEXT]
 
@@ -185,7 +190,7 @@ def targets_table(found: Assessments) -> list[Cells]:
         rows.append(
             {
                 "target": name,
-                **({"metric": NAMES[one.metric]} if several else {}),
+                **({"metric": HEADS[one.metric]} if several else {}),
                 "tested": "" if one.structures.tested is None else f"{one.structures.tested:,}",
                 **_values(one.metric, one.mean, one.std, one.interval, "mean" if several else None),
                 HEADS[second]: known(one.metrics[second], second) if second != one.metric else "",
@@ -197,8 +202,8 @@ def targets_table(found: Assessments) -> list[Cells]:
                 "copies": "" if one.leakage is None else f"{one.leakage.share:.1%}",
             }
         )
-    for over in found.means:
-        name, metric = f"mean of {over.targets}", {"metric": NAMES[over.metric]} if several else {}
+    for over in (mean for mean in found.means if mean.targets > 1):
+        name, metric = f"mean of {over.targets}", {"metric": HEADS[over.metric]} if several else {}
         std = over.std if any(one.std is not None for one in found.targets.values()) else None
         values = _values(over.metric, over.mean, std, name="mean" if several else None)
         rows.append({"target": name, **metric, **values})

@@ -134,7 +134,7 @@ def training_plots(curve: TrainingCurve, kept: Sequence[int], key: str) -> list[
         if len(columns) > 1:
             plain_log_scale(axes, (1.0, 2.0, 5.0))
             axes.legend()
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
 
     early = " Networks that stopped early count as long as they trained." * (len(set(curve.runs)) > 1)
     losses = {"train_loss": (BLUE, "training"), "valid_loss": (RED, "held out")}
