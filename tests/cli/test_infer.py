@@ -18,7 +18,7 @@ from tests.cli.calling import call
 
 KEYS = {
     *("log_partition", "marginals", "map", "log_value", "upper_bound", "guarantee", "status", "note"),
-    *("iterations", "residual", "diagnostics", "seconds", "method", "samples"),
+    *("iterations", "residual", "diagnostics", "seconds", "method", "samples", "joint"),
 }
 NETWORK = """network rain { }
 variable rain { type discrete [ 2 ] { no, yes }; }
@@ -140,6 +140,23 @@ def test_chosen_variables_and_csv(capsys, network, grid, tmp_path):
     code, _, err = call(capsys, "infer", network, "-v", "rian")
     assert code == 1
     assert "(did you mean 'rain'?)" in err
+
+
+def test_joint_distributions_of_variables_that_share_no_factor(capsys, tmp_path):
+    network = "docs/examples/sprinkler.bif"
+    words = ["infer", network, "--query", "joint", "-v", "rain", "-v", "sprinkler", "-g", "grass=wet"]
+    code, out, _ = call(capsys, *words, "--json", "--out", tmp_path / "joint.csv")
+    rows = json.loads(out)["joint"]
+    assert code == 0
+    assert list(rows[0]) == ["rain", "sprinkler", "probability"]
+    expected = hf.infer(hf.fields.read(network), evidence={"grass": "wet"}).joint(["rain", "sprinkler"])
+    for row in rows:
+        assert row["probability"] == pytest.approx(expected[row["rain"], row["sprinkler"]])
+    assert (tmp_path / "joint.csv").read_text().splitlines()[0] == "rain,sprinkler,probability"
+    assert "probability" in call(capsys, *words)[1]
+    code, _, err = call(capsys, *words, "--out", tmp_path / "joint.MAR")
+    assert code == 1
+    assert "result file" in err
 
 
 def test_marginal_map_and_samples(capsys, network, tmp_path):
@@ -267,6 +284,8 @@ def test_picture(capsys, network, grid, tmp_path):
         (["--evidence", "nothing.evid"], 1, "no such file"),
         (["--evidence", "rain=yes"], 1, "with --given rain=yes"),
         (["--query", "marginal-map"], 1, "give --variable"),
+        (["--query", "joint"], 1, "give --variable"),
+        (["--query", "joint", "-v", "rain", "--method", "gibbs"], 1, "unknown method for joint 'gibbs'"),
         (["--samples", "3"], 1, "--samples goes with --query samples"),
         (["--query", "samples", "--method", "loopy_bp"], 1, "unknown method for samples 'loopy_bp'"),
         (["--query", "partition", "-v", "rain"], 1, "leave it out here"),

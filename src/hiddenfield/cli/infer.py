@@ -41,8 +41,8 @@ def infer(
     memory_limit: str | None = Option(
         None, metavar="SIZE", help="Such as 500MB or 4GB; by default half of the free memory."
     ),
-    query: Literal["marginals", "map", "partition", "marginal-map", "samples"] = Option(
-        "marginals", help="What to compute; marginal-map is the best joint state of the named variables."
+    query: Literal["marginals", "joint", "map", "partition", "marginal-map", "samples"] = Option(
+        "marginals", help="What to compute; joint and marginal-map are of the named variables together."
     ),
     variable: list[str] | None = Option(
         None, "--variable", "-v", metavar="NAME", help="Answer for this variable only; may be repeated."
@@ -133,8 +133,8 @@ def _check_options(
         raise InputError("a result file holds one answer: give --out without --compare")
     if variable and (compare or query == "partition"):
         raise InputError("--variable restricts marginals, assignments and samples: leave it out here")
-    if query == "marginal-map" and not variable:
-        raise InputError("--query marginal-map needs the variables to choose states for: give --variable")
+    if query in ("marginal-map", "joint") and not variable:
+        raise InputError(f"--query {query} is about some variables together: give --variable")
     if samples is not None and query != "samples":
         raise InputError("--samples goes with --query samples")
     if out is not None and out.suffix.lower() not in (".csv", ".tsv") and (variable or query == "samples"):

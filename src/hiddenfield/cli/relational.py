@@ -176,7 +176,7 @@ def learn(
     networks = given.all("to learn from")
     check_suffix(out, "a report's file", ".html", ".htm")
     method = choose_method(scheme, method)
-    with progress(starts, f"learning by {method}") as advance:
+    with progress(None, f"learning by {method}, ascents") as advance:  # methods that sample make one alone
         fit = fit_relational(
             scheme,
             networks,

@@ -17,7 +17,7 @@ from hiddenfield.errors import InputError, TooLargeError
 from hiddenfield.evaluation.records import finite
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.readers.uai import write_result
-from hiddenfield.inference.exact import marginal_map, sample
+from hiddenfield.inference.exact import joint, marginal_map, sample
 from hiddenfield.inference.gibbs import gibbs_sample
 from hiddenfield.inference.infer import (
     check_options,
@@ -26,19 +26,19 @@ from hiddenfield.inference.infer import (
     log_partition_alone,
     map_state,
 )
-from hiddenfield.inference.posterior import MapState, Posterior, state_key
+from hiddenfield.inference.posterior import Joint, MapState, Posterior, state_key
 from hiddenfield.limits import OutOfTimeError, seconds_left, time_limit as limited
 from hiddenfield.registry import choose
 from hiddenfield.shapes import Array, Int, Tensor
 
-Query = Literal["marginals", "map", "partition", "marginal-map", "samples"]
+Query = Literal["marginals", "joint", "map", "partition", "marginal-map", "samples"]
 
 DEFAULT_SECONDS = 5.0
 """Time limit of what is left to `auto` here, as of `auto` itself."""
 
 KEYS = (
-    "method", "note", "log_partition", "log_value", "marginals", "map", "upper_bound", "samples", "guarantee", "status",
-    "iterations", "residual", "diagnostics", "seconds",
+    "method", "note", "log_partition", "log_value", "marginals", "joint", "map", "upper_bound", "samples", "guarantee",
+    "status", "iterations", "residual", "diagnostics", "seconds",
 )  # fmt: skip
 """What every answer has as plain values."""
 
@@ -82,7 +82,7 @@ class Answer:
     field
         The field, with its evidence.
     outcome
-        The result of `infer`, `map_state`, `marginal_map` or `sample`.
+        The result of `infer`, `joint`, `map_state`, `marginal_map` or `sample`.
     seconds
         Wall-clock time.
     method
@@ -93,7 +93,7 @@ class Answer:
 
     query: Query
     field: FactorGraph
-    outcome: Posterior | MapState | Samples
+    outcome: Posterior | Joint | MapState | Samples
     seconds: float
     method: str = "auto"
     variables: tuple[int, ...] | None = None
@@ -140,6 +140,11 @@ class Answer:
             result["samples"] = [
                 self._by_name({v: state_key(self.field, v, row[v]) for v in self.shown}) for row in rows
             ]
+        elif isinstance(outcome, Joint):
+            columns = self.columns()
+            result["joint"] = [
+                dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
+            ]
         else:
             result["log_partition"] = finite(float(outcome.log_partition[0]))
             result["iterations"] = int(outcome.iterations.max())
@@ -180,10 +185,12 @@ class Answer:
     def columns(self) -> dict[str, list[Any]]:
         """Return the answer as columns of a table.
 
-        Marginals: variable, state, probability. An assignment: variable, state. Samples: one column per variable. A log
-        partition: itself and its guarantee.
+        Marginals: variable, state, probability. A joint distribution: one column per variable, probability. An
+        assignment: variable, state. Samples: one column per variable. A log partition: itself and its guarantee.
         """
         keys, outcome = self.field.variable_names or range(self.field.num_variables), self.outcome
+        if isinstance(outcome, Joint):
+            return {str(name): column for name, column in outcome.columns().items()}
         if isinstance(outcome, Samples):
             drawn = outcome.states.T.tolist()
             return {str(keys[v]): [state_key(self.field, v, k) for k in drawn[v]] for v in self.shown}
@@ -203,7 +210,7 @@ class Answer:
 
     def write(self, path: str | Path) -> None:
         """Write it as a result file of the UAI competitions: MAR, PR (to base 10) or MPE; all variables are in it."""
-        if isinstance(self.outcome, Samples) or self.variables is not None:
+        if isinstance(self.outcome, (Samples, Joint)) or self.variables is not None:
             raise InputError(
                 "a UAI result file holds an answer for all variables; give the name of a .csv file for "
                 + ("samples" if isinstance(self.outcome, Samples) else "some of them")
@@ -235,11 +242,12 @@ def ask(
     field
         One graph.
     query
-        "marginals", "map" (the most likely joint assignment), "partition", "marginal-map" (the most likely joint state
-        of `variables`, summed over all others) or "samples".
+        "marginals", "joint" (the distribution of `variables` together, exactly), "map" (the most likely joint
+        assignment), "partition", "marginal-map" (the most likely joint state of `variables`, summed over all others) or
+        "samples".
     method
         A name from `METHODS`; for assignments "auto", "exact", "loopy_bp" or "tree_reweighted"; for a marginal map
-        "auto" or "exact"; for samples "auto", "exact" or "gibbs".
+        and a joint distribution "auto" or "exact"; for samples "auto", "exact" or "gibbs".
     evidence
         See `FactorGraph.given`.
     options
@@ -265,8 +273,8 @@ def ask(
     [[0.0, 1.0], [0.1192, 0.8807]]
     """
     chosen = None if variables is None else tuple(dict.fromkeys(field.index_of(v) for v in variables))
-    if query == "marginal-map" and not chosen:
-        raise InputError("a marginal map is the best joint state of some variables: name them (--variable)")
+    if query in ("marginal-map", "joint") and not chosen:
+        raise InputError(f"{query} is a question about some variables together: name them (--variable)")
     if "marginals" in (options or {}):
         raise InputError("what is computed follows from the query: leave out the option marginals")
     given = field if evidence is None else field.given(evidence)
@@ -299,14 +307,15 @@ def _asked(
         alone = log_partition_alone(method) if query == "partition" else {}
         return lambda field, **options: infer(field, method, **{**alone, **options}), None
     default = DEFAULT_SECONDS if method == "auto" else None
-    if query == "marginal-map":
-        choose("method for a marginal map", {"auto": 0, "exact": 0}, method)
+    if query in ("marginal-map", "joint"):
+        choose(f"method for {query}", {"auto": 0, "exact": 0}, method)
+        name, function = ("joint", joint) if query == "joint" else ("marginal_map", marginal_map)
 
-        def best(field: FactorGraph, **options: Any) -> MapState:
-            check_options("marginal_map", marginal_map, options)
-            return marginal_map(field, variables or (), **options)
+        def together(field: FactorGraph, **options: Any) -> Joint | MapState:
+            check_options(name, function, options)
+            return function(field, variables or (), **options)
 
-        return best, default
+        return together, default
     choose("method for samples", {"auto": 0, "exact": 0, "gibbs": 0}, method)
     return lambda field, **options: _draw(field, method, num_samples, options), default
 
@@ -349,10 +358,13 @@ def _draw(field: FactorGraph, method: str, num_samples: int, options: Mapping[st
 
 
 def _check_possible(
-    field: FactorGraph, evidence: Mapping[Any, Any], outcome: Posterior | MapState | Samples, method: str
+    field: FactorGraph,
+    evidence: Mapping[Any, Any],
+    outcome: Posterior | Joint | MapState | Samples,
+    method: str,
 ) -> None:
     """Refuse an answer of value 0: a contradiction where that is certain, otherwise a failure of the method."""
-    if isinstance(outcome, Samples):
+    if isinstance(outcome, (Samples, Joint)):
         return
     value = outcome.log_value if isinstance(outcome, MapState) else outcome.log_partition
     if not bool((value == -math.inf).any()):

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 
@@ -354,6 +354,9 @@ class Joint:
     variables: tuple[int, ...]
     probabilities: Float[Tensor, "*states"]
     field: FactorGraph
+    guarantee: ClassVar[Guarantee] = "exact"
+    status: ClassVar[str] = "converged"
+    note: ClassVar[str] = ""
 
     def __getitem__(self, states: str | int | tuple[str | int, ...]) -> float:
         """Return the probability of a combination of states, by name or number, in the order of the variables."""
@@ -369,12 +372,14 @@ class Joint:
 
     def to_frame(self) -> pandas.DataFrame:
         """Return a pandas table with one column per variable, and the probability; `MissingDependencyError` without."""
+        return data_frame(self.columns())
+
+    def columns(self) -> dict[Any, list[Any]]:
+        """Return the states of each variable in all combinations of states, and their probabilities."""
         keys = variable_keys(self.field)
-        columns: dict[Any, list[Any]] = {
-            keys[v]: list(column)
-            for v, column in zip(self.variables, zip(*self._combinations(), strict=True), strict=True)
-        }
-        return data_frame({**columns, "probability": self.probabilities.flatten().tolist()})
+        states = zip(*self._combinations(), strict=True)
+        columns = {keys[v]: list(column) for v, column in zip(self.variables, states, strict=True)}
+        return {**columns, "probability": self.probabilities.flatten().tolist()}
 
     def _combinations(self) -> list[tuple[str | int, ...]]:
         each = [[state_key(self.field, v, k) for k in _states(self.field, v)] for v in self.variables]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hiddenfield.data.paths import atomic
-from hiddenfield.inference.posterior import MapState
+from hiddenfield.inference.posterior import Joint, MapState
 from hiddenfield.shapes import Array
 
 if TYPE_CHECKING:
@@ -69,13 +69,15 @@ def answer_as_text(answer: Answer) -> str:
             lines[-1] += f"; the best is at most {float(outcome.upper_bound[0]):.8g}"
     elif isinstance(outcome, Samples):
         lines[0] = f"{len(outcome.states):,} samples ({outcome.guarantee}), {answer.seconds:.3g} s"
+    elif isinstance(outcome, Joint):
+        lines[0] = f"joint distribution ({outcome.guarantee}), {answer.seconds:.3g} s"
     else:
         lines[0] += f", {result['iterations']:,} iterations, residual {float(outcome.residual.max()):.2g}"
         lines.append(f"log partition {float(outcome.log_partition[0]):.8g} ({outcome.guarantee})")
     if outcome.note:
         lines.append(f"note: {outcome.note}")
-    if isinstance(outcome, Samples):
-        return "\n".join([*lines, *_sample_lines(answer.columns())])
+    if isinstance(outcome, (Samples, Joint)):
+        return "\n".join([*lines, *_row_lines(answer.columns())])
     rows = (result["map"] if result["marginals"] is None else result["marginals"]) or ()
     named = list(rows.items() if isinstance(rows, dict) else enumerate(rows))
     width = max((len(str(name)) for name, _ in named[:MOST_SHOWN]), default=0)
@@ -85,10 +87,13 @@ def answer_as_text(answer: Answer) -> str:
     return "\n".join(lines)
 
 
-def _sample_lines(columns: Mapping[str, Sequence[Any]]) -> list[str]:
-    """Return samples as aligned columns, the first of both."""
+def _row_lines(columns: Mapping[str, Sequence[Any]]) -> list[str]:
+    """Return aligned columns, the first rows and columns of them."""
     shown = list(columns.items())[:MOST_COLUMNS]
-    cells = [[name, *map(str, values[:MOST_SHOWN])] for name, values in shown]
+    cells = [
+        [name, *(_number(v, ".4f") if isinstance(v, float) else str(v) for v in values[:MOST_SHOWN])]
+        for name, values in shown
+    ]
     widths = [max(map(len, column)) for column in cells]
     lines = [
         "  " + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -96,7 +101,7 @@ def _sample_lines(columns: Mapping[str, Sequence[Any]]) -> list[str]:
     ]
     total = len(next(iter(columns.values()), ()))
     if total > MOST_SHOWN or len(columns) > MOST_COLUMNS:
-        lines.append(f"  ... of {total:,} samples of {len(columns):,} variables; --json or --out has all")
+        lines.append(f"  ... of {total:,} rows and {len(columns):,} columns; --json or --out has all")
     return lines
 
 
