@@ -45,7 +45,7 @@ def problem(vertices: int) -> tuple[ContextLayer, Seen]:
     size = trees * TREE
     context = see(pack, [(rng.integers(0, STATES, size), STATES)])
     column = TableColumn("label", "categorical", Vocabulary("label", tuple(range(LABELS))))
-    layer = ContextLayer(STATES, context.shape, [Symbols(column, (0,), STATES)])
+    layer = ContextLayer(STATES, context.shape, [Symbols((column,), (0,), STATES)])
     return layer, Seen(rng.integers(0, LABELS, (size, 1)).astype(float), context, np.ones(size))
 
 

@@ -59,7 +59,7 @@ def ours(codes: np.ndarray, law: Arrays, forest: Forest) -> tuple[Fit, HiddenMar
     data = Sequences.of(forest, Table(codes.reshape(-1, 1).astype(float), (column,)))
     states = len(law["initial"])
     full = np.ones((states, states), bool)
-    model = HiddenMarkov([Symbols(column, (0,), states)], full, full[0])
+    model = HiddenMarkov([Symbols((column,), (0,), states)], full, full[0])
 
     def fit(iterations: int) -> float:
         found = fit_em(model, data, start=law, max_iterations=iterations, tolerance=1e-300)

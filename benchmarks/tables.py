@@ -68,9 +68,7 @@ def mixed(rows: int) -> Table:
 def latent_classes(rows: int) -> dict[str, Any]:
     """Measure a turn of latent classes."""
     table, symbols = mixed(rows), COLUMNS - 5
-    emissions: list[Emission] = [
-        Symbols(column, (j,), CLASSES) for j, column in enumerate(table.columns[:symbols])
-    ]
+    emissions: list[Emission] = [Symbols(table.columns[:symbols], tuple(range(symbols)), CLASSES)]
     family = Gaussians("diagonal", np.zeros(5), np.ones(5))
     emissions.append(Numbers(tuple(range(symbols, COLUMNS)), CLASSES, 1, family))
     model, data = MixtureOfColumns(CLASSES, table.columns, emissions), Rows(table.values)

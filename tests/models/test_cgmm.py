@@ -40,7 +40,7 @@ def graphs_of(seed, sizes=(7, 1, 0, 5)):
 
 def symbols(states=STATES, concentration=1.0):
     column = TableColumn("label", "categorical", Vocabulary("label", tuple("wxyz")))
-    return Symbols(column, (0,), states, concentration)
+    return Symbols((column,), (0,), states, concentration)
 
 
 def codes(draw, nodes, missing=0.2):
@@ -215,7 +215,7 @@ def test_rare_labels_have_states_of_their_own(seed):
     values = np.repeat(np.arange(10.0), [5000, *[3] * 9])[:, None]
     column = TableColumn("label", "categorical", Vocabulary("label", tuple("abcdefghij")))
     pack = hf.data.from_edges([], [], node_ptr=[0, len(values)])
-    stack = grow(pack, values, [Symbols(column, (0,), 40, 1.001)], Growth(40, 1), seed=seed)
+    stack = grow(pack, values, [Symbols((column,), (0,), 40, 1.001)], Growth(40, 1), seed=seed)
     assert len(np.unique(stack.infer(pack, values)[0][0])) >= 7
 
 

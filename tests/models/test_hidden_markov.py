@@ -192,7 +192,7 @@ def symbols(codes, count=2, **options):
     column = TableColumn("x", "categorical", LETTERS)
     table = Table(np.asarray(codes, float)[:, None], (column,))
     full = np.ones((count, count), bool)
-    model = HiddenMarkov([Symbols(column, (0,), count)], full, full[0], **options)
+    model = HiddenMarkov([Symbols((column,), (0,), count)], full, full[0], **options)
     return model, Sequences.of(Forest.of_lengths([len(codes)]), table)
 
 
@@ -217,7 +217,7 @@ def test_the_occasionally_dishonest_casino(data_path):
         rolls, path = (line.split()[1] for line in file.read().splitlines()[:2])
     column = TableColumn("x", "categorical", Vocabulary("x", tuple("123456")))
     table = Table(np.array([float(roll) - 1 for roll in rolls])[:, None], (column,))
-    model = HiddenMarkov([Symbols(column, (0,), 2)], np.ones((2, 2), bool), np.ones(2, bool))
+    model = HiddenMarkov([Symbols((column,), (0,), 2)], np.ones((2, 2), bool), np.ones(2, bool))
     parameters = {
         "initial": np.array([0.5, 0.5]),
         "transitions": np.array([[0.95, 0.05], [0.10, 0.90]]),
@@ -278,7 +278,7 @@ def mixed(kind, per_state, *, tree=False, prior=False, seed=0, **options):
     emissions = [
         Numbers((0, 1), 2, per_state, Gaussians(kind, centre[:2], spread[:2], weak)),
         Events((2,), centre[2:3]),
-        Symbols(columns[3], (3,), 2),
+        Symbols((columns[3],), (3,), 2),
     ]
     full = np.ones((2, 2), bool)
     return HiddenMarkov(emissions, full, full[0], **options), Sequences.of(forest, table)

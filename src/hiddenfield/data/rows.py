@@ -111,22 +111,22 @@ class Rows:
         return [(place, self[place]) for place in places]
 
     @cached_property
-    def codes(self) -> Int[Array, " rows"]:
-        """The first column as codes of symbols, -1 where missing."""
-        return np.where(self.missing[:, 0], -1.0, self.values[:, 0]).astype(np.int64)
-
-    @cached_property
-    def _indicators(self) -> dict[int, Any]:
+    def _indicators(self) -> dict[tuple[int, ...], Any]:
         return {}
 
-    def indicators(self, symbols: int) -> Any:
-        """Return the codes as a sparse matrix (symbols and one for missing, rows) of ones."""
-        from scipy.sparse import csc_matrix
+    def indicators(self, sizes: tuple[int, ...]) -> Any:
+        """Return columns of codes, of so many symbols each, as a sparse matrix of ones.
 
-        if symbols not in self._indicators:
-            given = (np.ones(len(self)), self.codes % (symbols + 1), np.arange(len(self) + 1))
-            self._indicators[symbols] = csc_matrix(given, (symbols + 1, len(self)))
-        return self._indicators[symbols]
+        It has a row for each row, and for each column its symbols and one more, for missing.
+        """
+        from scipy.sparse import csr_matrix
+
+        if sizes not in self._indicators:
+            starts = np.cumsum([0, *(size + 1 for size in sizes)])
+            codes = (np.where(self.missing, sizes, self.values) + starts[:-1]).astype(np.int32).reshape(-1)
+            given = (np.ones(len(codes)), codes, np.arange(len(self) + 1, dtype=np.int32) * len(sizes))
+            self._indicators[sizes] = csr_matrix(given, (len(self), int(starts[-1])))
+        return self._indicators[sizes]
 
     @cached_property
     def missing(self) -> Bool[Array, "rows columns"]:

@@ -225,7 +225,7 @@ class ContextualGraphMarkovModel(Fitted):  # type: ignore[misc]
         found: list[Emission] = []
         for k, words in enumerate(self.features_.node_vocabularies):
             column = TableColumn(f"{k}", "categorical", words)
-            found.append(Symbols(column, (k,), self.num_states, LABEL_PRIOR))
+            found.append(Symbols((column,), (k,), self.num_states, LABEL_PRIOR))
         first, dim = len(found), len(self.features_.node_attributes)
         if dim:
             # Attributes are standardised by the features.

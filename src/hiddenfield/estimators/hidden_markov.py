@@ -194,7 +194,7 @@ class HiddenMarkovModel(TableEstimator):
         return allowed, np.ones(count, bool)
 
     def _emissions(self) -> list[Emission]:
-        """Return a block of all columns of numbers, one of all counts, and each column of symbols."""
+        """Return a block of all columns of numbers, one of all counts, and one of all symbols."""
         columns, (numbers, counts, symbols) = self.table_columns_, self._of_kinds()
         found: list[Emission] = []
         if numbers:
@@ -207,7 +207,10 @@ class HiddenMarkovModel(TableEstimator):
             found.append(Numbers(numbers, self.num_states, self.num_components, family, self.concentration))
         if counts:
             found.append(Events(counts, self.centre_[list(counts)]))
-        return found + [Symbols(columns[j], (j,), self.num_states, self.concentration) for j in symbols]
+        if symbols:
+            described = tuple(columns[j] for j in symbols)
+            found.append(Symbols(described, symbols, self.num_states, self.concentration))
+        return found
 
     def _learning(self) -> dict[str, Any]:
         options = super()._learning()

@@ -100,12 +100,12 @@ class MixedMixture(TableEstimator):
         self.spread_[self.spread_ <= 1e-12 * np.abs(self.centre_)] = 1.0
         self.profile_, weights = {}, table.row_weights()
         for j in self._of_kinds()[2]:
-            counts = rows.block((j,)).indicators(table.columns[j].num_states) @ weights
+            counts = rows.block((j,)).indicators((table.columns[j].num_states,)).T @ weights
             # A symbol that does not occur is as likely as if it occurred once.
             self.profile_[table.names[j]] = (counts[:-1] + 1).tolist()
 
     def _emissions(self) -> list[Emission]:
-        """Return a block of all columns of numbers, one of all counts, and each column of symbols."""
+        """Return a block of all columns of numbers, one of all counts, and one of all symbols."""
         columns, (numbers, counts, symbols) = self.table_columns_, self._of_kinds()
         classes, rows, found = self.num_components, self.smoothing, list[Emission]()
         if numbers:
@@ -116,9 +116,11 @@ class MixedMixture(TableEstimator):
             found.append(Numbers(numbers, classes, 1, Gaussians("diagonal", centre, spread, prior)))
         if counts:
             found.append(Events(counts, self.centre_[list(counts)], rows))
-        for j in symbols:
-            share = np.array(self.profile_[columns[j].name])
-            found.append(Symbols(columns[j], (j,), classes, 1 + rows * share / share.sum()))
+        if symbols:
+            described = tuple(columns[j] for j in symbols)
+            shares = [np.array(self.profile_[column.name]) for column in described]
+            priors = [1 + rows * share / share.sum() for share in shares]
+            found.append(Symbols(described, symbols, classes, priors))
         return found
 
     def _model(self) -> MixtureOfColumns:

@@ -112,7 +112,7 @@ class Pooled:
         ordered = structures[np.array(sorted(range(len(texts)), key=texts.__getitem__), dtype=np.int64)]
         column = TableColumn("symbol", "categorical", Vocabulary("symbol", tuple(range(len(labels)))))
         every = np.ones((num_states, num_states), dtype=bool)
-        emissions = [Symbols(column, (0,), num_states, CONCENTRATION)]
+        emissions = [Symbols((column,), (0,), num_states, CONCENTRATION)]
         model = HiddenMarkov(emissions, every, every[0], concentration=CONCENTRATION)
         data = _sequences(ordered, labels, column)
         learned = fit_em(
@@ -124,7 +124,7 @@ class Pooled:
         """Return sequences as the model takes them; unknown symbols are missing."""
         emission = self.model.emissions[0]
         assert isinstance(emission, Symbols)
-        return _sequences(structures, self.labels, emission.column)
+        return _sequences(structures, self.labels, emission.described[0])
 
 
 def _sequences(structures: Structures, labels: Labels, column: TableColumn) -> Sequences:

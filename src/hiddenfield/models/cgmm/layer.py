@@ -162,8 +162,8 @@ class ContextLayer(Composed):
             block = data.block(emission.columns)
             found |= emission.start(block, owners, generator)
             if isinstance(emission, Symbols):
-                counts = emission.statistics(block, owners, found, Fill())[emission.key]
-                found[emission.key] = dirichlet.mean(counts + 1e-6)
+                for key, counts in emission.statistics(block, owners, found, Fill()).items():
+                    found[key] = dirichlet.mean(counts + 1e-6)
         return found
 
     def expected_statistics(self, data: Seen, parameters: Arrays, fill: Fill) -> Arrays:
