@@ -1,11 +1,12 @@
 """Does `hiddenfield fit` need to be told how many threads to use, and how soon does a fresh install train?
 
-Each fit of 600 molecules is a process of its own, as people start it: with the default number of threads, and with
-OMP_NUM_THREADS 1 and the number of cores; as the machine is, and beside a busy process for every core. Of two fits
-each, that take turns, the better: wall-clock and CPU seconds of the process, seconds of the epochs, the ratio of the
-whole to the best setting, and a fingerprint of the weights, which must be the same in every row but the last two. The
-last rows are of an empty cache of compiled loops, and of the same cache in a second run: one epoch, imports and reading
-included. `load` is the load average of the minute before: about 0 on an idle machine, more where other programs ran.
+Each fit of 200 molecules, ten epochs, is a process of its own, as people start it: with the default number of threads,
+and with OMP_NUM_THREADS 1 and the number of cores; as the machine is, and beside a busy process for every core. Of two
+fits each, that take turns, the better: wall-clock and CPU seconds of the process, seconds of the epochs, the ratio of
+the whole to the best setting, and a fingerprint of the weights, which must be the same in every row but the last two.
+The last rows are of an empty cache of compiled loops, and of the same cache in a second run: one epoch, imports and
+reading included. `load` is the load average of the minute before: about 0 on an idle machine, more where other programs
+ran.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Any
 
 from benchmarks.environment import main
 
-STRUCTURES, EPOCHS, REPEATS = 600, 2, 2
+STRUCTURES, EPOCHS, REPEATS = 200, 10, 2
 # Ends with the process that started it, however that ends.
 BURN = "import os; parent = os.getppid()\nwhile os.getppid() == parent: sum(range(100000))"
 
@@ -61,7 +62,7 @@ def run(quick: bool = False) -> dict[str, Any]:
     import hiddenfield as hf
 
     folder, rows, epochs = Path(tempfile.mkdtemp()), [], 1 if quick else EPOCHS
-    hf.write(hf.datasets.huckel(200 if quick else STRUCTURES, seed=0), folder / "m.parquet")
+    hf.write(hf.datasets.huckel(STRUCTURES, seed=0), folder / "m.parquet")
     cores = os.cpu_count() or 1
     settings = {"default": {}} | {f"{n} threads": {"OMP_NUM_THREADS": str(n)} for n in (1, cores)}
     fit(folder, "warm", 1)
