@@ -258,7 +258,8 @@ def test_unknown_symbols_of_any_format_can_be_left_out(capsys, tmp_path):
         (["fit", "nothing.csv", "--out", "run"], 1, "no such file or folder"),
         (["predict", "nothing", "{data}", "-o", "out.csv"], 1, "no model.json"),
         (["predict", "nothing", "{data}", "-o", "out.txt"], 1, "must end in .csv, .tsv or .parquet"),
-        (["embed", "nothing", "{data}"], 2, "--output"),
+        (["embed", "nothing", "{data}"], 2, "Missing option '--out'"),
+        (["embed", "nothing", "{data}", "--output", "e.npy"], 2, "Possible options: --out"),
     ],
 )
 def test_mistakes(capsys, monkeypatch, tmp_path, molecules, words, code, text):

@@ -69,9 +69,11 @@ def test_data_is_not_taken_for_an_argument():
 
 def test_one_spelling_of_out(capsys, tmp_path, table):
     done(capsys, "fit", table, "--target", "size", "--on-error", "skip", "-o", tmp_path / "run", *QUICK)
-    for flag in ("--out", "--output", "-o"):
+    for flag in ("--out", "-o"):
         words = ["predict", tmp_path / "run", table, flag, tmp_path / "p.csv", "--on-error", "skip"]
         assert done(capsys, *words)["predicted"] == 29
+    for command in ("fit", "evaluate", "predict", "embed", "impute", "learn", "generate"):
+        assert "--output" not in call(capsys, command, "--help")[1], command
     done(capsys, "generate", "huckel", "-n", "2", "-o", tmp_path / "h.parquet")
 
 

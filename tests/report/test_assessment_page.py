@@ -7,7 +7,7 @@ import copy
 import pytest
 
 from hiddenfield.evaluation import Assessment, Assessments
-from hiddenfield.evaluation.records import convert
+from hiddenfield.evaluation.records import FittedModel, PartSizes, convert
 from hiddenfield.report.assessment_page import write_report
 from hiddenfield.report.assessment_text import assessment_as_text
 
@@ -173,3 +173,12 @@ def test_targets_of_both_kinds_keep_the_metrics_of_each(tmp_path):
         "Accuracy 0.8000; mean absolute error 0.8000.",
     ):
         assert part in page, part
+
+
+@pytest.mark.parametrize(
+    ("epochs", "text"),
+    [([9, 9, 9], "best epoch 5, 2, 7 of 9\n"), ([9, 6, 9], "best epoch 5 of 9, 2 of 6, 7 of 9\n")],
+)
+def test_the_best_epoch_of_each_network_stands_beside_its_last(epochs, text):
+    fitted = FittedModel("regression", "loopy_bp", PartSizes(8, 0, 2), 100, epochs, [5, 2, 7], {})
+    assert text in assessment_as_text(Assessments({}, {}, [], fitted=fitted))

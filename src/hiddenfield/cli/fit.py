@@ -113,9 +113,7 @@ def predict(
     run: Run,
     path: cli.Source,
     reader: cli.Reader,
-    out: Path = Option(
-        ..., "--out", "--output", "-o", help="A .csv, .tsv or .parquet file.", show_default=False
-    ),
+    out: Path = Option(..., "--out", "-o", help="A .csv, .tsv or .parquet file.", show_default=False),
     probabilities: bool = Option(False, "--probabilities", help="Also write the probability of every class."),
     json: cli.Json = False,
 ) -> None:
@@ -147,9 +145,7 @@ def embed(
     path: Path | None = Argument(
         None, metavar="[PATH]", help="File or folder that a fitted model embeds.", show_default=False
     ),
-    out: Path = Option(
-        ..., "--out", "--output", "-o", help="A .csv, .tsv, .parquet or .npy file.", show_default=False
-    ),
+    out: Path = Option(..., "--out", "-o", help="A .csv, .tsv, .parquet or .npy file.", show_default=False),
     model: str | None = Option(
         None, help="Learn vectors of the nodes of NETWORK: line, sdne or spectral.", show_default=False
     ),

@@ -118,9 +118,7 @@ def impute(
         help="CSV, TSV or Parquet, with the columns of the training data; FASTA and the like for sequences.",
     ),
     run: Path = Option(..., "--run", help="Output folder of hiddenfield learn.", show_default=False),
-    out: Path = Option(
-        ..., "--out", "--output", "-o", help="A .csv, .tsv or .parquet file.", show_default=False
-    ),
+    out: Path = Option(..., "--out", "-o", help="A .csv, .tsv or .parquet file.", show_default=False),
     draws: int | None = Option(
         None,
         min=1,

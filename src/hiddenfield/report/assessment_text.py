@@ -76,10 +76,12 @@ def _fitted_lines(fitted: FittedModel) -> list[str]:
     counts = fitted.structures
     left_out = f"; {counts.without_target:,} without a target left out" if counts.without_target else ""
     many = f"{len(fitted.epochs)} networks of " if len(fitted.epochs) > 1 else ""
-    best, most = (", ".join(map(str, each)) for each in (fitted.best_epoch, dict.fromkeys(fitted.epochs)))
+    alike = len(set(fitted.epochs)) < 2
+    ends = fitted.best_epoch if alike else map("{} of {}".format, fitted.best_epoch, fitted.epochs)
+    best = ", ".join(map(str, ends)) + (f" of {fitted.epochs[0]}" if alike and fitted.epochs else "")
     lines = [
         f"{fitted.task} with {many}{fitted.model}, {fitted.num_parameters:,} weights"
-        + (f", best epoch {best} of {most}" if fitted.epochs else ""),
+        + (f", best epoch {best}" if fitted.epochs else ""),
         f"{counts.train:,} training, {counts.validation:,} validation, {counts.test:,} test structures{left_out}",
     ]
     if fitted.epochs and not counts.validation and (share := fitted.settings.get("validation_fraction")):

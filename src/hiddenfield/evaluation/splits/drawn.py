@@ -117,7 +117,7 @@ def hold_out_positions(
     if not 0.0 < fraction < 1.0:
         raise InputError(f"the held-out share must lie between 0 and 1, got {fraction}")
     if total < 2:
-        raise InputError(f"{total} structures cannot be divided; at least two are needed")
+        raise InputError(f"{total} structure{'s' * (total != 1)} cannot be divided; at least two are needed")
     size = min(max(round(total * fraction), 1), total - 1)
     order = generator.permutation(total)
     if classes is None:
