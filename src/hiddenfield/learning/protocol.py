@@ -62,19 +62,8 @@ class Fill:
 
 
 @runtime_checkable
-class LatentModel(Protocol[Data]):
-    r"""A model with something hidden, as EM sees it.
-
-    Statistics are sums over the data. They have two entries of that name in every model: ``"objective"``, the
-    log-likelihood :math:`\sum_n w_n \log p(x_n \mid \theta)` (with "mode" and "sample" that of the data as filled
-    in), and ``"count"``, :math:`\sum_n w_n`.
-    """
-
-    def start(self, data: Data, how: str, generator: np.random.Generator) -> Arrays:
-        """Return parameters to start from: "k_means", "random", or what else the model offers; "auto" is its choice."""
-
-    def expected_statistics(self, data: Data, parameters: Arrays, fill: Fill) -> Arrays:
-        """Return the sufficient statistics with what is hidden filled in, summed over the data (the E step)."""
+class Estimated(Protocol):
+    """Parameters that are best for statistics and a prior, and that have free coordinates."""
 
     def maximize(self, statistics: Arrays, parameters: Arrays) -> Arrays:
         """Return the parameters that are best for the statistics and the prior (the M step)."""
@@ -93,6 +82,22 @@ class LatentModel(Protocol[Data]):
 
     def from_vector(self, vector: Float[Array, " free"], parameters: Arrays) -> Arrays:
         """Return the parameters at these coordinates; `parameters` give what has none (fixed values, zeros)."""
+
+
+@runtime_checkable
+class LatentModel(Estimated, Protocol[Data]):
+    r"""A model with something hidden, as EM sees it.
+
+    Statistics are sums over the data. They have two entries of that name in every model: ``"objective"``, the
+    log-likelihood :math:`\sum_n w_n \log p(x_n \mid \theta)` (with "mode" and "sample" that of the data as filled
+    in), and ``"count"``, :math:`\sum_n w_n`.
+    """
+
+    def start(self, data: Data, how: str, generator: np.random.Generator) -> Arrays:
+        """Return parameters to start from: "k_means", "random", or what else the model offers; "auto" is its choice."""
+
+    def expected_statistics(self, data: Data, parameters: Arrays, fill: Fill) -> Arrays:
+        """Return the sufficient statistics with what is hidden filled in, summed over the data (the E step)."""
 
 
 @runtime_checkable

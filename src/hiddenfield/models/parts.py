@@ -7,28 +7,13 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from hiddenfield.learning.protocol import Arrays, Conjugate
+from hiddenfield.learning.protocol import Arrays, Conjugate, Estimated
 from hiddenfield.shapes import Array, Float
 
 
 @runtime_checkable
-class Part(Conjugate, Protocol):
-    """Some of the parameters of a model: what `LatentModel` and `Conjugate` say of these alone."""
-
-    def maximize(self, statistics: Arrays, parameters: Arrays) -> Arrays:
-        """Return the best parameters."""
-
-    def log_prior(self, parameters: Arrays) -> float:
-        """Return their log density."""
-
-    def gradient(self, statistics: Arrays, parameters: Arrays) -> Float[Array, " free"]:
-        """Return the slope of the log-likelihood of the filled data and the log prior."""
-
-    def as_vector(self, parameters: Arrays) -> Float[Array, " free"]:
-        """Return free coordinates."""
-
-    def from_vector(self, vector: Float[Array, " free"], parameters: Arrays) -> Arrays:
-        """Return the parameters at these coordinates."""
+class Part(Estimated, Conjugate, Protocol):
+    """Some of the parameters of a model, and what can be said of these alone."""
 
 
 class Composed:
