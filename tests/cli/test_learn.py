@@ -413,3 +413,15 @@ def test_topics_are_shown_with_their_words(data_path, tmp_path):
     assert page.count('class="card"') == 4
     assert ", ".join(hf.load(tmp_path / "run").top_words()[0]) in page
     assert "UK: " in page
+
+
+@pytest.mark.parametrize(
+    ("model", "says"), [("bayesian_network", "independent"), ("markov_network", "interacts")]
+)
+def test_what_is_taken_for_granted_without_a_structure_is_said(tmp_path, model, says):
+    (tmp_path / "table.csv").write_text("rain,wet\n" + "no,no\nyes,yes\n,yes\n" * 4)
+    text = call("learn", tmp_path / "table.csv", "--model", model, "--out", tmp_path / "run", "--report")
+    assert re.search(f"no structure is given: .*{says}", text)
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert f"{says}" in page.split("<h2>Learning</h2>")[0]
+    assert "<th>size</th>" not in page

@@ -188,6 +188,7 @@ class NetworkEstimator(TableEstimator):
     reference="Lauritzen 1995",
     data="table",
     symbols=True,
+    unstructured="all columns are independent of each other",
 )
 @dataclass(eq=False, repr=False)
 class BayesianNetwork(NetworkEstimator):

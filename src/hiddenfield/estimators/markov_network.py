@@ -36,6 +36,7 @@ GRADIENTS = 50
     reference="Koller & Friedman 2009",
     data="table",
     symbols=True,
+    unstructured="every pair of columns interacts",
 )
 @dataclass(eq=False, repr=False)
 class MarkovNetwork(NetworkEstimator):

@@ -101,6 +101,8 @@ class LearnData:
         Of sequences and trees.
     left_out
         Columns that the model does not take, and why.
+    note
+        What the model takes for granted, as nothing else was said.
     shards, whole
         The parts of a table that is not read into memory as a whole, and what they hold.
     """
@@ -112,6 +114,7 @@ class LearnData:
     structures: Structures | Documents | None = None
     lengths: Int[Array, " sequences"] | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
+    note: str = ""
     shards: Shards | None = None
     whole: Survey | None = None
 
@@ -173,7 +176,10 @@ class LearnData:
             raise InputError(
                 f"{kind.__name__} predicts columns from others; name what is predicted with targets"
             )
-        return cls(table, used, tuple(targets), left_out=left_out)
+        taken, note = LATENT.facts(plan.model).get("unstructured"), ""
+        if taken and len(used) > 1 and not {"structure", "features"} & {*plan.parameters}:
+            note = f"no structure is given: {taken}; name the file of one with structure (-p structure=FILE)"
+        return cls(table, used, tuple(targets), left_out=left_out, note=note)
 
     @classmethod
     def of_shards(cls, shards: Shards, plan: LearnPlan) -> LearnData:

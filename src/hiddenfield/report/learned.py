@@ -15,6 +15,7 @@ from hiddenfield.estimators import LATENT, load
 from hiddenfield.estimators.sizes import CRITERIA
 from hiddenfield.evaluation.latent import MODEL, LearnRecord
 from hiddenfield.evaluation.latent_data import LearnData
+from hiddenfield.learning.starts import SHORT_RUNS
 from hiddenfield.report.drawing import draw, plot
 from hiddenfield.report.learned_pictures import (
     MOST_STATES,
@@ -60,7 +61,7 @@ def data_as_text(data: LearnData) -> str:
     for reason in dict.fromkeys(data.left_out.values()):
         names = [name for name, own in data.left_out.items() if own == reason]
         lines.append(f"left out, as {reason}: {', '.join(names)}")
-    return "\n".join(lines)
+    return "\n".join([*lines, *([data.note] if data.note else [])])
 
 
 def _pattern_lines(data: LearnData) -> list[str]:
@@ -131,7 +132,8 @@ def _size_table(record: LearnRecord) -> tuple[list[str], list[list[str]]]:
         free, turns = ("" if value is None else f"{value:,}" for value in (one.free, one.iterations))
         size = "" if one.size is None else str(one.size)
         rows.append([size, shown[0], free, *shown[1:], turns, one.error or one.status])
-    return heads, rows
+    # Of a model without a size there is nothing in the first column.
+    return (heads, rows) if record.size_parameter else (heads[1:], [row[1:] for row in rows])
 
 
 def learned_record(data: LearnData, record: LearnRecord) -> dict[str, Any]:
@@ -217,6 +219,7 @@ def _data_section(data: LearnData) -> str:
         for column, count in zip(table.columns, data.missing, strict=True)
     ]
     listed = html_table(["column", "missing", "share", "use"], rows, text=(0, 3))
+    listed += f"<p>{escape(data.note[0].upper() + data.note[1:])}.</p>" if data.note else ""
     if not data.missing.any() or len(table.names) == 1:
         return listed
     size = {"width": min(9.0, 3.4 + 0.3 * len(table.names)), "height": 1.4 + 0.22 * min(len(counts), 24)}
@@ -235,6 +238,10 @@ def _learning_section(estimator: Any, record: LearnRecord) -> str:
         best = max(range(len(runs)), key=lambda k: runs[k].objective)
 
         caption = f"The objective of {len(runs)} run{'s' * (len(runs) > 1)}, by iteration."
+        if estimator.start == SHORT_RUNS or (
+            estimator.start == "auto" and hasattr(estimator.model_, "many_maxima")
+        ):
+            caption += " Each begins where the best of many short runs has ended."
         traces = [run.trace for run in runs]
         boxes.append(plot("traces", caption, paint_traces, traces, best, title="objective by turn"))
     done = [one for one in record.sizes if one.error is None and one.size is not None]
