@@ -14,6 +14,7 @@ from hiddenfield.estimators import StructureClassifier
 from hiddenfield.evaluation import AssessmentSettings, Split
 from hiddenfield.evaluation.held_out import measure_fit
 from hiddenfield.report import collect_run
+from hiddenfield.report.assessment_text import assessment_as_text
 from tests.cli.calling import call, done
 from tests.report.test_report import checked
 
@@ -115,13 +116,17 @@ def test_a_fit_is_an_assessment_with_one_hold_out(capsys, words):
 def test_a_class_that_is_only_in_the_test_part_is_counted_as_wrong():
     """The model has not seen it; the codes of the classes that sort after it do not move."""
     texts, kinds = ["G", "T"] * 20 + ["C", "T", "T"], ["a", "c"] * 20 + ["b", "c", "c"]
-    pack = hf.data.from_sequences(texts, targets={"kind": kinds})
+    pack = hf.data.from_sequences(texts, targets={"kind": kinds, "other": [*kinds[:40], None, None, None]})
     options = {"dim": 8, "epochs": 30, "ensemble": 1, "counts": False, "random_state": 0, "device": "cpu"}
     split = Split("one", np.arange(40), np.arange(40, 43))
     model = StructureClassifier(**options).fit(pack[split.train])
-    assert model.predict(pack[split.test])[1:].tolist() == ["c", "c"]
+    assert model.predict(pack[split.test])[1:, 0].tolist() == ["c", "c"]
     record, _ = measure_fit(model, pack, split, AssessmentSettings([split], baselines=False))
     assert record.targets["kind"].mean == pytest.approx(2 / 3)
+    assert record.failed == {"other": "no test structure has it"}
+    text = assessment_as_text(record)
+    assert "not assessed: other: no test structure has it" in text
+    assert "40 training, 0 validation, 3 test structures" in text
 
 
 # -- what the numbers are worth ----------------------------------------------------------------------------
