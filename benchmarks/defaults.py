@@ -110,9 +110,10 @@ have two classes, else accuracy. *Weights* are those of networks, linear models 
 *Seconds* are of one fit, beside others on the same machine. Baselines: linear models on counted labels and on the
 colours of three rounds (strength of the penalty chosen on a tenth of the training part), forests of 300 trees on the
 same colours and on Morgan fingerprints (radius 2, 2,048 bits); a blank was not run. Near means: within half a point
-of accuracy or area, or half a per cent of the error. The default of the commits below trained networks for up to four
-times as many steps as today where targets are classes and structures are few; on three small sets this changes nothing
-but the time ([0017](../decisions/0017-defaults-by-evidence.md)). Written by `python -m benchmarks.defaults run`."""
+of accuracy or area, or half a per cent of the error. Rows of earlier commits than 4866a91 are of
+networks that were trained for up to four times as many steps where targets are classes and structures are few, those of
+earlier ones than c05605a of forests that saw columns of single rows too
+([0017](../decisions/0017-defaults-by-evidence.md)). Written by `python -m benchmarks.defaults run`."""
 BEFORE = "324cea0 with changes"
 """The revision of rows from before commits were kept with them."""
 
@@ -399,7 +400,7 @@ def page(found: dict[str, Any]) -> str:
                 *parts,
                 "## Appendix: how it was run",
                 HOW,
-                f"Measured on: {machine}. Commits of the rows:",
+                f"Measured on {machine}, where no other machine is named. Commits of the rows:",
                 _commits(rows),
             ]
         )
