@@ -37,6 +37,7 @@ QUESTIONS = (
     "hidden_markov",
     "chunking",
     "topics",
+    "boltzmann",
     "cgmm",
 )
 ROOT = Path(__file__).resolve().parents[1]

@@ -22,6 +22,7 @@ from .node_encoders import (
     SpectralEncoder as SpectralEncoder,
 )
 from .partial_least_squares import PartialLeastSquares as PartialLeastSquares
+from .rbm import RestrictedBoltzmannMachine as RestrictedBoltzmannMachine
 from .relational import RelationalModel as RelationalModel
 from .saving import load as load
 from .sizes import (

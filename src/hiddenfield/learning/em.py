@@ -23,6 +23,7 @@ import numpy as np
 from hiddenfield.errors import CollapseError, ConvergenceWarning, InputError
 from hiddenfield.learning.alternation import Alternation, alternate
 from hiddenfield.learning.em_checkpoint import Saved, fingerprint
+from hiddenfield.learning.maximum_likelihood import maximise
 from hiddenfield.learning.protocol import Arrays, Conjugate, Fill, LatentModel
 from hiddenfield.learning.shards import Shards
 from hiddenfield.learning.starts import SHORT_RUNS, short_runs
@@ -36,6 +37,7 @@ from hiddenfield.learning.turns import (
     add_up,
 )
 from hiddenfield.registry import choose
+from hiddenfield.shapes import Array
 
 __all__ = ["ACCELERATIONS", "FILLS", "Arrays", "Conjugate", "Fill", "LatentModel", "Learned", "Run", "fit_em"]
 
@@ -53,6 +55,11 @@ ACCELERATIONS: Mapping[str, str] = {
     "none": "plain steps",
 }
 """How expectation and mode are sped up."""
+
+DIRECT = {
+    "quasi_newton": "not by turns: the objective climbs along its own slope (L-BFGS), which Fisher's identity gives"
+}
+"""What models can do besides whose coordinates are free of bounds and of comparable size."""
 
 MOST_DRAWS = 1000
 """Parameters kept of the second half of each run that draws; of more turns, evenly spaced ones."""
@@ -148,7 +155,8 @@ def fit_em(
     max_iterations
         Turns of each run. With "sample" and "gibbs" all are taken.
     acceleration
-        One of `ACCELERATIONS`.
+        One of `ACCELERATIONS`; or of `DIRECT`, which a model whose parameters have no bounds may take with
+        "expectation", and whose runs are not saved on the way.
     batch_size
         Data in a batch: stepwise EM, for data so many that one pass says much. A turn is then a pass, and the objective
         of the trace an estimate. None for whole passes.
@@ -167,7 +175,9 @@ def fit_em(
         rows, where the likelihood has no maximum) ends, and says where; if all do, it is a `CollapseError`.
     """
     choose("fill", FILLS, fill)
-    choose("acceleration", ACCELERATIONS, acceleration)
+    choose("acceleration", {**ACCELERATIONS, **DIRECT}, acceleration)
+    if acceleration in DIRECT and (fill != "expectation" or batch_size is not None):
+        acceleration = "none"
     if restarts < 1 or tolerance <= 0 or max_iterations < 1 or (batch_size is not None and batch_size < 1):
         raise InputError(
             f"restarts, max_iterations and batch_size must be at least 1 and the tolerance positive, got {restarts}, "
@@ -179,9 +189,7 @@ def fit_em(
         )
     if fill in ("variational", "gibbs") and not isinstance(model, Conjugate):
         raise InputError(f"{type(model).__name__} has no conjugate prior, which fill={fill!r} needs")
-    settings = _Settings(
-        model, data, fill, tolerance, max_iterations, acceleration == "squarem", batch_size, advance
-    )
+    settings = _Settings(model, data, fill, tolerance, max_iterations, acceleration, batch_size, advance)
     if checkpoint is not None:
         settings.folder, settings.identity = Path(checkpoint), settings.identify(start, seed)
     works = []
@@ -240,7 +248,7 @@ class _Settings:
     fill: str
     tolerance: float
     max_iterations: int
-    accelerate: bool
+    acceleration: str
     batch_size: int | None
     advance: Callable[..., None] | None
     folder: Path | None = None
@@ -255,7 +263,7 @@ class _Settings:
             "start": start if isinstance(start, str) else fingerprint(start),
             "seed": seed,
             "fill": self.fill,
-            "acceleration": self.accelerate,
+            "acceleration": self.acceleration,
             "batch_size": self.batch_size,
             "max_iterations": None if self.fill in CLIMBING else self.max_iterations,
         }
@@ -302,6 +310,8 @@ class _Work:
         settings = self.settings
         tolerance, most = settings.tolerance, settings.max_iterations
         try:
+            if settings.acceleration in DIRECT:
+                return self._climb()
             turns = self._turns()
             end = alternate(
                 turns, settings.data, self.now, tolerance=tolerance, max_iterations=most, after=self._after
@@ -313,6 +323,30 @@ class _Work:
         except CollapseError as error:
             known = self.now.parameters.known or self.now.parameters.parameters
             return Run(known, None, -math.inf, self.now.scores, False, self._describe(error, known))
+
+    def _climb(self) -> Run:
+        """Climb the objective by its own slope; the trace has the best values so far."""
+        settings, begin = self.settings, self.now.parameters.parameters
+        model, trace = settings.model, self.now.scores
+
+        class Observed:
+            def batch(self, rows: Array) -> tuple[Array, Array]:
+                values, slopes = [], []
+                for row in rows:
+                    given = model.from_vector(row, begin)
+                    found = add_up(model, settings.data, given, Fill())
+                    values.append(float(found["objective"]) + model.log_prior(given))
+                    slopes.append(model.gradient(found, given))
+                    if not trace or values[-1] > trace[-1]:
+                        trace.append(values[-1])
+                        settings.count()
+                return np.array(values), np.array(slopes)
+
+        limits: dict[str, Any] = {"tolerance": settings.tolerance, "max_iterations": settings.max_iterations}
+        limits["bound"] = math.inf  # weights of near certainty are large
+        end = maximise(Observed(), model.as_vector(begin), **limits)
+        status = "converged" if end.converged else f"{end.status}; raise max_iterations or the penalty"
+        return Run(model.from_vector(end.parameters, begin), None, end.value, trace, end.converged, status)
 
     def _turns(self) -> Turns:
         settings = self.settings
@@ -326,7 +360,9 @@ class _Work:
             return VariationalTurns(model, Fill("variational"))
         if fill == "gibbs":
             return GibbsTurns(model, Fill("sample", self.generator))
-        return Turns(model, Fill(fill, self.generator), settings.accelerate and fill in CLIMBING)
+        return Turns(
+            model, Fill(fill, self.generator), settings.acceleration == "squarem" and fill in CLIMBING
+        )
 
     def _after(self, now: Alternation[Turn, Any]) -> None:
         """Keep what was drawn, save, and show that a turn has been taken."""

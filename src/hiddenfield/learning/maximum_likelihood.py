@@ -64,6 +64,7 @@ def maximise(
     tolerance: float = 1e-5,
     max_iterations: int = 200,
     scale: Float[Array, " parameters"] | None = None,
+    bound: float = BOUND,
 ) -> Ascent:
     """Climb from a start to a stationary point of an objective.
 
@@ -82,6 +83,8 @@ def maximise(
     scale
         Units of the parameters, 1 by default: the first step is about one unit long, and the tolerance is that of the
         gradient in these units.
+    bound
+        A parameter beyond this has run away, and the ascent ends.
 
     Examples
     --------
@@ -113,7 +116,7 @@ def maximise(
         if len(begin) > MOST_TRACED:
             del trace[1:]
         trace.append(np.array(x) * unit)
-        if np.abs(trace[-1]).max() > BOUND:
+        if np.abs(trace[-1]).max() > bound:
             raise _Runaway
 
     ran_away, last, left = False, math.inf, max_iterations
@@ -139,7 +142,7 @@ def maximise(
     status, slope = "converged", float(np.abs(gradient).max(initial=0.0))
     if ran_away:
         status = (
-            f"no stationary point: the parameters run away (beyond {BOUND:g}) and the likelihood still rises"
+            f"no stationary point: the parameters run away (beyond {bound:g}) and the likelihood still rises"
         )
     elif not converged:
         status = (

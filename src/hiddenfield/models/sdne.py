@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from hiddenfield.errors import TrainingError
-from hiddenfield.models.rbm import fit_rbm
+from hiddenfield.models.rbm import fit_stack
 from hiddenfield.shapes import Array, Float, Int, Tensor
 
 if TYPE_CHECKING:
@@ -139,30 +139,21 @@ def pretrain(
 
     The encoder takes weights and hidden biases, the decoder the transposed weights and visible biases.
     """
-    known: list[nn.Linear] = []
 
     def batches() -> Iterator[Tensor]:
         order = torch.randperm(adjacency.shape[0], generator=generator)
         for rows in order.split(batch_size):
-            found = torch.from_numpy(adjacency[rows.numpy()].toarray()).float()
-            for layer in known:
-                found = layer(found).sigmoid()
-            yield found
+            yield torch.from_numpy(adjacency[rows.numpy()].toarray()).float()
 
+    layers = list(zip(network.encoder, reversed(network.decoder), strict=True))
     with torch.no_grad():
-        for down, up in zip(network.encoder, reversed(network.decoder), strict=True):
-            rbm = fit_rbm(
-                batches,
-                down.in_features,
-                down.out_features,
-                epochs=epochs,
-                generator=generator,
-            )
-            down.weight.copy_(rbm.weights)
-            down.bias.copy_(rbm.hidden_bias)
-            up.weight.copy_(rbm.weights.T)
-            up.bias.copy_(rbm.visible_bias)
-            known.append(down)
+        sizes = [down.out_features for down, _ in layers]
+        stack = fit_stack(batches, sizes, epochs=epochs, generator=generator)
+        for (down, up), machine in zip(layers, stack, strict=True):
+            down.weight.copy_(machine.weights)
+            down.bias.copy_(machine.hidden_bias)
+            up.weight.copy_(machine.weights.T)
+            up.bias.copy_(machine.visible_bias)
 
 
 def fit_sdne(
