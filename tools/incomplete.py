@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hiddenfield.data import as_documents
-from hiddenfield.estimators import GaussianMixture, HiddenMarkovModel, LatentDirichletAllocation
+from hiddenfield.data.rows import Rows
+from hiddenfield.estimators import (
+    GaussianMixture,
+    HiddenMarkovModel,
+    LatentDirichletAllocation,
+    RestrictedBoltzmannMachine,
+)
 from hiddenfield.report.drawing import BLUE, GREY, RED, colour_of, save_figure
 from hiddenfield.report.learned_pictures import NINETY
 from hiddenfield.report.page import shortened
@@ -164,6 +170,40 @@ def paint_topics(figure: Figure) -> None:
     axes.grid(False)
 
 
+def paint_machine(figure: Figure) -> None:
+    """Draw digits with their lower halves lost and filled by a machine, digits that it draws, and what it looks for."""
+    from sklearn.datasets import load_digits
+
+    pixels = (load_digits().data >= 8).astype(float)
+    names = [f"pixel {j}" for j in range(64)]
+    model = RestrictedBoltzmannMachine(100, epochs=300, kinds="binary")
+    model.fit(dict(zip(names, pixels[:1500].T.astype(int).tolist(), strict=True)))
+    data, generator = model.model_, np.random.default_rng(3)
+    holed = pixels[1500:1512].copy()
+    holed[:, 32:] = np.nan
+    filled = [data.sample_missing(Rows(holed), model.parameters_, generator) for _ in range(40)]
+    drawn, _ = data.sample(24, model.parameters_, generator)
+    weights = model.parameters_["weights"]
+    strongest = weights[np.argsort(-np.square(weights).sum(axis=1), kind="stable")[:24]]
+    for k, (title, images) in enumerate(
+        (
+            ("lower halves filled in; below each the truth", np.mean(filled, axis=0)),
+            ("draws", drawn),
+            ("weights of hidden variables", strongest),
+        )
+    ):
+        axes = figure.add_subplot(1, 3, k + 1)
+        rows = 4 if k == 0 else 6
+        if k == 0:  # what there was below what was expected
+            images = np.concatenate([images[:6], pixels[1500:1506], images[6:], pixels[1506:1512]])
+        own = np.pad(images.reshape(rows, -1, 8, 8), ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=np.nan)
+        whole = own.transpose(0, 2, 1, 3).reshape(rows * 10, -1)
+        top = np.nanmax(np.abs(whole))
+        axes.imshow(whole, cmap="RdBu_r" if k == 2 else "Greys", vmin=-top if k == 2 else 0, vmax=top)
+        axes.set_title(title, fontsize=8)
+        axes.set_axis_off()
+
+
 def main() -> None:
     """Draw all of them."""
     for name, paint, width, height in (
@@ -171,6 +211,7 @@ def main() -> None:
         ("incomplete-casino", paint_casino, 9.0, 3.2),
         ("incomplete-missing", paint_missing, 8.0, 3.6),
         ("topics", paint_topics, 9.5, 4.4),
+        ("boltzmann", paint_machine, 9.5, 3.4),
     ):
         save_figure(PICTURES / f"{name}.png", paint, width=width, height=height)
 

@@ -666,7 +666,7 @@ class LearnedMachine(Composed):
         machine, (units, known) = self.machine(parameters), self.encode(data.values)
         holes = ~known.all(dim=1)
         found = -machine.free_energy(units)
-        for rows in holes.nonzero()[:, 0].split(64):
+        for rows in holes.nonzero()[:, 0].split(64) if bool(holes.any()) else ():
             found[rows] = machine.annealed_log_partition(
                 self._generator(), chains=50, temperatures=300, fixed=(units[rows], known[rows])
             )[0]
