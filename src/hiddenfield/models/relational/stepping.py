@@ -31,8 +31,8 @@ CLOSE = 0.1
 """The convergence ratio of SIENA and PNet: each mean within a tenth of a standard deviation."""
 FAR = 5.0
 """A sampled mean this many standard deviations (of the samples before) from where a step aimed is in another phase."""
-SETTLED = 4
-"""Turns in a row that must be close."""
+SETTLED, ENDING = 4, 2
+"""Turns in a row that must be close, and those of them that are asked for where chains are longer than usual."""
 MOST_IN_HULL = 2000
 """Different samples of which the hull is taken."""
 MOST_EFFORT = 64
@@ -142,6 +142,8 @@ class Sampled(NamedTuple):
         Whether the chains are in different phases.
     retreat
         Whether to go back.
+    early
+        Whether further turns are wanted although this one may be close.
     problem
         Why it cannot go on, if so.
     """
@@ -155,6 +157,7 @@ class Sampled(NamedTuple):
     outside: bool = False
     apart: bool = False
     retreat: bool = False
+    early: bool = False
     problem: str = ""
 
     def standard_errors(self) -> Float[Array, " free"]:
@@ -221,8 +224,11 @@ class Stepping:
             problem = self._edge(flat)
         elif apart and parameters.apart >= LONG_APART:
             problem = DEGENERATE
+        early = parameters.effort <= SETTLED and parameters.close < SETTLED - ENDING
         step = gamma * newton
-        return Sampled(gap, covariance, chains, distance, step, gamma, outside, apart, retreat, problem)
+        return Sampled(
+            gap, covariance, chains, distance, step, gamma, outside, apart, retreat, early, problem
+        )
 
     def _strayed(self, mean: Array, gamma: float, distance: float, parameters: Turn) -> bool:
         """Whether samples are far from where the last step aimed, or another start is better."""
@@ -258,7 +264,7 @@ class Stepping:
                 return parameters._replace(theta=parameters.left, number=number, distance=math.inf)
             here = parameters._replace(theta=self.safe, number=number)
             return here._replace(left=parameters.theta, distance=statistics.distance)
-        close = parameters.close + 1 if self.residual(statistics) <= CLOSE else 0
+        close = parameters.close + 1 if self.residual(statistics._replace(early=False)) <= CLOSE else 0
         effort = max(parameters.effort, min(1 + close, SETTLED))
         if statistics.distance < 1 and not (statistics.chains.effective_size >= ENOUGH).all():
             effort = min(2 * effort, MOST_EFFORT)
@@ -283,10 +289,11 @@ class Stepping:
     def residual(self, statistics: Sampled) -> float:
         """Return the largest difference of observed and sampled means, in standard deviations.
 
-        Where samples do not surround the data it is infinite: a mean comes as close to an edge as one likes.
+        It is infinite where further turns are wanted, and where samples do not surround the data: a mean comes as close
+        to an edge as one likes.
         """
         if statistics.problem:
             return math.nan
-        if statistics.retreat or statistics.outside:
+        if statistics.retreat or statistics.outside or statistics.early:
             return math.inf
         return float((np.abs(statistics.gap) / np.sqrt(np.diag(statistics.covariance))).max())

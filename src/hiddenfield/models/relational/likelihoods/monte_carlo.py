@@ -31,7 +31,7 @@ from hiddenfield.models.relational.likelihood import (
 from hiddenfield.models.relational.observations import count_pairs, pair_attribute
 from hiddenfield.models.relational.sampling import sample_networks
 from hiddenfield.models.relational.sampling_loops import MANY, VISITS
-from hiddenfield.models.relational.stepping import CLOSE, SETTLED, Stepping, Turn
+from hiddenfield.models.relational.stepping import CLOSE, ENDING, SETTLED, Stepping, Turn
 from hiddenfield.shapes import Array, Float
 
 MOST_TURNS = 200
@@ -120,7 +120,7 @@ class SampledLikelihood(Likelihood):
             first,
             tolerance=CLOSE,
             max_iterations=turns,
-            settle=SETTLED,
+            settle=ENDING,
             after=lambda now: trace.append(now.parameters.theta),
         )
         status, gap, errors = "converged", np.full(len(start), np.nan), None
