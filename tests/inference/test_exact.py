@@ -267,6 +267,10 @@ def test_transforms_of_functions_are_refused_in_words() -> None:
 
     with pytest.raises(InputError, match=r"torch\.autograd\.grad"):
         torch.func.grad(value)(field.log_unary)
+    with pytest.raises(InputError, match="do not reach through inference"):
+        torch.func.grad(lambda table: hf.infer(hf.fields.from_factors([[0]], [table])).log_partition.sum())(
+            torch.zeros(2, dtype=torch.float64)
+        )
 
 
 def test_marginals_carry_gradients_when_unrolled() -> None:

@@ -73,6 +73,7 @@ def from_factors(
         raise InputError(
             f"one log table for each scope, got {len(scopes)} scopes and {len(log_tables)} tables"
         )
+    refuse_transforms([each for each in log_tables if isinstance(each, torch.Tensor)])
     # A list keeps the rows of an array alive, which are told apart by their identity.
     rows = scopes.tolist() if isinstance(scopes, np.ndarray) else list(scopes)
     stacks = _stack_tables(rows, list(log_tables), dtype)
@@ -98,6 +99,15 @@ def from_factors(
     bounds = torch.tensor([0, len(sizes)], device=device)
     cards = torch.from_numpy(sizes).to(device)
     return from_groups(cards, groups, bounds, count, constant, *names)
+
+
+def refuse_transforms(potentials: Sequence[Tensor]) -> None:
+    """Refuse potentials that `torch.func` is tracing: its tensors hold no numbers to compute with."""
+    if any(torch._C._functorch.is_functorch_wrapped_tensor(each) for each in potentials):
+        raise InputError(
+            "torch.func.grad, vmap and their kin do not reach through inference: use torch.autograd.grad, or "
+            "torch.autograd.functional.hessian, on potentials that require gradients, and a batch of fields for vmap"
+        )
 
 
 def from_groups(

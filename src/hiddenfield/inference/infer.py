@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from hiddenfield.errors import ConvergenceWarning, InputError
+from hiddenfield.fields.build import refuse_transforms
 from hiddenfield.fields.factor_graph import FactorGraph
 from hiddenfield.fields.hard_zeros import IMPOSSIBLE, feasible_assignments, live_states
 from hiddenfield.inference.messages.phases import has_poles, with_phases
@@ -96,7 +97,7 @@ def infer(
     run = method if callable(method) else METHODS.choose(method)
     if not callable(method):
         check_options(method, run, options)
-    _refuse_transforms(field)
+    refuse_transforms([field.log_unary, *(group.log_tables for group in field.groups)])
     here = field if evidence is None else field.given(evidence)
     differentiable = here.requires_grad and torch.is_grad_enabled() and not unroll
     if differentiable:
@@ -414,14 +415,4 @@ class _Once(torch.autograd.Function):
         raise InputError(
             f"second derivatives of the log partition by {ctx.method} are not those of its marginals: give "
             f"{remedy}method 'exact', which has derivatives of any order"
-        )
-
-
-def _refuse_transforms(field: FactorGraph) -> None:
-    """Refuse potentials that `torch.func` is tracing: its tensors hold no numbers to compute with."""
-    potentials = [field.log_unary, *(group.log_tables for group in field.groups)]
-    if any(torch._C._functorch.is_functorch_wrapped_tensor(each) for each in potentials):
-        raise InputError(
-            "torch.func.grad, vmap and their kin do not reach through inference: use torch.autograd.grad, or "
-            "torch.autograd.functional.hessian, on potentials that require gradients, and a batch of fields for vmap"
         )
