@@ -191,9 +191,10 @@ def _ports(field: FactorGraph) -> int:
 
 def _estimate(field: FactorGraph, plan: CliquePlan | None, why: str, memory_limit: float | None) -> Posterior:
     """Return what comes closest where exact inference does not fit."""
-    ports, first = _ports(field), None
+    ports, first, cut_off = _ports(field), None, False
     with contextlib.suppress(OutOfTimeError), limited(QUICK * seconds_left()):
         first = loopy_bp(field)
+        cut_off = seconds_left() <= 0
     share = (SHARE if ports <= MOST_PORTS else LARGE) * seconds_left()
     if SEEKING * ports < share:
         with contextlib.suppress(OutOfTimeError), limited(share):
@@ -210,6 +211,9 @@ def _estimate(field: FactorGraph, plan: CliquePlan | None, why: str, memory_limi
                 cuts = Cuts(field.detach(), None if plan is None else plan.order)
             if found := list(_relaxations(cuts, memory_limit)):
                 return _chosen(found, first, why)
+    if first is not None and cut_off:
+        with contextlib.suppress(OutOfTimeError):
+            first = loopy_bp(field, messages=first.extra["messages"])
     return _judged(_propagated(field, why, first), None)
 
 

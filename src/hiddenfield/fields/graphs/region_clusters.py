@@ -21,7 +21,7 @@ from hiddenfield.registry import choose
 MOST_ENTRIES = 1 << 22
 """Entries of all tables up to which "auto" takes cycles."""
 
-MOST_CYCLES = 20_000
+MOST_CYCLES = 100_000
 """Cycles of a graph up to which "auto" takes them."""
 
 LARGEST = 28.0
