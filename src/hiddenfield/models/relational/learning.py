@@ -257,7 +257,9 @@ def fit_relational(
     if isinstance(likelihood, SmoothLikelihood) and not best.converged:
         best = likelihood.ascend_ridge(objective, best)
         ascents.append(best)
-    if absent:
+    if absent and (
+        likelihood.sampled or not best.converged
+    ):  # means of samples come close to an edge as well
         status = ABSENT.format(" and no ".join(absent), " and ".join(absent))
         best = dataclasses.replace(best, converged=False, status=status)
     theta = objective.full(best.parameters[None])
