@@ -300,3 +300,18 @@ def test_a_collapse_is_named_with_its_rows():
     ):
         fit_em(model_of(values, 2), Rows(values))
     fit_em(model_of(values, 2, weak=True), Rows(values))  # a prior holds it
+
+
+def test_a_prior_has_no_likely_singular_covariances():
+    """What a leap makes close to singular is less likely than what it leapt from, or refused: never likelier."""
+    random = np.random.default_rng(0)
+    centre, spread = np.zeros(6), np.ones(6)
+    family = Gaussians("full", centre, spread, NormalPrior.weak("full", centre, spread, 2))
+    plain = family.log_prior({"means": np.zeros((1, 6)), "covariances": np.eye(6)[None]})
+    for _ in range(200):
+        root = np.tril(random.normal(size=(6, 6))) * 10.0 ** random.uniform(-9, 3, 6)
+        given = {"means": np.zeros((1, 6)), "covariances": (root @ root.T)[None]}
+        try:
+            assert family.log_prior(given) < plain + 200
+        except np.linalg.LinAlgError:
+            pass

@@ -53,14 +53,21 @@ def short_runs(model: Any, data: Any, generator: np.random.Generator) -> Arrays:
 
 
 def _go_on(model: Any, data: Any, parameters: Arrays, turns: int) -> tuple[float, Arrays]:
-    """Return the objective and the parameters after some turns of EM; where these break off, what was before."""
+    """Return the objective and the parameters after some turns of EM.
+
+    The objective is -inf where turns break off, or where it falls: a component that collapses loses all digits.
+    """
     objective = -np.inf
     try:
-        for _ in range(turns):
+        for turn in range(turns + 1):
             statistics = model.expected_statistics(data, parameters, Fill())
-            objective = float(statistics["objective"]) + model.log_prior(parameters)
-            parameters = model.maximize(statistics, parameters)
-    except TrainingError:
+            found = float(statistics["objective"]) + model.log_prior(parameters)
+            if not found >= objective - 1e-6 * abs(objective):
+                return -np.inf, parameters
+            objective = found
+            if turn < turns:
+                parameters = model.maximize(statistics, parameters)
+    except (TrainingError, np.linalg.LinAlgError):
         return -np.inf, parameters
     return objective, parameters
 

@@ -223,7 +223,11 @@ class Gaussians:
             return 0.0
         m0, k0, n0, s0 = self.prior_blocks()
         blocks = self.blocks(parameters["covariances"])
-        inverse, log_det = np.linalg.inv(blocks), np.linalg.slogdet(blocks)[1]
+        roots = np.linalg.inv(
+            np.linalg.cholesky(blocks)
+        )  # so that what is close to singular has no negative traces
+        inverse = roots.swapaxes(-1, -2) @ roots
+        log_det = -2 * np.log(np.diagonal(roots, axis1=-2, axis2=-1)).sum(-1)
         traces = (np.broadcast_to(s0, blocks.shape) * inverse).sum((-2, -1))
         total = float((-0.5 * (n0 + self.size + 1) * log_det - 0.5 * traces).sum())
         if k0 > 0:
