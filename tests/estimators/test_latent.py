@@ -187,7 +187,8 @@ def test_slopes_are_those_of_the_objective(model):
     y = numbers(holes=0, seed=5)[:, :1] if name == "PartialLeastSquares" else None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        fitted = clone(model).set_params(max_iterations=2).fit(X, y)
+        start = "random" if name == "HiddenMarkovModel" else "auto"  # short runs end where there is no slope
+        fitted = clone(model).set_params(max_iterations=2, start=start).fit(X, y)
     own, data = fitted.model_, fitted._read(X) if y is None else fitted._read(X, y=y)
 
     def objective(vector):
