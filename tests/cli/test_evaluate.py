@@ -300,3 +300,19 @@ def test_several_targets_by_name_list_and_pattern(capsys, tmp_path, molecules):
     code, _, err = call(capsys, *words, "--target", "x*")
     assert code == 1
     assert "x*" in err
+
+
+def test_a_baseline_that_is_better_is_named_with_the_command_that_fits_it(capsys, tmp_path):
+    path = tmp_path / "chains.csv"
+    path.write_text("smiles,size\n" + "".join(f"{'C' * k}O,{k + 1}.5\n" for k in range(1, 41)))
+    words = ["evaluate", path, "--target", "size", "--folds", "4"]
+    code, text, _ = call(capsys, *words, *QUICK)
+    assert code == 0
+    assert re.search(
+        r"warning: the model is (worse|not significantly better) than (labels|WL-3) \+ ridge", text
+    )
+    assert "--model kernel:wl_subtree --parameter head=linear" in text
+    kernel = ["--model", "kernel:wl_subtree", "-p", "head=linear", "-p", "normalise=false", "--jobs", "1"]
+    code, text, _ = call(capsys, *words, *kernel)
+    assert code == 0
+    assert "--model kernel:wl_subtree" not in text

@@ -158,10 +158,13 @@ def _show(
     json: bool,
 ) -> None:
     from hiddenfield.evaluation import Assessment
+    from hiddenfield.evaluation.held_out import no_better_than_baselines
     from hiddenfield.evaluation.significance import compare, comparison_record
     from hiddenfield.report import assessment_page, assessment_text
 
-    content, told = found.as_dict(), [assessment_text.assessment_as_text(found)]
+    every = assessment_text.several_of(found)
+    every.warnings.extend(no_better_than_baselines(every, list(every.targets)))
+    content, told = found.as_dict(), [assessment_text.assessment_as_text(every)]
     try:
         if out is not None:
             told.append(f"saved to {out}")

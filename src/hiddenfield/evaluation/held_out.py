@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -43,6 +44,8 @@ OF_THE_RUN = ("checkpoint", "resume", "verbose", "random_state")
 FEW_TESTED = 20
 # From this share of test structures on, copies are worth a warning.
 WORTH_WARNING = 0.01
+# Names of baselines that can be fitted by name.
+LINEAR = re.compile(r" \+ (ridge|logistic)$")
 # Targets that a warning lists.
 MOST_LISTED = 5
 
@@ -213,7 +216,7 @@ def warnings_of(found: Assessments, *, molecules: bool) -> list[str]:
             f"the probabilities do rank the structures (ROC AUC {areas}); "
             f"use predict --probabilities with a threshold of your own, or fit with --parameter class_weight=balanced"
         )
-    return told + _of_baselines(rest, nothing, found)
+    return told + no_better_than_baselines(found, rest, nothing)
 
 
 def _verdict(baseline: BaselineRecord | None) -> str:
@@ -266,8 +269,12 @@ def _of_nothing(nothing: Sequence[str], found: Assessments) -> str:
     )
 
 
-def _of_baselines(rest: Sequence[str], nothing: Sequence[str], found: Assessments) -> list[str]:
-    """Say where a baseline is better, and where a model that is worth something is no better than one."""
+def no_better_than_baselines(
+    found: Assessments, names: Sequence[str], nothing: Sequence[str] = ()
+) -> list[str]:
+    """Say where networks are worse than a linear model on counts or, but for targets of `nothing`, no better."""
+    networks = [name for name in names if not found.targets[name].model.startswith("kernel:")]
+    rest = [name for name in networks if LINEAR.search(found.targets[name].best_baseline or "")]
     told, useful = [], [name for name in rest if name not in nothing]
     for verdict, words, names in (
         ("worse", "is worse than", rest),
