@@ -121,7 +121,7 @@ def test_a_class_that_is_only_in_the_test_part_is_counted_as_wrong():
     split = Split("one", np.arange(40), np.arange(40, 43))
     model = StructureClassifier(**options).fit(pack[split.train])
     assert model.predict(pack[split.test])[1:, 0].tolist() == ["c", "c"]
-    record, _ = measure_fit(model, pack, split, AssessmentSettings([split], baselines=False))
+    record = measure_fit(model, pack, split, AssessmentSettings([split], baselines=False))
     assert record.targets["kind"].mean == pytest.approx(2 / 3)
     assert record.failed == {"other": "no test structure has it"}
     text = assessment_as_text(record)

@@ -167,7 +167,7 @@ def fit_run(
     split = Split("hold-out", train, test, train[estimator.validation_indices_])
     _save(estimator, split, folder)
     how = AssessmentSettings(plan.split, seed=plan.seed, baselines=baselines)
-    result, _ = measure_fit(estimator, structures, split, how, command=command)
+    result = measure_fit(estimator, structures, split, how, command=command)
     result.warnings.extend(warnings_of(result, molecules="smiles" in structures.columns))
     write_json(folder / "assessment.json", result.as_dict())
     return result

@@ -108,7 +108,7 @@ def measure_fit(
     settings: AssessmentSettings,
     *,
     command: str | None = None,
-) -> tuple[Assessments, dict[str, Tested]]:
+) -> Assessments:
     """Assess every target of a fitted estimator on one split, as `assess` does on several.
 
     Parameters
@@ -126,11 +126,17 @@ def measure_fit(
 
     Returns
     -------
-    The record, and the predictions by target. Targets that no test structure has are listed as failed.
+    Assessments
+        Targets that no test structure has are listed as failed.
     """
-    tested = dict(on_test_part(estimator, structures, split))
-    found = {name: _assessment(estimator, one, settings) for name, one in tested.items() if one is not None}
-    failed = {name: "no test structure has it" for name, one in tested.items() if one is None}
+    found: dict[str, Assessment] = {}
+    failed: dict[str, str] = {}
+    # One at a time: each may be a pack of its own.
+    for name, tested in on_test_part(estimator, structures, split):
+        if tested is None:
+            failed[name] = "no test structure has it"
+        else:
+            found[name] = _assessment(estimator, tested, settings)
     own = {name: plain(value) for name, value in estimator.get_params().items() if name not in OF_THE_RUN}
     validation = 0 if split.validation is None else len(split.validation)
     sizes = len(split.train) - validation, validation, len(split.test)
@@ -144,8 +150,7 @@ def measure_fit(
         own | dict(estimator.resolved_),
         dict(estimator.blend_),
     )
-    record = Assessments.of(found, failed if found else {}, command=command, fitted=fitted)
-    return record, {name: one for name, one in tested.items() if one is not None}
+    return Assessments.of(found, failed if found else {}, command=command, fitted=fitted)
 
 
 def _assessment(estimator: Fitted, tested: Tested, settings: AssessmentSettings) -> Assessment:

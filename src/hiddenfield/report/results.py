@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -138,7 +138,8 @@ def collect(
     split = Split("hold-out", np.arange(len(train)), len(train) + np.arange(len(test)))
     settings = AssessmentSettings([split], baselines=rounds is not None, wl_rounds=rounds or ())
     structures = concatenate([train, test])
-    return _results(estimator, *measure_fit(estimator, structures, split, settings), target, title)
+    found = measure_fit(estimator, structures, split, settings)
+    return _results(estimator, found, on_test_part(estimator, structures, split), target, title)
 
 
 def _named(pack: Structures, word: str) -> Structures:
@@ -175,19 +176,27 @@ def collect_run(
     train = np.sort(np.array([*parts.train, *parts.validation], dtype=np.int64))
     split = Split("hold-out", train, np.array(parts.test, dtype=np.int64))
     estimator = load(folder)
-    tested = {name: one for name, one in on_test_part(estimator, structures, split) if one is not None}
+    tested = on_test_part(estimator, structures, split)
     return _results(estimator, Assessments.read(folder), tested, target, title)
 
 
 def _results(
-    estimator: Fitted, found: Assessments, tested: Mapping[str, Tested], target: str | None, title: str | None
+    estimator: Fitted,
+    found: Assessments,
+    tested: Iterable[tuple[str, Tested | None]],
+    target: str | None,
+    title: str | None,
 ) -> Results:
     """Return what a page shows, of `target` or of the first target that was tested."""
-    target = next(iter(tested), None) if target is None else target
-    if target is None or target not in tested:
+    panels, one = {}, None
+    for name, each in tested:
+        if each is not None:
+            panels[name] = _panels(each)
+            target = name if target is None else target
+            one = each if name == target else one
+    if target is None or one is None:
         name = estimator.task_.columns[0].name if target is None else target
         raise InputError(f"no test structure has the target {name!r}; there is nothing to compare with")
-    one = tested[target]
     position = [column.name for column in estimator.task_.columns].index(target)
     column = estimator.task_.columns[position]
     train, test = (_as_known(one.problem.take(part), column) for part in (one.split.train, one.split.test))
@@ -197,7 +206,7 @@ def _results(
         title or f"Predicting {target}",
         target,
         test,
-        {name: _panels(each) for name, each in tested.items()},
+        panels,
         embeddings=estimator.embed(test),
         shares=_shares(estimator, test, one.own, position) if networks else None,
         base=_base(estimator, column, position) if networks else "",

@@ -106,7 +106,8 @@ class Problem:
                 f"all {len(present)} structures are of one class of {column.name!r}, {classes[0]!r}; at least two are "
                 f"needed"
             )
-        kept = _take(with_row_ids(pack) if isinstance(X, Structures) else X, present)
+        kept = with_row_ids(pack) if isinstance(X, Structures) else X
+        kept = kept if len(present) == _length(X) else _take(kept, present)
         y = truth if classes is None else _labels(classes)[truth.astype(np.int64)]
         return cls(kept, y, truth, classes, column.name, present, len(column.values))
 
