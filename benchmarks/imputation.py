@@ -257,7 +257,7 @@ CAVEAT = """
     with their learned parameters were too narrow. Both were changed to draws by Gibbs sampling (and
     ``gaussian_mixture`` to numbers alone) and measured again on the same hidden cells, so that the coverage of these
     two is not that of settings fixed beforehand. scikit-learn's imputers kept their defaults. Seconds are of a busy
-    machine, and those of ``factor_analysis`` of another run.
+    machine, and of another run for the methods whose revision is named below.
     """
 
 
