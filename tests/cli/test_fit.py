@@ -387,7 +387,7 @@ def test_real_guides(capsys, tmp_path, data_path):
     result = through_the_three_commands(
         capsys, tmp_path, tmp_path / "guides.csv", "--structure", "30mer", "--target", "score_drug_gene_rank"
     )
-    assert result["task"] == "regression"
+    assert result["fitted"]["task"] == "regression"
     model = hf.load(tmp_path / "run")
     assert [v.name for v in model.features_.arc_vocabularies] == ["direction"]
 
@@ -405,7 +405,7 @@ def test_real_proteins(capsys, tmp_path, data_path):
     ][:50]
     (tmp_path / "scop.fasta").write_text("".join(f">{record.strip()}\n" for record in chosen))
     result = through_the_three_commands(capsys, tmp_path, tmp_path / "scop.fasta", "--set", "labels=header")
-    assert result["task"] == "classification"
+    assert result["fitted"]["task"] == "classification"
 
 
 def test_real_trees(capsys, tmp_path, data_path):
@@ -418,4 +418,4 @@ def test_real_trees(capsys, tmp_path, data_path):
         lines = [line for line, _ in zip(source, range(150), strict=False)]
     (tmp_path / "inex.tree").write_text("".join(lines))
     result = through_the_three_commands(capsys, tmp_path, tmp_path / "inex.tree")
-    assert result["task"] == "classification"
+    assert result["fitted"]["task"] == "classification"
