@@ -330,11 +330,11 @@ def _middle(values: list[float | None]) -> float | None:
 
 
 def _revisions(rows: list[dict[str, Any]]) -> str:
-    """Say at which revision each method was measured."""
+    """Say when, where and at which revision each method was measured."""
     found: dict[str, dict[str, None]] = {}
     for row in rows:
-        found.setdefault(str(row.get("revision")), {})[row["method"]] = None
-    return "; ".join(f"revision {revision}: {', '.join(methods)}" for revision, methods in found.items())
+        found.setdefault(f"{row['measured']}, revision {row.get('revision')}", {})[row["method"]] = None
+    return "; ".join(f"{', '.join(methods)}: {where}" for where, methods in found.items())
 
 
 def comparison(problem: Problem, limit: float) -> str:
@@ -380,7 +380,7 @@ def conclusion(rows: list[dict[str, Any]], limit: float) -> list[str]:
 
 def page(results: dict[str, Any]) -> str:
     """Return the page of the documentation, generated from the results alone."""
-    machine, compared, rows = results["environment"], results["compared"], results["rows"]
+    compared, rows = results["compared"], results["rows"]
     lines = [
         "# Inference on published problems",
         "",
@@ -408,7 +408,7 @@ def page(results: dict[str, Any]) -> str:
         "",
         table(summary(rows)),
         "",
-        f"Measured {machine['date']} on {machine['processor']}; {_revisions(rows)}.",
+        f"Measured: {_revisions(rows)}.",
         "",
         *section(rows),
         "## Side by side on three problems",
@@ -449,8 +449,9 @@ def main() -> None:
         before = json.loads(stored.read_text()) if some and stored.exists() else {}
         rows = [row for row in before.get("rows", ()) if row["method"] not in methods]
         machine = environment()
+        measured = f"{machine['date']} on {machine['processor']}, {arguments.jobs} problems at a time"
         for row in measure(listed if methods else [], methods, arguments.limit, arguments.jobs):
-            rows.append({**row, "revision": machine["revision"]})
+            rows.append({**row, "revision": machine["revision"], "measured": measured})
             seconds = row.get("seconds") or math.nan
             print(f"{row['problem']:24}{row['method']:18}{seconds:10.3f}  {row['status'][:70]}", flush=True)
         order = {name: number for number, name in enumerate(METHODS)}
