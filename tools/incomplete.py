@@ -19,6 +19,7 @@ from hiddenfield.estimators import (
     HiddenMarkovModel,
     LatentDirichletAllocation,
     RestrictedBoltzmannMachine,
+    VariationalAutoencoder,
 )
 from hiddenfield.report.drawing import BLUE, GREY, RED, colour_of, save_figure
 from hiddenfield.report.learned_pictures import NINETY
@@ -204,6 +205,33 @@ def paint_machine(figure: Figure) -> None:
         axes.set_axis_off()
 
 
+def paint_autoencoder(figure: Figure) -> None:
+    """Draw penguins on the map of an autoencoder, and measured and drawn ones beside each other."""
+    from hiddenfield.data import as_table
+
+    folder = Path(os.environ.get("HIDDENFIELD_DATA", "../shared/data")) / "incomplete"
+    table = as_table(folder / "penguins.csv.xz")
+    rest = table.select([name for name in table.names if name != "species"])
+    model = VariationalAutoencoder(2, max_iterations=300).fit(rest)
+    where, species = model.transform(rest), table.decoded(table.names.index("species"))
+    left, middle, right = figure.subplots(1, 3)
+    for number, name in enumerate(sorted(set(species))):
+        own = np.array([each == name for each in species])
+        left.scatter(*where[own].T, s=7, color=colour_of(number), linewidths=0, label=name)
+    left.set(xlabel="first latent number", ylabel="second", title="the map (species not learned from)")
+    left.legend(fontsize=7)
+    names = ["bill_length_mm", "bill_depth_mm"]
+    drawn, _ = model.sample(len(rest), random_state=0)
+    cells = drawn if isinstance(drawn, dict) else drawn.to_dict()
+    measured = rest.select(names).values
+    middle.scatter(*measured.T, s=7, color=BLUE, linewidths=0)
+    right.scatter(cells[names[0]], cells[names[1]], s=7, color="#c9802b", linewidths=0)
+    for axes, title in ((middle, "measured"), (right, "drawn")):
+        axes.set(
+            xlabel="bill length, mm", ylabel="bill depth, mm", title=title, xlim=(31, 61), ylim=(12.5, 22.5)
+        )
+
+
 def main() -> None:
     """Draw all of them."""
     for name, paint, width, height in (
@@ -212,6 +240,7 @@ def main() -> None:
         ("incomplete-missing", paint_missing, 8.0, 3.6),
         ("topics", paint_topics, 9.5, 4.4),
         ("boltzmann", paint_machine, 9.5, 3.4),
+        ("autoencoder", paint_autoencoder, 9.5, 3.2),
     ):
         save_figure(PICTURES / f"{name}.png", paint, width=width, height=height)
 

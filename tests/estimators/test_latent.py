@@ -204,6 +204,8 @@ def test_slopes_are_those_of_the_objective(model):
 
 
 def test_weights_count_rows(fitted):
+    if not hasattr(fitted.model_, "expected_statistics"):
+        pytest.skip("by stochastic gradients rows are drawn in proportion to their weights")
     X, counts = numbers(), np.arange(60) % 3
     start = dict(fitted.parameters_)
     options = {"start": start, "max_iterations": 3, "acceleration": "none"}
@@ -258,6 +260,7 @@ def test_all_of_scikit_learns_checks_that_apply(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_objective_climbs_on_real_tables(name, data_path):
+    climbs = "stochastic" not in LATENT.facts(name)
     pandas = pytest.importorskip("pandas")
     for file in sorted((data_path / "incomplete").glob("*.csv.xz")):
         frame = pandas.read_csv(file).select_dtypes("number")
@@ -268,7 +271,8 @@ def test_the_objective_climbs_on_real_tables(name, data_path):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             trace = model.fit(frame).learned_.best.trace
-        assert (np.diff(trace) > -1e-7 * np.abs(trace[-1])).all(), file.name
+        falls = np.diff(trace) < -1e-7 * np.abs(trace[-1])
+        assert not falls.any() if climbs else trace[-1] > trace[0], file.name
         assert np.isfinite(model.impute(frame).to_numpy(float)).all(), file.name
 
 

@@ -34,3 +34,4 @@ from .supervised import (
     StructureEncoder as StructureEncoder,
     StructureRegressor as StructureRegressor,
 )
+from .vae import VariationalAutoencoder as VariationalAutoencoder

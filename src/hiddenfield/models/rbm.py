@@ -457,8 +457,44 @@ class _Filled:
         return np.array(values), np.array([self.part.gradient(self.statistics, point) for point in points])
 
 
+class TableOfUnits:
+    """What models of visible units have of a table: cells become units, and means of units cells.
+
+    `states` has the number of symbols of each column, 0 for real numbers; `centre` and `spread` standardise these.
+    """
+
+    states: tuple[int, ...]
+    centre: Float[Array, " columns"]
+    spread: Float[Array, " columns"]
+
+    @cached_property
+    def visible(self) -> Visible:
+        """The visible units."""
+        return Visible.of(self.states)
+
+    def encode(self, values: Float[Array, "rows columns"]) -> tuple[Tensor, Tensor]:
+        """Return the units of rows, 0 where missing, and which units are known."""
+        known = torch.from_numpy(~np.isnan(values))[:, self.visible.owner]
+        own = torch.from_numpy(np.where(np.isnan(values), 0.0, (values - self.centre) / self.spread))
+        own = own[:, self.visible.owner]
+        starts = torch.searchsorted(self.visible.owner, self.visible.owner)
+        place = torch.arange(len(self.visible.owner)) - starts + 1
+        return torch.where(self.visible.numbers, own, (own == place).double()) * known, known
+
+    def decode(self, means: Float[Tensor, "rows units"]) -> Float[Array, "rows columns"]:
+        """Return the cells of units: numbers, and the most likely symbols."""
+        out = np.empty((len(means), len(self.states)))
+        for column, count in enumerate(self.states):
+            own = means[:, self.visible.owner == column]
+            if count == 0:
+                out[:, column] = own[:, 0] * self.spread[column] + self.centre[column]
+            else:
+                out[:, column] = torch.cat([1 - own.sum(1, keepdim=True), own], dim=1).argmax(dim=1)
+        return out
+
+
 @dataclass(frozen=True, eq=False)
-class LearnedMachine(Composed):
+class LearnedMachine(TableOfUnits, Composed):
     """A machine of the columns of a table: what `fit_em` learns from `Rows` by sums over all hidden states.
 
     Parameters
@@ -486,11 +522,6 @@ class LearnedMachine(Composed):
     most_exact: int = 10
     seed: int = 0
 
-    @cached_property
-    def visible(self) -> Visible:
-        """The visible units."""
-        return Visible.of(self.states)
-
     @property
     def parts(self) -> tuple[Part, ...]:
         """All parameters."""
@@ -510,28 +541,6 @@ class LearnedMachine(Composed):
         """Return the parameters of a machine."""
         parts = (*machine.parts, machine.precision.log())
         return {name: part.double().numpy().copy() for name, part in zip(NAMES, parts, strict=True)}
-
-    # -- cells and units -----------------------------------------------------------------------------------
-
-    def encode(self, values: Float[Array, "rows columns"]) -> tuple[Tensor, Tensor]:
-        """Return the units of rows, 0 where missing, and which units are known."""
-        known = torch.from_numpy(~np.isnan(values))[:, self.visible.owner]
-        own = torch.from_numpy(np.where(np.isnan(values), 0.0, (values - self.centre) / self.spread))
-        own = own[:, self.visible.owner]
-        starts = torch.searchsorted(self.visible.owner, self.visible.owner)
-        place = torch.arange(len(self.visible.owner)) - starts + 1
-        return torch.where(self.visible.numbers, own, (own == place).double()) * known, known
-
-    def decode(self, means: Float[Tensor, "rows units"]) -> Float[Array, "rows columns"]:
-        """Return the cells of units: numbers, and the most likely symbols."""
-        out = np.empty((len(means), len(self.states)))
-        for column, count in enumerate(self.states):
-            own = means[:, self.visible.owner == column]
-            if count == 0:
-                out[:, column] = own[:, 0] * self.spread[column] + self.centre[column]
-            else:
-                out[:, column] = torch.cat([1 - own.sum(1, keepdim=True), own], dim=1).argmax(dim=1)
-        return out
 
     # -- learning ------------------------------------------------------------------------------------------
 
