@@ -47,7 +47,7 @@ class VariationalAutoencoder(TransformerMixin, TableEstimator):  # type: ignore[
     num_latent
         Latent numbers of a row.
     hidden
-        Sizes of the hidden layers of the encoder; the decoder has them the other way round.
+        The size of the hidden layer, or the sizes of several, of the encoder; the decoder has them the other way round.
     samples
         Draws of the bound.
     beta
@@ -68,13 +68,13 @@ class VariationalAutoencoder(TransformerMixin, TableEstimator):  # type: ignore[
     --------
     >>> from hiddenfield.estimators import VariationalAutoencoder
     >>> rows = {"rain": ["no", "no", "yes", None, "yes"] * 9, "wet": ["no", None, "yes", "yes", "yes"] * 9}
-    >>> model = VariationalAutoencoder(1, hidden=(8,), max_iterations=60).fit(rows)
+    >>> model = VariationalAutoencoder(1, hidden=8, max_iterations=60).fit(rows)
     >>> model.impute(rows)["rain"][:5]
     ['no', 'no', 'yes', 'yes', 'yes']
     """
 
     num_latent: int = 2
-    hidden: Sequence[int] = (64,)
+    hidden: Any = 64
     samples: int = 5
     beta: float = 1.0
     learning_rate: float = 0.005
@@ -86,7 +86,7 @@ class VariationalAutoencoder(TransformerMixin, TableEstimator):  # type: ignore[
 
     _parameter_constraints = OF_TABLES | {
         "num_latent": [COUNT],
-        "hidden": ["array-like"],
+        "hidden": [COUNT, "array-like"],
         "samples": [COUNT],
         "beta": [Interval(Real, 0, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
@@ -106,7 +106,7 @@ class VariationalAutoencoder(TransformerMixin, TableEstimator):  # type: ignore[
                 f"beta={self.beta} is of the bound with one draw; use samples=1, got samples={self.samples}"
             )
         states = tuple(max(c.num_states, 2) if c.num_states else 0 for c in self.table_columns_)
-        hidden = tuple(int(size) for size in self.hidden)
+        hidden = tuple(np.atleast_1d(np.asarray(self.hidden, np.int64)).tolist())
         return LearnedAutoencoder(
             states,
             self.centre_,
