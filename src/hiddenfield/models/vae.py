@@ -134,11 +134,10 @@ class LearnedAutoencoder(TableOfUnits):
     # -- learning ------------------------------------------------------------------------------------------
 
     def weigh(
-        self, network: Autoencoder, units: Tensor, known: Tensor, samples: int, generator: torch.Generator
+        self, network: Autoencoder, units: Tensor, known: Tensor, noise: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         r"""Return draws of z, :math:`\log p(x_o \mid z)`, :math:`\log p(z) - \log q(z)`, the divergence and inputs."""
         mean, log_deviation = network.encode(units, known)
-        noise = torch.randn(samples, *mean.shape, generator=generator)
         z = mean + log_deviation.exp() * noise
         inputs, precision = network.decode(z), network.log_precision.exp()
         logs, _ = self.visible.log_sums(inputs, precision)
@@ -154,7 +153,8 @@ class LearnedAutoencoder(TableOfUnits):
         self, network: Autoencoder, units: Tensor, known: Tensor, generator: torch.Generator
     ) -> Float[Tensor, " rows"]:
         """Return what is maximised, of each row."""
-        _, fit, ratio, divergence, _ = self.weigh(network, units, known, self.samples, generator)
+        noise = torch.randn(self.samples, len(units), self.latent, generator=generator)
+        _, fit, ratio, divergence, _ = self.weigh(network, units, known, noise)
         if self.samples == 1:
             return fit[0] - self.beta * divergence
         return (fit + ratio).logsumexp(dim=0) - math.log(self.samples)
@@ -202,13 +202,14 @@ class LearnedAutoencoder(TableOfUnits):
         self, data: Rows, parameters: Arrays, generator: torch.Generator, how: str
     ) -> tuple[Float[Tensor, "rows ..."], Float[Tensor, " rows"]]:
         """Return weighted means over draws of z ("latent", "mean" units, or "draw" of units), and log-likelihoods."""
-        network, (units, known) = self.network(parameters), self.encode(data.values)
+        network, (units, known) = self.network(parameters).double(), self.encode(data.values)
+        # The same draws for all rows: what is said of one does not depend on those beside it.
+        noise = torch.randn(self.draws, 1, self.latent, generator=generator, dtype=torch.float64)
         found, values = [], []
         with torch.no_grad():
             precision = network.log_precision.exp()
             for rows in torch.arange(len(units)).split(max(1, CHUNK // self.draws)):
-                given = units[rows].float(), known[rows].float()
-                z, fit, ratio, _, inputs = self.weigh(network, *given, self.draws, generator)
+                z, fit, ratio, _, inputs = self.weigh(network, units[rows], known[rows].double(), noise)
                 scores = fit + ratio
                 share = scores.softmax(dim=0)
                 values.append(scores.logsumexp(dim=0) - math.log(self.draws))
