@@ -14,7 +14,8 @@ import pandas
 import pytest
 
 import hiddenfield as hf
-from hiddenfield.evaluation import latent, latent_data
+from hiddenfield.errors import InputError
+from hiddenfield.evaluation import imputing, latent, latent_data
 from hiddenfield.models.gaussian_mixture import MixtureOfGaussians
 from hiddenfield.models.mixed_mixture import MixtureOfColumns
 from tests.cli.calling import call as called
@@ -403,6 +404,14 @@ def test_an_interrupted_run_of_shards_ends_as_an_uninterrupted_one(shards, tmp_p
     assert again.as_dict() == whole.as_dict()
     name = "model/model.safetensors"
     assert (tmp_path / "broken" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_documents_have_nothing_to_fill_in(tmp_path):
+    (tmp_path / "c.ldac").write_text("2 0:3 1:1\n2 1:2 2:4\n1 0:5\n")
+    (tmp_path / "c.vocab").write_text("a\nb\nc\n")
+    call("learn", tmp_path / "c.ldac", "--model", "lda", "--topics", "2", "--out", tmp_path / "run")
+    with pytest.raises(InputError, match="none is missing"):
+        imputing.impute_run(tmp_path / "run", tmp_path / "c.ldac")
 
 
 def test_topics_are_shown_with_their_words(data_path, tmp_path):

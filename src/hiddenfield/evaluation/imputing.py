@@ -12,7 +12,7 @@ import numpy as np
 from hiddenfield.data import Structures, read
 from hiddenfield.data.convert.mixed import as_table
 from hiddenfield.data.table import Table, TableColumn
-from hiddenfield.estimators import load
+from hiddenfield.estimators import LATENT, load
 from hiddenfield.estimators.sequence_inputs import read_sequences
 from hiddenfield.evaluation.latent import MODEL, RESULT, SETTINGS, LearnRecord
 from hiddenfield.evaluation.latent_data import LearnData, is_table
@@ -57,6 +57,8 @@ def impute_run(
         name: value for name, value in plan["reader"].items() if name not in ("kinds", "drop", "columns")
     }
     estimator: Any = load(folder / MODEL)
+    if LATENT.facts(record.model)["data"] == "documents":
+        estimator.impute(source)  # which is refused, before a table is looked for
     pack, ids = None, reader.get("id", "id")
     if record.sequences is not None and not is_table(source):
         pack, ids = read(source), "sequence"

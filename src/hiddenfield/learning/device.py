@@ -86,12 +86,12 @@ def make_optimizer(network: nn.Module, settings: TrainSettings) -> torch.optim.O
     parameters = list(network.parameters())
     capturable = parameters[0].is_cuda and settings.precision != "16"
     if settings.optimizer == "sgd":
-        return _light(torch.optim.SGD)(parameters, momentum=settings.momentum, **common)
+        return light(torch.optim.SGD)(parameters, momentum=settings.momentum, **common)
     kind = torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam
-    return _light(kind)(parameters, capturable=capturable, **common)
+    return light(kind)(parameters, capturable=capturable, **common)
 
 
-def _light(kind: type[torch.optim.Optimizer]) -> Any:
+def light(kind: type[torch.optim.Optimizer]) -> Any:
     """Return an optimizer without the wrappers that import the compiler of PyTorch, which is not used here.
 
     The import takes longer than a short training (1.1 s of CPU time, 3.5 s where modules are not cached as byte code).

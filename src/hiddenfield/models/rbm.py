@@ -23,6 +23,7 @@ from torch.nn import functional
 
 from hiddenfield.data.rows import Rows
 from hiddenfield.errors import InputError, TooLargeError
+from hiddenfield.learning.device import light
 from hiddenfield.learning.em import Arrays, Fill
 from hiddenfield.learning.maximum_likelihood import maximise
 from hiddenfield.models.parts import Composed, Part
@@ -304,7 +305,7 @@ def fit_rbm(
     """
     log_precision = machine.precision.log()
     parts = (*machine.parts, log_precision)
-    optimizer = torch.optim.Adam(parts, learning_rate, maximize=True)
+    optimizer = light(torch.optim.Adam)(parts, learning_rate, maximize=True)
     chains: Tensor | None = None
     for epoch in range(epochs):
         for group in optimizer.param_groups:

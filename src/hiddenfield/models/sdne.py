@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from hiddenfield.errors import TrainingError
+from hiddenfield.learning.device import light
 from hiddenfield.models.rbm import fit_stack
 from hiddenfield.shapes import Array, Float, Int, Tensor
 
@@ -209,7 +210,7 @@ def fit_sdne(
         network.decoder[-1].bias.copy_(rates.clamp(1 / size**2, 1 - 1 / size**2).logit())
     if pretraining:
         pretrain(network, adjacency, epochs=pretraining, batch_size=batch_size, generator=torch_generator)
-    optimizer = torch.optim.Adam(network.parameters(), lr=learning_rate)
+    optimizer = light(torch.optim.Adam)(network.parameters(), lr=learning_rate)
     # One running sum over all arcs: a row's arcs are drawn by where a number in its stretch falls.
     reach = np.concatenate([[0.0], np.cumsum(adjacency.data, dtype=np.float64)])
     begin, end = reach[adjacency.indptr[:-1]], reach[adjacency.indptr[1:]]

@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 from hiddenfield.data.rows import Rows
+from hiddenfield.learning.device import light
 from hiddenfield.learning.em import Arrays
 from hiddenfield.models.rbm import TableOfUnits
 from hiddenfield.shapes import Array, Float, Tensor
@@ -174,7 +175,7 @@ class LearnedAutoencoder(TableOfUnits):
         generator = torch.Generator().manual_seed(self.seed)
         network = self.network(begin, self.seed)
         share = None if data.weights is None else torch.from_numpy(data.weights)
-        optimizer = torch.optim.Adam(network.parameters(), learning_rate)
+        optimizer = light(torch.optim.Adam)(network.parameters(), learning_rate)
         for turn in range(passes):
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate * (1 + math.cos(math.pi * turn / passes)) / 2
