@@ -76,9 +76,7 @@ def test_trees_in_two_forms():
     }
     fits = []
     for X, options in ((pack, {}), (frame, {"sequence": "tree", "parent": "above"})):
-        model = HiddenMarkovModel(
-            2, start="random", tolerance=1e-3, concentration=np.float32(1.5), **options
-        ).fit(X)
+        model = HiddenMarkovModel(2, start="random", tolerance=1e-3, concentration=1.5, **options).fit(X)
         assert model.posterior(X)[0].shape in ((5, 2), (2,))
         fits.append(model)
     one, two = fits
