@@ -45,12 +45,29 @@ def test_chains_learn_nearly_what_sums_do(learned):
     assert learned["contrastive"].score(rows) > best - 0.2
     for model in learned.values():
         assert model.log_partition_error_ == 0.0
-        np.testing.assert_allclose(
-            model.free_energy(rows), -model.log_likelihood(rows) - model.log_partition_
+        whole = {name: column[1:4] for name, column in rows.items()}
+        energies = model.model_.machine(model.parameters_).free_energy(
+            model.model_.encode(model._read(whole).values)[0]
         )
+        np.testing.assert_allclose(model.free_energy(whole), energies)
         assert model.learned_.best.objective == pytest.approx(
             model.log_likelihood(table()[0]).sum() + model.model_.log_prior(model.parameters_)
         )
+
+
+def test_weights_count_as_rows_and_precisions_have_a_prior():
+    rows = {"size": [5.0] * 50, "wet": ["yes", "no"] * 25}
+    options = {"epochs": 60, "learning_rate": 0.3, "kinds": {"size": "continuous"}}
+    kept = RestrictedBoltzmannMachine(2, "persistent", smoothing=50.0, **options).fit(rows)
+    free = RestrictedBoltzmannMachine(2, "persistent", smoothing=0.0, **options).fit(rows)
+    assert np.exp(kept.parameters_["log_precision"]) < 4
+    assert np.exp(free.parameters_["log_precision"]) > 100
+    size = {}
+    for weight in (1.0, 100.0):
+        model = RestrictedBoltzmannMachine(2, "persistent", l2=100.0, epochs=60, learning_rate=0.1)
+        model.fit(table(rows=50)[0], sample_weight=np.full(50, weight))
+        size[weight] = np.abs(model.parameters_["weights"]).max()
+    assert size[1.0] < size[100.0] / 2
 
 
 def test_missing_cells_follow_the_rest_of_their_rows(learned):
@@ -106,9 +123,17 @@ def test_what_cannot_be_is_refused():
         (RestrictedBoltzmannMachine(30, "exact"), "use method='persistent'"),
         (RestrictedBoltzmannMachine(fill="gibbs"), "no conjugate prior"),
         (RestrictedBoltzmannMachine(start="k_means"), "starts from 'random' weights"),
+        (RestrictedBoltzmannMachine(2, "persistent", restarts=2), "use restarts=1, got 2"),
     ):
         with pytest.raises(InputError, match=message):
             model.fit(rows)
     model = RestrictedBoltzmannMachine(2, l2=1.0).fit(rows)
     with pytest.raises(InputError, match="several hidden variables"):
         model.icl(rows)
+    model = RestrictedBoltzmannMachine(2, "persistent", epochs=1).fit(rows)
+    assert model.scores(rows).shape == (30, model.num_free_)
+    with pytest.raises(InputError, match="standard errors are of a maximum"):
+        model.standard_errors(rows)
+    model = RestrictedBoltzmannMachine(11, epochs=1).fit({"wet": rows["wet"]})
+    with pytest.raises(InputError, match="log Z is estimated"):
+        model.scores({"wet": rows["wet"]})

@@ -56,7 +56,8 @@ class LatentDirichletAllocation(TransformerMixin, LatentEstimator):  # type: ign
         with topics as parameters.
     start
         "auto" or "documents": each topic begins with some random documents, and is improved for some turns in which
-        nothing is kept of the documents; "random": topics that hardly differ.
+        nothing is kept of the documents; "random": topics that hardly differ. With fill="gibbs" it has no effect: the
+        first topic of every token is drawn evenly.
     words
         The vocabulary, for matrices without names of columns.
 

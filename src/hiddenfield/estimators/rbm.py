@@ -16,10 +16,10 @@ from sklearn.utils.validation import check_is_fitted
 from hiddenfield.data.rows import Rows
 from hiddenfield.data.table import Table
 from hiddenfield.errors import InputError
-from hiddenfield.estimators.latent import LATENT
+from hiddenfield.estimators.latent import LATENT, LatentEstimator
 from hiddenfield.estimators.parameters import COUNT, check
 from hiddenfield.estimators.tables import OF_TABLES, TableEstimator
-from hiddenfield.learning.em import ACCELERATIONS, Learned, Run
+from hiddenfield.learning.em import ACCELERATIONS, Arrays, Learned, Run
 from hiddenfield.models.rbm import LearnedMachine
 from hiddenfield.progress import progress
 from hiddenfield.shapes import Array, Float, Int
@@ -34,6 +34,14 @@ METHODS = {
 
 FEW = 10
 """Hidden variables up to which "auto" is exact."""
+
+
+def one_run(model: LatentEstimator) -> None:
+    """Refuse more than one run, which stochastic gradients would silently do without."""
+    if model.restarts != 1:
+        raise InputError(
+            f"stochastic gradients have one run, from one start; use restarts=1, got {model.restarts}"
+        )
 
 
 @LATENT.register(
@@ -53,7 +61,8 @@ class RestrictedBoltzmannMachine(TransformerMixin, TableEstimator):  # type: ign
 
     Numbers (G; counts too) are standardised, and have a precision each; a symbol is one unit for each of its states
     but the first. What a row misses is summed out, in learning and wherever a likelihood is asked for. The other
-    parameters are those of `LatentEstimator` and `TableEstimator`.
+    parameters are those of `LatentEstimator` and `TableEstimator`; of `fill`, `tolerance`, `max_iterations`,
+    `acceleration` and `checkpoint` stochastic gradients use none, and more than one of `restarts` they refuse.
 
     Parameters
     ----------
@@ -70,6 +79,9 @@ class RestrictedBoltzmannMachine(TransformerMixin, TableEstimator):  # type: ign
 
     Attributes
     ----------
+    converged_
+        Whether the best run ended by the tolerance; True after stochastic gradients, which take all their epochs and
+        test nothing.
     log_partition_, log_partition_error_
         log Z of standardised rows, and its standard error: 0 where it is summed, otherwise by annealed importance
         sampling.
@@ -152,6 +164,7 @@ class RestrictedBoltzmannMachine(TransformerMixin, TableEstimator):  # type: ign
         check(self)
         if self._exact:
             return super().fit(X, y, sample_weight)
+        one_run(self)
         data = self._read(X, fitting=True, sample_weight=sample_weight)
         self.model_ = model = self._model()
         start = self._learning()["start"]
@@ -212,13 +225,39 @@ class RestrictedBoltzmannMachine(TransformerMixin, TableEstimator):  # type: ign
         return (self.posterior(X) > 0.5).astype(np.int64)
 
     def free_energy(self, X: Any) -> Float[Array, " rows"]:
-        r"""Return :math:`-\log \sum_h e^{-E(h, v)}` of each row, what it misses summed out: small for likely rows."""
-        return -self.log_likelihood(X) - self.log_partition_
+        r"""Return :math:`-\log \sum_h e^{-E(h, v)}` of each row, what it misses summed out: small for likely rows.
+
+        v is standardised, as log Z is: where rows miss different numbers, this and the log-likelihood differ by more
+        than a constant.
+        """
+        model, data, parameters = self._fitted(X)
+        standardised = model.log_likelihood(data, parameters) + ~data.missing @ np.log(self.spread_)
+        return -standardised - self.log_partition_
 
     def reconstruct(self, X: Any) -> Any:
         """Return every cell as it is expected given the hidden variables of its row, in the type that came."""
         model, data, parameters = self._fitted(X)
         return self._like(X, data, model.reconstruct(data, parameters))
+
+    def scores(self, X: Any) -> Float[Array, "rows free"]:
+        """Return Fisher scores; see `LatentEstimator.scores`. Where log Z is estimated there are none."""
+        check_is_fitted(self, "parameters_")
+        if not self.model_.exact:
+            raise InputError(
+                f"with {self.num_hidden} hidden variables log Z is estimated, and differences of estimates are noise; "
+                f"have at most {FEW}, or learn with method='exact'"
+            )
+        return super().scores(X)
+
+    def standard_errors(self, X: Any, sample_weight: Any = None) -> Arrays:
+        """Return standard errors; see `LatentEstimator.standard_errors`. Stochastic gradients have none."""
+        check_is_fitted(self, "parameters_")
+        if "log_partition" in self.parameters_:
+            raise InputError(
+                "stochastic gradients end near a maximum of the likelihood, and standard errors are of a maximum; "
+                "learn with method='exact'"
+            )
+        return super().standard_errors(X, sample_weight)
 
     def icl(self, X: Any, y: Any = None) -> float:
         """Refuse: what is hidden in a row is not one of several components."""

@@ -14,9 +14,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from hiddenfield.errors import InputError
 from hiddenfield.estimators.latent import LATENT
 from hiddenfield.estimators.parameters import COUNT, check
-from hiddenfield.estimators.rbm import RestrictedBoltzmannMachine
+from hiddenfield.estimators.rbm import RestrictedBoltzmannMachine, one_run
 from hiddenfield.estimators.tables import OF_TABLES, TableEstimator
-from hiddenfield.learning.em import Learned, Run
+from hiddenfield.learning.em import Arrays, Learned, Run
 from hiddenfield.models.vae import LearnedAutoencoder
 from hiddenfield.progress import progress
 from hiddenfield.shapes import Array, Float
@@ -40,7 +40,8 @@ class VariationalAutoencoder(TransformerMixin, TableEstimator):  # type: ignore[
     or, with more than one of `samples`, the importance-weighted bound
     :math:`E \log \tfrac{1}{K} \sum_k p(x_o \mid z_k)\, p(z_k) / q(z_k \mid x_o)`, over the columns o that a row has.
     Numbers are standardised, counts too. Of the parameters of `LatentEstimator`, `max_iterations` is the number of
-    passes, `batch_size` that of rows in a batch; `start` may be parameters to go on from.
+    passes, `batch_size` that of rows in a batch; `start` may be parameters to go on from. `tolerance`,
+    `acceleration` and `checkpoint` are not used; more than one of `restarts` is refused.
 
     Parameters
     ----------
@@ -58,6 +59,11 @@ class VariationalAutoencoder(TransformerMixin, TableEstimator):  # type: ignore[
         As if the precisions of columns of numbers had been seen in so many more rows of variance 1.
     draws
         Of z, for likelihoods and for what is missing.
+
+    Attributes
+    ----------
+    converged_
+        True: all passes are taken, and nothing is tested.
 
     References
     ----------
@@ -123,6 +129,7 @@ class VariationalAutoencoder(TransformerMixin, TableEstimator):  # type: ignore[
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Learn the networks by stochastic gradients; see `LatentEstimator.fit`."""
         check(self)
+        one_run(self)
         data = self._read(X, fitting=True, sample_weight=sample_weight)
         if not isinstance(self.start, Mapping) and self.start not in ("auto", "random"):
             raise InputError(
@@ -164,6 +171,13 @@ class VariationalAutoencoder(TransformerMixin, TableEstimator):  # type: ignore[
         """Refuse: what is hidden in a row is not one of several components."""
         raise InputError(
             "a row has latent numbers, not one of several components; choose by cross_validation"
+        )
+
+    def standard_errors(self, X: Any, sample_weight: Any = None) -> Arrays:
+        """Refuse: weights of a network are not identified."""
+        raise InputError(
+            "an autoencoder has no standard errors: its units can change places, so that the data do not tell its "
+            "weights apart"
         )
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Array:

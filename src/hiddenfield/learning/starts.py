@@ -22,7 +22,7 @@ STARTS: Mapping[str, str] = {
 """How rows are grouped before the first turn."""
 
 SHORT_RUNS = "short_runs"
-"""The start that all models have: see `short_runs`."""
+"""The start that all models learned by EM alone have: see `short_runs`."""
 
 TRIES, TURNS, WORK = 100, 5, 5_000_000
 """Short runs, at most; turns of each at first; and turns times rows of all of them together, at most, about."""

@@ -279,6 +279,7 @@ def fit_rbm(
     learning_rate: float = 0.003,
     decay: bool = False,
     l2: float = 0.0,
+    smoothing: float = 0.0,
     generator: torch.Generator,
     after: Callable[[Machine], None] | None = None,
 ) -> Machine:
@@ -296,8 +297,9 @@ def fit_rbm(
         Whether chains go on from batch to batch (stochastic maximum likelihood), as many as rows in the first one.
     decay
         Whether the rate falls linearly to 0.
-    l2
-        The penalty of the weights, for the mean log-likelihood.
+    l2, smoothing
+        The penalty of the weights and the prior of precisions, for the mean log-likelihood: those of all rows, divided
+        by how many there are.
     generator
         Of the chains.
     after
@@ -315,7 +317,8 @@ def fit_rbm(
                 chains = rows.clone()
             moves, found = contrastive_divergence(machine, rows, steps, chains=chains, generator=generator)
             chains = found if persistent else None
-            moves = (moves[0] - l2 * machine.weights, *moves[1:])
+            prior = smoothing * (1 - machine.precision) / 2
+            moves = (moves[0] - l2 * machine.weights, *moves[1:3], moves[3] + prior)
             for part, move in zip(parts, moves, strict=True):
                 part.grad = move
             optimizer.step()
@@ -653,7 +656,9 @@ class LearnedMachine(TableOfUnits, Composed):
             for rows in order.split(batch):
                 yield filled[rows]
 
-        return fit_rbm(batches, machine, generator=generator, l2=self.l2 / len(units), **options)
+        mass = len(units) if share is None else float(share.sum())
+        l2, smoothing = self.l2 / mass, self.smoothing / mass
+        return fit_rbm(batches, machine, generator=generator, l2=l2, smoothing=smoothing, **options)
 
     # -- rows ----------------------------------------------------------------------------------------------
 

@@ -26,8 +26,8 @@ from hiddenfield.shapes import Array, Float, Tensor
 START = math.log(10)
 """Where log precisions of standardised numbers begin. At 0 all variance is noise, and z would say nothing for good."""
 
-CHUNK = 1 << 20
-"""Draws of rows that are looked at together."""
+CHUNK = 1 << 22
+"""Numbers of the widest layer, of all draws of rows, that are looked at together."""
 
 
 def layers(sizes: list[int]) -> nn.Sequential:
@@ -175,6 +175,7 @@ class LearnedAutoencoder(TableOfUnits):
         generator = torch.Generator().manual_seed(self.seed)
         network = self.network(begin, self.seed)
         share = None if data.weights is None else torch.from_numpy(data.weights)
+        mass = len(units) if share is None else float(share.sum())
         optimizer = light(torch.optim.Adam)(network.parameters(), learning_rate)
         for turn in range(passes):
             for group in optimizer.param_groups:
@@ -188,7 +189,7 @@ class LearnedAutoencoder(TableOfUnits):
             for rows in order.split(batch):
                 values = self.bound(network, units[rows], known[rows], generator)
                 logs = network.log_precision
-                prior = self.smoothing / 2 * (logs - logs.exp()).sum() / len(units)
+                prior = self.smoothing / 2 * (logs - logs.exp()).sum() / mass
                 optimizer.zero_grad()
                 (-values.mean() - prior).backward()
                 nn.utils.clip_grad_norm_(network.parameters(), 10.0)
@@ -207,9 +208,10 @@ class LearnedAutoencoder(TableOfUnits):
         # The same draws for all rows: what is said of one does not depend on those beside it.
         noise = torch.randn(self.draws, 1, self.latent, generator=generator, dtype=torch.float64)
         found, values = [], []
+        widest = max(units.shape[1], self.latent, *self.hidden)
         with torch.no_grad():
             precision = network.log_precision.exp()
-            for rows in torch.arange(len(units)).split(max(1, CHUNK // self.draws)):
+            for rows in torch.arange(len(units)).split(max(1, CHUNK // (self.draws * widest))):
                 z, fit, ratio, _, inputs = self.weigh(network, units[rows], known[rows].double(), noise)
                 scores = fit + ratio
                 share = scores.softmax(dim=0)
