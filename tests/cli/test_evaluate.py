@@ -306,8 +306,9 @@ def test_a_baseline_that_is_better_is_named_with_the_command_that_fits_it(capsys
     path = tmp_path / "chains.csv"
     path.write_text("smiles,size\n" + "".join(f"{'C' * k}O,{k + 1}.5\n" for k in range(1, 41)))
     words = ["evaluate", path, "--target", "size", "--folds", "4"]
-    code, text, _ = call(capsys, *words, *QUICK)
+    code, text, _ = call(capsys, *words, *QUICK, "--report", tmp_path / "page.html")
     assert code == 0
+    assert "head=linear" in (tmp_path / "page.html").read_text()
     assert re.search(
         r"warning: the model is (worse|not significantly better) than (labels|WL-3) \+ ridge", text
     )

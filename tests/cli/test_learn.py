@@ -412,6 +412,9 @@ def test_documents_have_nothing_to_fill_in(tmp_path):
     call("learn", tmp_path / "c.ldac", "--model", "lda", "--topics", "2", "--out", tmp_path / "run")
     with pytest.raises(InputError, match="none is missing"):
         imputing.impute_run(tmp_path / "run", tmp_path / "c.ldac")
+    plan = latent_data.LearnPlan("lda", (2,), reader={"drop": ["a"]})
+    with pytest.raises(InputError, match="leave out: drop"):
+        latent_data.read_data(tmp_path / "c.ldac", plan)
 
 
 def test_topics_are_shown_with_their_words(data_path, tmp_path):

@@ -215,6 +215,7 @@ def test_an_embedding_on_one_graph_with_few_labels_and_hidden_states() -> None:
         (WORDS, TAGS, {"l1": 1.0}, "cannot be learned with l1"),
         (WORDS, TAGS, {"embedding_options": {"dimm": 3}}, "dimm"),
         (WORDS, TAGS, {"embedding_options": {"epochs": 0}}, "epochs"),
+        (WORDS, TAGS, {"embedding_options": {"seed": 3}}, "cannot have 'seed'"),
         (WORDS, TAGS, {"embedding_options": {"validation_fraction": 2}}, "validation_fraction must lie"),
     ],
 )

@@ -112,8 +112,8 @@ def test_fit_predict_and_evaluate(tmp_path, capsys):
     text = (run / "report.html").read_text(encoding="utf-8")
     assert "<h2>Substructures</h2>" in text
     assert "red where they speak for a larger value" in text
-    assert result["settings"]["rounds"] == 1
-    assert result["model"] == "kernel:wl_subtree"
+    assert result["fitted"]["settings"]["rounds"] == 1
+    assert result["fitted"]["model"] == "kernel:wl_subtree"
     done(capsys, "predict", run, data, "--out", tmp_path / "predicted.csv")
     assert len((tmp_path / "predicted.csv").read_text().splitlines()) == 61
     assessed = done(

@@ -164,7 +164,10 @@ def _show(
 
     every = assessment_text.several_of(found)
     every.warnings.extend(no_better_than_baselines(every, list(every.targets)))
-    content, told = found.as_dict(), [assessment_text.assessment_as_text(every)]
+    content, told = (
+        found.as_dict() | {"warnings": every.warnings},
+        [assessment_text.assessment_as_text(every)],
+    )
     try:
         if out is not None:
             told.append(f"saved to {out}")
@@ -173,7 +176,7 @@ def _show(
             content["against"] = {"model": other.model, "mean": other.mean, **entry.as_dict()}
             told.append(assessment_text.against_as_text(other, entry))
         if report is not None:
-            told.append(f"report: {assessment_page.write_report(report, found, title=title)}")
+            told.append(f"report: {assessment_page.write_report(report, every, title=title)}")
             content["report"] = str(report)
     finally:
         # Whatever fails here, the result may have taken hours.

@@ -44,6 +44,7 @@ from hiddenfield.models.crf import (
     labels_of_arcs,
     sparse_maximum,
     symmetric,
+    worse,
 )
 from hiddenfield.models.node_field import LabelTask, NodeField, with_labels
 from hiddenfield.shapes import Array, Bool, Float, Tensor
@@ -53,6 +54,13 @@ if TYPE_CHECKING:
 
 CHAIN = ("next", "previous")
 """The kind of the edges between the tokens of a list."""
+
+TAKEN = frozenset(
+    {"seed", "resample", "model", "kinds", "method", "hidden_states", "outputs", "sizes", "states"}
+)
+TAKEN_SAYS = (
+    "embedding, method, hidden_states and random_state are parameters of their own, and labels say the rest"
+)
 
 MANY, STEPS = 20, 1000
 """Structures from which on a tenth of them chooses the epoch of a network, and the steps of its training by default."""
@@ -397,11 +405,14 @@ class ConditionalRandomField(BaseEstimator):  # type: ignore[misc]
         given, free = self._sums(structures, unary, tables, codes)
         self.log_likelihood_ = float((given.log_partition - free.log_partition).sum())
         self.guarantee_ = structures.guarantee(whole=not np.isnan(codes).any())
-        self.converged_, self.status_ = free.status == "converged", f"inference: {free.status}"
+        inner = worse(free.status, given.status)
+        self.converged_, self.status_ = inner == "converged", f"inference: {inner}"
 
     def _options(self, pack: Structures) -> tuple[dict[str, Any], dict[str, Any], float]:
         """Return the options of the network and of its training, and the share of structures that choose the epoch."""
         given = dict(self.embedding_options or {})
+        if taken := sorted(TAKEN & given.keys()):
+            raise InputError(f"embedding_options cannot have {taken[0]!r}: {TAKEN_SAYS}")
         fraction = given.pop("validation_fraction", 0.1 if len(pack) >= MANY else 0.0)
         if not (isinstance(fraction, (int, float)) and 0 <= fraction < 1):
             raise InputError(f"validation_fraction must lie in [0, 1), got {fraction!r}")

@@ -29,7 +29,8 @@ from hiddenfield.registry import Registry
 from hiddenfield.shapes import Array, Bool, Float, Tensor
 
 LATENT: Registry[type[LatentEstimator]] = Registry("model", "hiddenfield.estimators")
-"""Estimators of models with something hidden, by name; facts: summary, reference, and data ("table" or "sequences")."""
+"""Estimators of models with something hidden, by name; facts: summary, reference, data ("table",
+"sequences" or "documents"), and what else the readers ask."""
 
 BAYES = ("variational", "gibbs")
 """Fills that need a prior."""

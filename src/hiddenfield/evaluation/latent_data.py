@@ -257,6 +257,10 @@ def read_data(source: Any, plan: LearnPlan) -> LearnData:
     if kind == "sequences":
         return LearnData.of_sequences(source, plan)
     if kind == "documents":
+        if refused := [*plan.reader, *(["target"] if plan.targets else [])]:
+            raise InputError(
+                f"documents are counts of words, not columns of a table; leave out: {', '.join(refused)}"
+            )
         return LearnData.of_documents(source)
     if (shards := _in_shards(source)) is not None:
         return LearnData.of_shards(shards, plan)

@@ -106,6 +106,9 @@ def fingerprint(value: Any) -> int:
     --------
     >>> fingerprint({"a": np.ones(2)}) == fingerprint({"a": np.ones(2)}) != fingerprint({"a": np.ones(3)})
     True
+    >>> from scipy.sparse import csr_array
+    >>> fingerprint(csr_array([[0, 1]])) == fingerprint(csr_array([[0, 2]]))
+    False
     """
     if isinstance(value, torch.Tensor):
         value = value.numpy(force=True)
@@ -115,6 +118,11 @@ def fingerprint(value: Any) -> int:
         )
     if isinstance(value, Shards):
         return fingerprint(list(value.parts))
+    from scipy.sparse import issparse
+
+    if issparse(value):  # whose own text names its shape alone
+        rows = value.tocsr()
+        value = [rows.shape, rows.data, rows.indices, rows.indptr]
     if dataclasses.is_dataclass(value):
         value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)} | {
             "": type(value).__name__

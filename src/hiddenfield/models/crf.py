@@ -148,6 +148,11 @@ class Expected:
     status: str = "converged"
 
 
+def worse(first: str, second: str) -> str:
+    """Return the first status that is not "converged", if there is one."""
+    return second if first == "converged" else first
+
+
 @dataclass(frozen=True, eq=False)
 class Field:
     """The sums and the best states of fields on given edges, whatever their potentials.
@@ -388,6 +393,7 @@ class LogLikelihood:
             value = float((unary * given.nodes).sum() + (tables * given.pairs).sum())
         else:
             given = self.fields.expected(np.where(self.allowed, unary, -np.inf), tables)
+            self.statuses[:] = [worse(free.status, given.status)]
             value = float(given.log_partition.sum())
         return given, free, value - float(free.log_partition.sum())
 

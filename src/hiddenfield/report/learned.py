@@ -16,6 +16,7 @@ from hiddenfield.estimators.sizes import CRITERIA
 from hiddenfield.evaluation.latent import MODEL, LearnRecord
 from hiddenfield.evaluation.latent_data import LearnData
 from hiddenfield.learning.starts import SHORT_RUNS
+from hiddenfield.learning.turns import CLIMBING
 from hiddenfield.report.drawing import draw, plot
 from hiddenfield.report.learned_pictures import (
     MOST_STATES,
@@ -239,7 +240,9 @@ def _learning_section(estimator: Any, record: LearnRecord) -> str:
 
         caption = f"The objective of {len(runs)} run{'s' * (len(runs) > 1)}, by iteration."
         if estimator.start == SHORT_RUNS or (
-            estimator.start == "auto" and hasattr(estimator.model_, "many_maxima")
+            estimator.start == "auto"
+            and estimator.fill in CLIMBING
+            and hasattr(estimator.model_, "many_maxima")
         ):
             caption += " Each begins where the best of many short runs has ended."
         traces = [run.trace for run in runs]
@@ -363,7 +366,7 @@ def _topics(estimator: Any, data: LearnData) -> str:
     lead = (
         f"Topics by their share of all tokens. Coherence is the mean normalised pointwise mutual information of the "
         f"words, by the documents that they share; its mean is {np.nanmean(coherence):.3f}. The perplexity of half of "
-        f"each document given the other is {estimator.perplexity(documents):,.0f}."
+        f"each document that was learned from, given the other half, is {estimator.perplexity(documents):,.0f}."
     )
     heads = ["topic", "share", "concentration", "coherence", "words", "documents with most of it"]
     table = html_table(heads, rows, text=(4, 5))

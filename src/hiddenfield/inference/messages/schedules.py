@@ -78,7 +78,7 @@ class TorchParallel(Iteration):
 
 
 class OnDevice(Iteration):
-    """All messages between pairs from all old ones, in two launches on a GPU; without gradients."""
+    """All messages between pairs from all old ones on a GPU: one launch and another for each group; no gradients."""
 
     def step(self, state: Tensor) -> tuple[Tensor, Tensor]:
         """Update every message."""

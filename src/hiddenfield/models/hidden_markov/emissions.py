@@ -95,7 +95,7 @@ class Symbols(Composed):
     @cached_property
     def parts(self) -> tuple[Part, ...]:
         given = self.concentrations
-        each = [given] * len(self.keys) if isinstance(given, (int, float)) else given
+        each: Any = [given] * len(self.keys) if np.ndim(given) == 0 else given
         return tuple(
             Probabilities(key, own, np.ones((self.num_states, size), dtype=bool))
             for key, own, size in zip(self.keys, each, self.sizes, strict=True)
