@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Real
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -95,7 +96,7 @@ class Symbols(Composed):
     @cached_property
     def parts(self) -> tuple[Part, ...]:
         given = self.concentrations
-        each: Any = [given] * len(self.keys) if np.ndim(given) == 0 else given
+        each: Any = [given] * len(self.keys) if isinstance(given, Real) else given
         return tuple(
             Probabilities(key, own, np.ones((self.num_states, size), dtype=bool))
             for key, own, size in zip(self.keys, each, self.sizes, strict=True)
